@@ -1,0 +1,19 @@
+"""All-Reduce: each NPU starts with a whole buffer and ends with the sum of all of them."""
+
+from __future__ import annotations
+
+from astra_tacos.collective.collective import Collective, check_size, split_evenly
+
+
+def all_reduce(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Collective:
+    """All-Reduce of a buffer of `size_bytes` on every NPU.
+
+    Raises
+    ------
+    ConfigError
+        If the buffer has fewer bytes than chunks.
+    """
+    num_chunks = num_npus * chunks_per_npu
+    check_size("all-reduce", num_npus, size_bytes, chunks_per_npu, num_chunks)
+    sizes = split_evenly(size_bytes, num_chunks)
+    return Collective("all-reduce", num_npus, size_bytes, chunks_per_npu, True, True, sizes)

@@ -1,0 +1,1 @@
+"""Readers of what users write: network files now."""

@@ -1,0 +1,232 @@
+"""The analytical network YAML of ASTRA-sim, and the `astra_tacos:` key that extends it.
+
+Format: `astra-network-analytical`, `common/NetworkParser.cpp`: four lists of one entry per dimension. ASTRA-sim ignores
+unknown keys, so one file serves both programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.link_table import read_link_table
+from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.errors import ConfigError
+
+MAX_NPUS = 1_000_000
+ASTRA_SIM_BLOCKS = ("Ring", "FullyConnected", "Switch")
+_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links")
+_OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a network: a building block, its size, and its links' bandwidth (GiB/s) and latency (ns)."""
+
+    block: str
+    size: int
+    bandwidth_gibps: float
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A directed link between devices; in an override, None keeps what the link has."""
+
+    src: int
+    dst: int
+    bandwidth_gibps: float | None
+    latency_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """A network as its file describes it: dimensions, or an explicit list of links, with failures and overrides.
+
+    Dimension 0 varies fastest: NPU id = c0 + n0 * (c1 + n1 * c2 ...). Devices past the NPUs are switches.
+    """
+
+    source: str
+    """The file it was read from, as error messages name it."""
+    dimensions: tuple[Dimension, ...] = ()
+    links: tuple[LinkSpec, ...] = ()
+    failed_links: tuple[tuple[int, int], ...] = ()
+    link_overrides: tuple[LinkSpec, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return Path(self.source).stem
+
+    @property
+    def num_npus(self) -> int:
+        if self.dimensions:
+            return math.prod(dimension.size for dimension in self.dimensions)
+        return 1 + max(max(link.src, link.dst) for link in self.links)
+
+
+def read_network(path: str | Path) -> NetworkConfig:
+    """Read a network YAML.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    path = Path(path)
+    document = read_yaml_mapping(path)
+    extension = document.get("astra_tacos", {})
+    if not isinstance(extension, dict):
+        raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")
+    for key in extension:
+        if key not in _EXTENSION_KEYS:
+            raise ConfigError(f"{path}: astra_tacos has the key {describe(key)}, expected {', '.join(_EXTENSION_KEYS)}")
+    failed_links = _failed_links(path, extension)
+    overrides = _link_overrides(path, extension)
+    if "links" in extension:
+        if "topology" in extension:
+            raise ConfigError(f"{path}: astra_tacos gives both links and topology, expected one of them")
+        links = _explicit_links(path, extension["links"])
+        return NetworkConfig(str(path), (), links, failed_links, overrides)
+    dimensions = _dimensions(path, document, extension)
+    return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
+
+
+def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:
+    if "topology" in extension:
+        topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology")
+    else:
+        topology_key, blocks = "topology", _list(path, document, "topology")
+        for index, block in enumerate(blocks):
+            if block not in ASTRA_SIM_BLOCKS:
+                expected = " or ".join(ASTRA_SIM_BLOCKS)
+                hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if block == "Mesh" else ""
+                raise ConfigError(f"{path}: topology[{index}] is {describe(block)}, expected {expected}{hint}")
+    lists = {key: _list(path, document, key) for key in ("npus_count", "bandwidth", "latency")}
+    for key, values in lists.items():
+        if len(values) != len(blocks):
+            raise ConfigError(f"{path}: {key} has {_entries(values)}, {topology_key} has {len(blocks)}")
+    sizes = [_size(path, index, value) for index, value in enumerate(lists["npus_count"])]
+    num_npus = math.prod(sizes)
+    if num_npus > MAX_NPUS:
+        raise ConfigError(f"{path}: npus_count gives {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
+    bandwidths = [_bandwidth(path, f"bandwidth[{i}]", value) for i, value in enumerate(lists["bandwidth"])]
+    latencies = [_latency(path, f"latency[{i}]", value) for i, value in enumerate(lists["latency"])]
+    return tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
+
+
+def _list(path: Path, mapping: Mapping[str, Any], key: str) -> list[Any]:
+    if key not in mapping:
+        raise ConfigError(f"{path}: {key} is missing, expected a list of one entry per dimension")
+    value = mapping[key]
+    if not isinstance(value, list) or not value:
+        found = "an empty list" if value == [] else describe(value)
+        raise ConfigError(f"{path}: {key} is {found}, expected a list of one entry per dimension")
+    return value
+
+
+def _entries(values: list[Any]) -> str:
+    return f"{len(values)} {'entry' if len(values) == 1 else 'entries'}"
+
+
+def _size(path: Path, index: int, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 1:
+        raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
+    return value
+
+
+def _number(value: object) -> float | None:
+    """A finite number; also the likes of `1e3`, which YAML 1.1 (unlike ASTRA-sim's parser) takes for a string."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _bandwidth(path: Path, key: str, value: object) -> float:
+    number = _number(value)
+    if number is None or number <= 0:
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0")
+    return number
+
+
+def _latency(path: Path, key: str, value: object) -> float:
+    number = _number(value)
+    if number is None or number < 0:
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more")
+    return number
+
+
+def _device(path: Path, key: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a device id, 0 or more")
+    return value
+
+
+def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    pairs = extension.get("failed_links", [])
+    if not isinstance(pairs, list):
+        raise ConfigError(f"{path}: astra_tacos.failed_links is {describe(pairs)}, expected a list of [src, dst]")
+    failed = []
+    for index, pair in enumerate(pairs):
+        key = f"astra_tacos.failed_links[{index}]"
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ConfigError(f"{path}: {key} is {describe(pair)}, expected [src, dst]")
+        failed.append((_device(path, key, pair[0]), _device(path, key, pair[1])))
+    return tuple(failed)
+
+
+def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec, ...]:
+    entries = extension.get("link_overrides", [])
+    if not isinstance(entries, list):
+        raise ConfigError(f"{path}: astra_tacos.link_overrides is {describe(entries)}, expected a list of mappings")
+    overrides = []
+    for index, entry in enumerate(entries):
+        key = f"astra_tacos.link_overrides[{index}]"
+        expected = "expected {src, dst, bandwidth and/or latency}"
+        if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
+            found = f"a mapping of {', '.join(map(str, entry))}" if isinstance(entry, dict) else describe(entry)
+            raise ConfigError(f"{path}: {key} is {found}, {expected}")
+        overrides.append(
+            LinkSpec(
+                _device(path, f"{key}.src", entry["src"]),
+                _device(path, f"{key}.dst", entry["dst"]),
+                _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None,
+                _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None,
+            )
+        )
+    return tuple(overrides)
+
+
+def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
+    if not isinstance(value, str):
+        raise ConfigError(f"{path}: astra_tacos.links is {describe(value)}, expected the path of a CSV file")
+    table = path.parent / value
+    links: list[LinkSpec] = []
+    seen: dict[tuple[int, int], int] = {}
+    for line, (src, dst, bandwidth, latency) in read_link_table(table):
+        where = Path(f"{table}:{line}")
+        ends = (_npu(where, "src", src), _npu(where, "dst", dst))
+        if ends[0] == ends[1]:
+            raise ConfigError(f"{where}: the link leads from NPU {ends[0]} to itself, expected two NPUs")
+        if ends in seen:
+            raise ConfigError(
+                f"{where}: link {ends[0]} -> {ends[1]} was given in line {seen[ends]}, expected one (with the summed bandwidth)"
+            )
+        seen[ends] = line
+        links.append(LinkSpec(*ends, _bandwidth(where, "bandwidth", bandwidth), _latency(where, "latency", latency)))
+    if not links:
+        raise ConfigError(f"{table}: no links, expected a header and one link a line")
+    return tuple(links)
+
+
+def _npu(where: Path, key: str, text: str) -> int:
+    npu = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+    if not 0 <= npu < MAX_NPUS:
+        raise ConfigError(f"{where}: {key} is {describe(text)}, expected an NPU id of 0 to {MAX_NPUS - 1}")
+    return npu

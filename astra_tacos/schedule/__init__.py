@@ -1,0 +1,1 @@
+"""Schedules: columns of sends, their delays, and their storage."""

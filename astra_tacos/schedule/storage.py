@@ -1,0 +1,124 @@
+"""Schedules on disk: one `.npz` that holds the sends, the topology's links and the collective."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import MAX_NPUS, Dimension
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
+from astra_tacos.topology.topology import Topology
+
+FORMAT = "astra_tacos schedule 1"
+_SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}
+_LINKS = {
+    "link_src": np.int32,
+    "link_dst": np.int32,
+    "link_bandwidth_gibps": np.float64,
+    "link_latency_ns": np.float64,
+    "link_dimension": np.int16,
+}
+
+
+def save_schedule(schedule: Schedule, path: str | Path) -> None:
+    """Write a schedule, with everything needed to read it back, through a temporary file beside it."""
+    topology, collective = schedule.topology, schedule.collective
+    header = {
+        "format": FORMAT,
+        "network": topology.name,
+        "num_npus": topology.num_npus,
+        "num_switches": topology.num_switches,
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
+        "collective": collective.name,
+        "size_bytes": collective.size_bytes,
+        "chunks_per_npu": collective.chunks_per_npu,
+        "link_model": schedule.timing.link_model,
+        "reduce_bandwidth_gbps": schedule.timing.reduce_bandwidth_gbps,
+        "synthesizer": schedule.synthesizer,
+        "seed": schedule.seed,
+    }
+    arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
+    arrays |= {name: getattr(topology, name) for name in _LINKS}
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            np.savez_compressed(stream, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_schedule(path: str | Path) -> Schedule:
+    """Read a schedule. Its sends are taken as they are: whether they are legal is for `verify` to say.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not a schedule, or its parts do not fit one another.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            header = json.loads(str(archive["header"]))
+            if header.get("format") != FORMAT:
+                raise ConfigError(f"{path}: format is {header.get('format')!r}, expected {FORMAT!r}")
+            arrays = {name: _column(archive[name], kind, name) for name, kind in {**_SENDS, **_LINKS}.items()}
+        topology = _topology(header, arrays)
+        collective = _collective(header)
+        timing = _timing(header, topology, collective)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path}: not a schedule of astra_tacos ({' '.join(str(error).split())})") from None
+    if len({len(arrays[name]) for name in _SENDS}) != 1:
+        raise ConfigError(f"{path}: the columns of its sends differ in length")
+    sends = [arrays[name] for name in _SENDS]
+    return Schedule(topology, collective, timing, *sends, str(header["synthesizer"]), int(header["seed"]))
+
+
+def _column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
+    if array.ndim != 1 or array.dtype != np.dtype(kind):
+        raise ValueError(f"{name} is {array.ndim}-dimensional {array.dtype}, expected a column of {np.dtype(kind)}")
+    return array
+
+
+def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topology:
+    num_npus, num_switches = int(header["num_npus"]), int(header["num_switches"])
+    links = [arrays[name] for name in _LINKS]
+    if not 1 < num_npus <= MAX_NPUS or not 0 <= num_switches <= num_npus * 64:
+        raise ValueError(f"{num_npus} NPUs and {num_switches} switches")
+    if len({len(column) for column in links}) != 1 or not len(links[0]):
+        raise ValueError("the columns of its links differ in length or are empty")
+    for ends in links[:2]:
+        if ends.min() < 0 or ends.max() >= num_npus + num_switches:
+            raise ValueError("a link leads to no device")
+    if not (np.all(np.isfinite(links[2])) and links[2].min() > 0 and np.all(np.isfinite(links[3])) and links[3].min() >= 0):
+        raise ValueError("a link has no valid bandwidth or latency")
+    dimensions = tuple(Dimension(str(b), int(n), float(w), float(a)) for b, n, w, a in header["dimensions"])
+    if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
+        raise ValueError("a link belongs to no dimension")
+    return Topology(str(header["network"]), num_npus, num_switches, *links, dimensions)
+
+
+def _collective(header: dict[str, Any]) -> Collective:
+    name = header["collective"]
+    if name not in COLLECTIVES:
+        raise ValueError(f"collective {name!r}")
+    return COLLECTIVES[name](int(header["num_npus"]), int(header["size_bytes"]), int(header["chunks_per_npu"]))
+
+
+def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:
+    if header["link_model"] not in LINK_MODELS:
+        raise ValueError(f"link model {header['link_model']!r}")
+    return compute_timing(topology, collective, header["link_model"], float(header["reduce_bandwidth_gbps"]))

@@ -1,0 +1,129 @@
+"""How long a chunk occupies a link and when it arrives: the one place where delays are computed and truncated.
+
+Arithmetic as in ASTRA-sim (`astra-network-analytical`, `congestion_aware/Link.cpp` and `congestion_unaware/BasicTopology.cpp`):
+double precision, then truncation to whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.units import bytes_per_ns, format_size, reduction_ns, reduction_us
+
+LinkModel = Literal["blocking", "pipelined"]
+LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
+_MAX_DELAY_NS = float(1 << 52)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """Delays of every chunk size of a collective on a topology; the last axis is the chunk's size class.
+
+    Parameters
+    ----------
+    link_model
+        `blocking`: a send holds its links until it has arrived. `pipelined`: a link is held while it serialises.
+    link_hold_ns
+        int64[num_links, classes], int(size / bandwidth): how long `pipelined` holds a link.
+    link_delay_ns
+        int64[num_links, classes], int(latency + size / bandwidth): one store-and-forward hop.
+    channel_delay_ns
+        int64[num_channels, classes], from the start of a send to its arrival when nothing is in the way. Through a switch
+        that is int(latencies + size / bandwidth) under `blocking` and two hops under `pipelined`.
+    reduce_bandwidth_gbps
+        Decimal GB/s at which an NPU reduces what it received, 0 for infinitely fast.
+    reduction_us, reduction_ns
+        int64[classes], a COMP node's `duration_micros` and the time it takes.
+    """
+
+    link_model: LinkModel
+    link_hold_ns: NDArray[np.int64]
+    link_delay_ns: NDArray[np.int64]
+    channel_delay_ns: NDArray[np.int64]
+    reduce_bandwidth_gbps: float
+    reduction_us: NDArray[np.int64]
+    reduction_ns: NDArray[np.int64]
+
+    @property
+    def is_blocking(self) -> bool:
+        return self.link_model == "blocking"
+
+
+def compute_timing(
+    topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float = 0.0
+) -> Timing:
+    """Delays of a collective's chunks on a topology's links.
+
+    Parameters
+    ----------
+    reduce_bandwidth_gbps
+        Decimal GB/s at which an NPU reduces a received chunk, 0 for infinitely fast (ASTRA-sim's 1 ns).
+
+    Raises
+    ------
+    SynthesisError
+        If a chunk takes less than 1 ns of a link (ASTRA-sim stops there too) or longer than 2**52 ns.
+    """
+    if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
+        raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
+    sizes = collective.class_size_bytes.astype(np.float64)
+    latency = topology.link_latency_ns[:, None]
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
+    serialisation = sizes / rate
+    delay = latency + serialisation
+    up, down = topology.channel_link, topology.channel_down_link
+    switched = down != NO_LINK
+    through = np.where(switched, down, up)
+    if link_model == "blocking":
+        both = np.where(switched[:, None], latency[up] + latency[through], latency[up])
+        channel_delay = _truncate(both + sizes / np.minimum(rate[up], rate[through]), topology)
+    else:
+        channel_delay = _truncate(delay[up], topology) + np.where(switched[:, None], _truncate(delay[through], topology), 0)
+    timing = Timing(
+        link_model,
+        _truncate(serialisation, topology),
+        _truncate(delay, topology),
+        channel_delay,
+        reduce_bandwidth_gbps,
+        reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in collective.class_size_bytes], np.int64),
+        np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
+    )
+    held = timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns
+    if held.min() < 1:
+        chunk = format_size(int(collective.class_size_bytes[0]))
+        raise SynthesisError(
+            f"a chunk of {chunk} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim cannot simulate: "
+            "use fewer chunks per NPU, a larger size" + ("" if timing.is_blocking else " or --link-model blocking")
+        )
+    return timing
+
+
+def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
+    """`pipelined` where stock ASTRA-sim can replay it exactly, else `blocking`; with the reason in words."""
+    if not can_replay_pipelined(topology):
+        why = "has switches in several dimensions" if topology.has_switches else "has links of different kinds"
+        return "blocking", f"the network {why}, which ASTRA-sim replays exactly only when links are held"
+    fastest = bytes_per_ns(topology.link_bandwidth_gibps).max()
+    if int(collective.class_size_bytes[0] / fastest) < 1:
+        return "blocking", "chunks serialise in under 1 ns, where ASTRA-sim's congestion-aware model stops"
+    return "pipelined", "ASTRA-sim's congestion-aware model replays this network exactly"
+
+
+def can_replay_pipelined(topology: Topology) -> bool:
+    """Whether the congestion-aware backend, which has one dimension, can stand for this network."""
+    if topology.has_switches:
+        return len(topology.dimensions) == 1 and topology.is_regular
+    return topology.is_uniform
+
+
+def _truncate(delay_ns: NDArray[np.float64], topology: Topology) -> NDArray[np.int64]:
+    if not delay_ns.size or not delay_ns.max() < _MAX_DELAY_NS:
+        raise SynthesisError(f"a chunk takes longer than 2**52 ns on a link of {topology.name}, expected less")
+    return delay_ns.astype(np.int64)

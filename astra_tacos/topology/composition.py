@@ -1,0 +1,181 @@
+"""From a network's description to its topology: dimensions composed, failures and overrides applied, connection checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.topology.building_block import BlockLinks
+from astra_tacos.topology.fully_connected import fully_connected
+from astra_tacos.topology.mesh import mesh
+from astra_tacos.topology.ring import ring
+from astra_tacos.topology.switch import switch
+from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
+
+BUILDING_BLOCKS: dict[str, Callable[[int], BlockLinks]] = {
+    "Ring": ring,
+    "FullyConnected": fully_connected,
+    "Switch": switch,
+    "Mesh": mesh,
+}
+
+
+def build_topology(network: NetworkConfig) -> Topology:
+    """Topology of a network: every NPU can reach every other.
+
+    Raises
+    ------
+    ConfigError
+        If a building block is unknown, a failed or overridden link does not exist, the network is disconnected (an unreachable pair is named), or it has
+        more channels than can be handled.
+    """
+    topology = _compose(network) if network.dimensions else _from_links(network)
+    topology = _override(topology, network)
+    topology = _remove(topology, network)
+    _check_connected(topology, network.source)
+    return topology
+
+
+def _compose(network: NetworkConfig) -> Topology:
+    num_npus = network.num_npus
+    blocks: list[tuple[BlockLinks, int, Dimension]] = []
+    stride = 1
+    total = 0
+    for index, dimension in enumerate(network.dimensions):
+        if dimension.block not in BUILDING_BLOCKS:
+            raise ConfigError(
+                f"{network.source}: astra_tacos.topology[{index}] is {describe(dimension.block)}, "
+                f"expected {' or '.join(BUILDING_BLOCKS)}"
+            )
+        total += _estimated_channels(dimension) * (num_npus // dimension.size)
+        if total > MAX_CHANNELS:
+            raise ConfigError(
+                f"{network.source}: {dimension.block} {dimension.size} among {num_npus:,} NPUs makes {total:,} channels, "
+                f"expected at most {MAX_CHANNELS:,}"
+            )
+        blocks.append((BUILDING_BLOCKS[dimension.block](dimension.size), stride, dimension))
+        stride *= dimension.size
+    src, dst, of_dimension = [], [], []
+    num_switches = 0
+    for index, (block, stride, dimension) in enumerate(blocks):
+        groups = _group_bases(num_npus, stride, dimension.size)
+        members = np.arange(dimension.size) * stride
+        switch_base = num_npus + num_switches
+        for ends, column in ((block.src, src), (block.dst, dst)):
+            is_switch = ends >= dimension.size
+            npu_part = groups[:, None] + members[np.where(is_switch, 0, ends)]
+            switch_part = switch_base + np.arange(len(groups))[:, None] * block.num_switches + (ends - dimension.size)
+            column.append(np.where(is_switch, switch_part, npu_part).ravel())
+        num_switches += len(groups) * block.num_switches
+        of_dimension.append(np.full(len(src[-1]), index))
+    link_dimension = np.concatenate(of_dimension)
+    return Topology(
+        network.name,
+        num_npus,
+        num_switches,
+        np.concatenate(src).astype(np.int32),
+        np.concatenate(dst).astype(np.int32),
+        np.array([d.bandwidth_gibps for d in network.dimensions])[link_dimension],
+        np.array([d.latency_ns for d in network.dimensions])[link_dimension],
+        link_dimension.astype(np.int16),
+        network.dimensions,
+    )
+
+
+def _estimated_channels(dimension: Dimension) -> int:
+    """Channels of one group of a dimension, before its arrays are made: quadratic blocks could fill the memory."""
+    return dimension.size * (dimension.size - 1 if dimension.block in ("FullyConnected", "Switch") else 2)
+
+
+def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:
+    """Member 0 of every group of NPUs that differ only in the coordinate of this stride."""
+    npus = np.arange(num_npus)
+    return npus[(npus // stride) % size == 0]
+
+
+def _from_links(network: NetworkConfig) -> Topology:
+    return Topology(
+        network.name,
+        network.num_npus,
+        0,
+        np.array([link.src for link in network.links], np.int32),
+        np.array([link.dst for link in network.links], np.int32),
+        np.array([link.bandwidth_gibps for link in network.links], np.float64),
+        np.array([link.latency_ns for link in network.links], np.float64),
+        np.full(len(network.links), NO_DIMENSION, np.int16),
+    )
+
+
+def _override(topology: Topology, network: NetworkConfig) -> Topology:
+    if not network.link_overrides:
+        return topology
+    bandwidth, latency = topology.link_bandwidth_gibps.copy(), topology.link_latency_ns.copy()
+    find = _link_finder(topology, network.source, "link_overrides")
+    for override in network.link_overrides:
+        link = find(override.src, override.dst)
+        bandwidth[link] = bandwidth[link] if override.bandwidth_gibps is None else override.bandwidth_gibps
+        latency[link] = latency[link] if override.latency_ns is None else override.latency_ns
+    return _with_links(topology, np.arange(topology.num_links), bandwidth, latency)
+
+
+def _remove(topology: Topology, network: NetworkConfig) -> Topology:
+    if not network.failed_links:
+        return topology
+    find = _link_finder(topology, network.source, "failed_links")
+    kept = np.ones(topology.num_links, bool)
+    for src, dst in network.failed_links:
+        kept[find(src, dst)] = False
+    return _with_links(topology, np.flatnonzero(kept), topology.link_bandwidth_gibps, topology.link_latency_ns)
+
+
+def _with_links(
+    topology: Topology, kept: NDArray[np.int64], bandwidth: NDArray[np.float64], latency: NDArray[np.float64]
+) -> Topology:
+    return replace(
+        topology,
+        link_src=topology.link_src[kept],
+        link_dst=topology.link_dst[kept],
+        link_bandwidth_gibps=bandwidth[kept],
+        link_latency_ns=latency[kept],
+        link_dimension=topology.link_dimension[kept],
+    )
+
+
+def _link_finder(topology: Topology, source: str, key: str) -> Callable[[int, int], int]:
+    links = {ends: link for link, ends in enumerate(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))}
+
+    def find(src: int, dst: int) -> int:
+        link = links.get((src, dst))
+        if link is not None:
+            return link
+        hint = ""
+        if max(src, dst) < topology.num_npus and src != dst:
+            channel = int(topology.channel_of(np.array([src]), np.array([dst]))[0])
+            if channel >= 0:
+                switch_id = int(topology.link_dst[topology.channel_link[channel]])
+                hint = f"; they meet in switch {switch_id}, whose ports are [{src}, {switch_id}] and [{switch_id}, {dst}]"
+        raise ConfigError(f"{source}: astra_tacos.{key} names {src} -> {dst}, expected a link of the network{hint}")
+
+    return find
+
+
+def _check_connected(topology: Topology, source: str) -> None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    ends = (topology.link_src, topology.link_dst)
+    shape = (topology.num_devices, topology.num_devices)
+    graph = coo_array((np.ones(topology.num_links, np.int8), ends), shape=shape).tocsr()
+    for reverse in (False, True):
+        reached = np.zeros(topology.num_devices, bool)
+        reached[breadth_first_order(graph.T if reverse else graph, 0, return_predecessors=False)] = True
+        missed = np.flatnonzero(~reached[: topology.num_npus])
+        if len(missed):
+            src, dst = (int(missed[0]), 0) if reverse else (0, int(missed[0]))
+            raise ConfigError(f"{source}: NPU {src} cannot reach NPU {dst}, expected a connected network")

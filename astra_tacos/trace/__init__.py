@@ -1,0 +1,1 @@
+"""Chakra execution traces: their schema, and files to and from columns."""

@@ -1,0 +1,128 @@
+"""Kernel: protobuf's wire format of Chakra nodes, from columns to bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_U7 = np.uint64(7)
+_U127 = np.uint64(127)
+_U128 = np.uint64(128)
+
+
+@njit(cache=True, nogil=True)
+def _varint_size(value):
+    rest = np.uint64(value)
+    size = 1
+    while rest > _U127:
+        rest >>= _U7
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _put_varint(out, at, value):
+    rest = np.uint64(value)
+    while rest > _U127:
+        out[at] = np.uint8((rest & _U127) | _U128)
+        rest >>= _U7
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@njit(cache=True, nogil=True)
+def _put_ids(out, at, field, first, ids, row):
+    """A packed `repeated uint64`."""
+    if first[row] == first[row + 1]:
+        return at
+    size = 0
+    for slot in range(first[row], first[row + 1]):
+        size += _varint_size(ids[slot])
+    at = _put_varint(out, at, field)
+    at = _put_varint(out, at, size)
+    for slot in range(first[row], first[row + 1]):
+        at = _put_varint(out, at, ids[slot])
+    return at
+
+
+@njit(cache=True, nogil=True)
+def encode_nodes(
+    out,
+    begin,
+    end,
+    node_id,
+    kind,
+    duration_us,
+    name,
+    name_number,
+    name_first,
+    name_bytes,
+    ctrl_first,
+    ctrl,
+    data_first,
+    data,
+    attr_first,
+    attr_key,
+    attr_value,
+    key_first,
+    key_bytes,
+    key_field,
+):
+    """Length-prefixed nodes `begin` to `end - 1` into `out`; returns how many bytes. Zero fields are left out, as in proto3."""
+    body = np.empty(1 << 10, np.uint8)
+    at = 0
+    for row in range(begin, end):
+        bound = 96 + 10 * (ctrl_first[row + 1] - ctrl_first[row] + data_first[row + 1] - data_first[row])
+        for slot in range(attr_first[row], attr_first[row + 1]):
+            bound += 24 + key_first[attr_key[slot] + 1] - key_first[attr_key[slot]]
+        if bound > len(body):
+            body = np.empty(2 * bound, np.uint8)
+        size = 0
+        if node_id[row] != 0:
+            size = _put_varint(body, size, 1 << 3)
+            size = _put_varint(body, size, node_id[row])
+        number = name_number[row]
+        digits = 1
+        while number >= 10:
+            number //= 10
+            digits += 1
+        prefix = name_first[name[row]]
+        length = name_first[name[row] + 1] - prefix
+        size = _put_varint(body, size, 2 << 3 | 2)
+        size = _put_varint(body, size, length + digits)
+        for k in range(length):
+            body[size + k] = name_bytes[prefix + k]
+        number = name_number[row]
+        for k in range(digits - 1, -1, -1):
+            body[size + length + k] = np.uint8(48 + number % 10)
+            number //= 10
+        size += length + digits
+        if kind[row] != 0:
+            size = _put_varint(body, size, 3 << 3)
+            size = _put_varint(body, size, kind[row])
+        size = _put_ids(body, size, 4 << 3 | 2, ctrl_first, ctrl, row)
+        size = _put_ids(body, size, 5 << 3 | 2, data_first, data, row)
+        if duration_us[row] != 0:
+            size = _put_varint(body, size, 7 << 3)
+            size = _put_varint(body, size, duration_us[row])
+        for slot in range(attr_first[row], attr_first[row + 1]):
+            key = key_first[attr_key[slot]]
+            length = key_first[attr_key[slot] + 1] - key
+            field = key_field[attr_key[slot]]
+            value = attr_value[slot]
+            size = _put_varint(body, size, 10 << 3 | 2)
+            inner = 1 + _varint_size(length) + length + _varint_size(field) + _varint_size(value)
+            size = _put_varint(body, size, inner)
+            size = _put_varint(body, size, 1 << 3 | 2)
+            size = _put_varint(body, size, length)
+            for k in range(length):
+                body[size + k] = key_bytes[key + k]
+            size += length
+            size = _put_varint(body, size, field)
+            size = _put_varint(body, size, value)
+        at = _put_varint(out, at, size)
+        for k in range(size):
+            out[at + k] = body[k]
+        at += size
+    return at
