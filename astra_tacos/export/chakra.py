@@ -49,9 +49,7 @@ class _Layout:
         return np.arange(len(self.send)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
 
 
-def export_chakra(
-    schedule: Schedule, prefix: str | Path, link_order: LinkOrder | None = None, first_tag: int = 0
-) -> list[Path]:
+def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder | None = None, first_tag: int = 0) -> list[Path]:
     """Write `PREFIX.<npu>.et` for every NPU.
 
     Parameters

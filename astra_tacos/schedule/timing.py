@@ -108,8 +108,9 @@ def compute_timing(
 def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
     """`pipelined` where stock ASTRA-sim can replay it exactly, else `blocking`; with the reason in words."""
     if not can_replay_pipelined(topology):
-        why = "has switches in several dimensions" if topology.has_switches else "has links of different kinds"
-        return "blocking", f"the network {why}, which ASTRA-sim replays exactly only when links are held"
+        if topology.has_switches:
+            return "blocking", "ASTRA-sim's congestion-aware model knows switches in one dimension only"
+        return "blocking", "ASTRA-sim replays unequal links exactly only when a send holds its link until it has arrived"
     fastest = bytes_per_ns(topology.link_bandwidth_gibps).max()
     if int(collective.class_size_bytes[0] / fastest) < 1:
         return "blocking", "chunks serialise in under 1 ns, where ASTRA-sim's congestion-aware model stops"

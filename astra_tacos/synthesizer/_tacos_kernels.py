@@ -20,19 +20,39 @@ from numba.extending import intrinsic
 COMPLETE = 0
 UNREACHABLE = 1
 
-_LANDS = 1
-_FREES_UP = 2
-_FREES_DOWN = 4
-_READY = 8
-_BUSY = 16
+# What an event does, in its lowest bits.
+LANDS = 1
+FREES_UP = 2
+FREES_DOWN = 4
+KIND_BITS = 3
 
-_COUNTED_WORDS = 16
-_MATCHED_PORTS = 128
+# Columns of `queues`: the delay, the ends of the queue's ring buffer, the queue's ends in it.
+DELAY, FROM, TO, HEAD, TAIL = 0, 1, 2, 3, 4
+
+# Columns of the tables, in the order of `match`'s docstring.
+_SRC, _DST, _LINK, _DOWN, _PARTS = 0, 1, 2, 3, 4
+_OUT, _UP, _IN, _SOURCE = 0, 1, 2, 3
+_OUT_LINK, _OUT_DST = 0, 1
+_UP_LINK, _UP_SWITCH = 0, 1
+_IN_LINK, _IN_SRC, _IN_CHANNEL, _IN_RANK, _IN_NS = 0, 1, 2, 3, 4
+_SOURCE_SWITCHED, _SOURCE_ID, _SOURCE_NS, _SOURCE_BUSY_NS = 0, 1, 2, 3
+_SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS = 0, 1, 2, 3
+
+# Words are looked through in blocks, without a branch per word. The bit sets' rows are whole blocks.
+_BLOCK_SHIFT = 3
+BLOCK = 1 << _BLOCK_SHIFT
+_BLOCK_MASK = np.uint64(BLOCK - 1)
+# In how many words, from a random place on, useful chunks are counted.
+_COUNTED_SHIFT = 2
+_COUNTED = 1 << _COUNTED_SHIFT
+# Ports beyond which a switch's links are paired greedily.
+MATCHED_PORTS = 128
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _U1 = np.uint64(1)
+_U6 = np.uint64(6)
 _U27 = np.uint64(27)
 _U30 = np.uint64(30)
 _U31 = np.uint64(31)
@@ -40,6 +60,13 @@ _U32 = np.uint64(32)
 _U63 = np.uint64(63)
 _U64 = np.uint64(64)
 _ZERO = np.uint64(0)
+
+# A link's sort key among those into an NPU: speed rank, useful chunks, random bits, position.
+_POSITION_BITS = 20
+_POSITION = np.int64((1 << _POSITION_BITS) - 1)
+_RANDOM_BITS = np.int64(((1 << 14) - 1) << _POSITION_BITS)
+_COUNT_SHIFT = 34
+_RANK_SHIFT = 43
 
 
 @intrinsic
@@ -62,62 +89,67 @@ def _population(typing_context, word):
     return types.uint64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True)
-def _random(state):
-    """Next 64 random bits (splitmix64)."""
-    state[0] += _GOLDEN
-    z = state[0]
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _mix(z):
+    """64 random bits from a counter that goes up by `_GOLDEN` (splitmix64)."""
     z = (z ^ (z >> _U30)) * _MIX_1
     z = (z ^ (z >> _U27)) * _MIX_2
     return z ^ (z >> _U31)
 
 
-@njit(cache=True, nogil=True)
-def _random_below(state, bound):
-    return np.int64(((_random(state) >> _U32) * np.uint64(bound)) >> _U32)
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _below(bits, bound):
+    """From 64 random bits, an integer from 0 to `bound` - 1."""
+    return np.int64(((bits >> _U32) * np.uint64(bound)) >> _U32)
 
 
-@njit(cache=True, nogil=True)
-def _is_useful(held, src, taken, dst, faster_row, strict):
-    """Whether the source holds a chunk that the destination lacks (and, if `strict`, that is not in `faster_row`)."""
-    for word in range(held.shape[1]):
-        useful = held[src, word] & ~taken[dst, word]
-        if strict:
-            useful &= ~faster_row[word]
-        if useful != _ZERO:
-            return True
-    return False
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _sort(keys, size):
+    """Shell sort; up to 12 keys it is an insertion sort."""
+    gap = 1
+    while gap * 4 < size:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, size):
+            key = keys[i]
+            at = i
+            while at >= gap and keys[at - gap] > key:
+                keys[at] = keys[at - gap]
+                at -= gap
+            keys[at] = key
+        gap //= 3
 
 
-@njit(cache=True, nogil=True)
-def _gather_faster(
-    npu, limit_ns, source_first, source_kind, source_id, source_ns, source_busy_ns, taken, group_taken, faster_row
-):
-    """Put into `faster_row` what the sources of an NPU that are faster than `limit_ns` hold or await; return whether to leave
-    all that to them, because they will have delivered it in that time."""
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed):
+    """Put into `allowed` what the sources of an NPU that are faster than `limit_ns` neither hold nor await; return whether to
+    leave all the rest to them, because they will have delivered it in that time."""
     rate = 0.0
-    words = taken.shape[1]
-    faster_row[:] = _ZERO
-    for entry in range(source_first[npu], source_first[npu + 1]):
-        if source_ns[entry] >= limit_ns:
+    words = np.uint64(taken.shape[1])
+    for word in range(words):
+        allowed[word] = ~_ZERO
+    for entry in range(npus[npu, _SOURCE], npus[npu + 1, _SOURCE]):
+        if sources[entry, _SOURCE_NS] >= limit_ns:
             break
-        rate += 1.0 / source_busy_ns[entry]
-        if source_kind[entry] == 0:
+        rate += 1.0 / sources[entry, _SOURCE_BUSY_NS]
+        source = np.uint64(sources[entry, _SOURCE_ID])
+        if sources[entry, _SOURCE_SWITCHED]:
             for word in range(words):
-                faster_row[word] |= taken[source_id[entry], word]
+                allowed[word] &= ~group_taken[source, word]
         else:
             for word in range(words):
-                faster_row[word] |= group_taken[source_id[entry], word]
+                allowed[word] &= ~taken[source, word]
     backlog = _ZERO
     for word in range(words):
-        backlog += _population(faster_row[word] & ~taken[npu, word])
+        backlog += _population(~(allowed[word] | taken[npu, word]))
     return np.float64(backlog) <= rate * limit_ns
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _augment(start, num_downs, edge, up_match, down_match, down_parent, queue):
     """Match one more up-link by an augmenting path from `start`, if there is one (breadth first)."""
-    down_parent[:num_downs] = -1
+    for down in range(num_downs):
+        down_parent[down] = -1
     head = 0
     tail = 1
     queue[0] = start
@@ -141,479 +173,503 @@ def _augment(start, num_downs, edge, up_match, down_match, down_parent, queue):
             tail += 1
 
 
-@njit(cache=True, nogil=True)
-def _heap_push(heap_time, heap_queue, size, time, queue):
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _free_ports(ports, first, last, link_free, now, random, free):
+    """Put the positions of the free ones of `ports[first:last]` into `free`, shuffled; return how many."""
+    size = 0
+    for slot in range(first, last):
+        if link_free[ports[slot]] <= now:
+            random += _GOLDEN
+            at = _below(_mix(random), size + 1)
+            free[size] = free[at]
+            free[at] = slot - first
+            size += 1
+    return size
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _pair_ports(
+    random,
+    now,
+    switch,
+    channels,
+    npus,
+    sources,
+    switches,
+    switch_up,
+    switch_down,
+    switch_table,
+    link_free,
+    held,
+    taken,
+    group_taken,
+    lacking,
+    allowed,
+    ports,
+    edge,
+    picks,
+):
+    """Pair a switch's free up-links with its free down-links; put the channels into `picks` and return how many."""
+    free_up, free_down, up_match, down_match, down_parent, queue = ports[0], ports[1], ports[2], ports[3], ports[4], ports[5]
+    width = switches[switch + 1, _SWITCH_DOWN] - switches[switch, _SWITCH_DOWN]
+    num_ups = _free_ports(
+        switch_up, switches[switch, _SWITCH_UP], switches[switch + 1, _SWITCH_UP], link_free, now, random, free_up
+    )
+    num_downs = _free_ports(
+        switch_down, switches[switch, _SWITCH_DOWN], switches[switch + 1, _SWITCH_DOWN], link_free, now, ~random, free_down
+    )
+    if num_ups == 0 or num_downs == 0:
+        return 0
+    words = held.shape[1]
+    limit_ns = switches[switch, _SWITCH_NS]
+    table = switches[switch, _SWITCH_TABLE]
+    for a in range(num_ups):
+        up_match[a] = -1
+    exact = num_ups <= MATCHED_PORTS and num_downs <= MATCHED_PORTS
+    for b in range(num_downs):
+        down_match[b] = -1
+        prepared = False
+        strict = False
+        for a in range(num_ups):
+            if exact:
+                edge[a, b] = False
+            elif up_match[a] >= 0:
+                continue
+            channel = switch_table[table + free_up[a] * width + free_down[b]]
+            if channel < 0:
+                continue
+            npu = np.int64(channels[channel, _DST])
+            if lacking[npu] == 0:
+                continue
+            if not prepared:
+                prepared = True
+                if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
+                    strict = _leave_to_faster(
+                        npu,
+                        limit_ns,
+                        npus,
+                        sources,
+                        taken,
+                        group_taken,
+                        allowed,
+                    )
+            src = channels[channel, _SRC]
+            useful = _ZERO
+            for word in range(words):
+                useful = held[src, word] & ~taken[npu, word]
+                if strict:
+                    useful &= allowed[word]
+                if useful != _ZERO:
+                    break
+            if useful == _ZERO:
+                continue
+            if up_match[a] < 0 and down_match[b] < 0:
+                up_match[a] = b
+                down_match[b] = a
+            if exact:
+                edge[a, b] = True
+            else:
+                break
+    if exact:
+        for a in range(num_ups):
+            if up_match[a] < 0:
+                _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+    num_picks = 0
+    for b in range(num_downs):
+        if down_match[b] >= 0:
+            picks[num_picks] = switch_table[table + free_up[down_match[b]] * width + free_down[b]]
+            num_picks += 1
+    return num_picks
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _heap_push(heap, size, time, queue):
     child = size
     while child > 0:
         parent = (child - 1) >> 1
-        if heap_time[parent] <= time:
+        if heap[parent, 0] <= time:
             break
-        heap_time[child] = heap_time[parent]
-        heap_queue[child] = heap_queue[parent]
+        heap[child, 0] = heap[parent, 0]
+        heap[child, 1] = heap[parent, 1]
         child = parent
-    heap_time[child] = time
-    heap_queue[child] = queue
+    heap[child, 0] = time
+    heap[child, 1] = queue
 
 
-@njit(cache=True, nogil=True)
-def _heap_sink_top(heap_time, heap_queue, size, time, queue):
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _heap_sink_top(heap, size, time, queue):
     """Replace the top by (time, queue) and restore the order."""
     parent = 0
     while True:
         child = 2 * parent + 1
         if child >= size:
             break
-        if child + 1 < size and heap_time[child + 1] < heap_time[child]:
+        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
             child += 1
-        if time <= heap_time[child]:
+        if time <= heap[child, 0]:
             break
-        heap_time[parent] = heap_time[child]
-        heap_queue[parent] = heap_queue[child]
+        heap[parent, 0] = heap[child, 0]
+        heap[parent, 1] = heap[child, 1]
         parent = child
-    heap_time[parent] = time
-    heap_queue[parent] = queue
+    heap[parent, 0] = time
+    heap[parent, 1] = queue
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def match(
     seed,
-    num_npus,
-    owner,
+    chunk_owner,
     chunk_class,
-    chunk_ready_ns,
-    channel_src,
-    channel_dst,
-    channel_link,
-    channel_down_link,
-    out_first,
-    out_channel,
-    up_first,
-    up_link,
-    in_first,
-    in_channel,
-    source_first,
-    source_kind,
-    source_id,
-    source_ns,
-    source_busy_ns,
+    late_ns,
+    late_what,
+    channels,
+    npus,
+    outs,
+    ups,
+    ins,
+    sources,
     link_place,
-    switch_up_first,
+    switches,
     switch_up,
-    switch_down_first,
     switch_down,
-    switch_table_first,
     switch_table,
-    switch_ns,
-    up_busy_ns,
-    down_busy_ns,
-    land_ns,
     forward_ns,
-    up_queue,
-    down_queue,
-    land_queue,
-    num_delays,
-    capacity,
-    link_free_ns,
+    link_free,
+    queues,
+    ring,
+    heap,
+    held,
+    taken,
+    group_taken,
+    lacking,
+    copies,
+    rare,
+    allowed,
+    todo,
+    listed,
+    picks,
+    ports,
+    edge,
     out_chunk,
-    out_channel_used,
+    out_channel,
     out_start_ns,
     out_end_ns,
 ):
     """All-Gather of every chunk from its owner to every NPU; rows come out by ascending start.
 
-    Times are those at which a send starts: a send on `channel` at `now` keeps others off its up-link (or direct link) until
-    `now + up_busy_ns`, off its down-link until `now + down_busy_ns`, and is of use at its destination at `now + land_ns`,
-    `forward_ns` after its arrival. `out_*` and `in_*` list the direct channels of each NPU, `up_*` its up-links, `link_place` what to look at
-    when a link becomes free: the NPU that a direct link leads to, or `num_npus` + the switch. `source_*` tell whence an NPU
-    can be reached, fastest first (kind 0: an NPU, 1: a switch). `switch_table` holds the channel of each pair of
-    up-link and down-link. `*_queue` number the delays.
+    Times are those at which a send starts, and all that a send entails lies one of the delays in `queues` after. `channels` has
+    for each channel its ends and links and, for each size of chunk, up to three parts (0: no more): the number of a delay, and
+    what happens then: the up-link (or direct link) is free, the down-link is free, the chunk is of use at its destination,
+    which is `forward_ns` after its arrival. `late_*` lists what is not so from the start, by time: a chunk that becomes ready
+    (twice its number) or a link that becomes free (twice its number, plus 1).
+
+    `npus` and `switches` say where in the tables that follow their rows begin. `outs` and `ins` are the direct channels of
+    each NPU, those into it by descending speed, `ups` its up-links; `sources` tell whence it can be reached, fastest first;
+    a channel's rank is how many delays are shorter among these. `link_place` is what to look at when a link becomes free: the
+    NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
+    up-link and down-link. `queues`, `ring`, `heap` are the queues of events, `held` to `rare` the state at the start;
+    `allowed` and `todo` to `edge` are space to work in.
     """
-    num_chunks = len(owner)
-    num_links = len(link_free_ns)
-    num_switches = len(switch_up_first) - 1
-    words = (num_chunks + 63) >> 6
-    held = np.zeros((num_npus, words), np.uint64)
-    taken = np.zeros((num_npus, words), np.uint64)
-    group_taken = np.zeros((num_switches, words), np.uint64)
-    lacking = np.full(num_npus, num_chunks, np.int64)
-    copies = np.ones(num_chunks, np.int64)
-    rare = np.full(words, ~_ZERO, np.uint64)
-    rare_limit = 1
-    faster_row = np.zeros(words, np.uint64)
-    link_free = link_free_ns.copy()
-    state = np.empty(1, np.uint64)
-    state[0] = np.uint64(seed)
-
-    num_queues = num_delays + 2
-    ready_queue = num_queues - 2
-    busy_queue = num_queues - 1
-    queue_head = np.full(num_queues, -1, np.int64)
-    queue_tail = np.full(num_queues, -1, np.int64)
-    heap_time = np.empty(num_queues, np.int64)
-    heap_queue = np.empty(num_queues, np.int64)
-    heap_size = 0
-    event_time = np.empty(capacity, np.int64)
-    event_place = np.empty(capacity, np.int32)
-    event_chunk = np.empty(capacity, np.int32)
-    event_kind = np.empty(capacity, np.uint8)
-    event_next = np.arange(1, capacity + 1)
-    event_next[capacity - 1] = -1
-    unused = 0
-
-    # What to look at in the next instant: NPUs by their direct links, switches after them.
-    num_places = num_npus + num_switches
-    todo = np.empty(num_places, np.int64)
-    listed = np.zeros(num_places, np.bool_)
-    num_todo = 0
-
-    most_in = 1
-    for npu in range(num_npus):
-        most_in = max(most_in, in_first[npu + 1] - in_first[npu])
-    most_ports = 1
-    for switch in range(num_switches):
-        most_ports = max(most_ports, switch_up_first[switch + 1] - switch_up_first[switch])
-        most_ports = max(most_ports, switch_down_first[switch + 1] - switch_down_first[switch])
-    free_up = np.empty(most_ports, np.int64)
-    free_down = np.empty(most_ports, np.int64)
-    up_match = np.empty(most_ports, np.int64)
-    down_match = np.empty(most_ports, np.int64)
-    down_parent = np.empty(most_ports, np.int64)
-    bfs_queue = np.empty(most_ports + 1, np.int64)
-    edge_size = min(most_ports, _MATCHED_PORTS)
-    edge = np.zeros((edge_size, edge_size), np.bool_)
-    picks = np.empty(max(most_in, most_ports), np.int64)
-    pick_key = np.empty(most_in, np.uint64)
-
-    for c in range(num_chunks):
-        npu = owner[c]
-        taken[npu, c >> 6] |= _U1 << np.uint64(c & 63)
-        lacking[npu] -= 1
-        for slot in range(up_first[npu], up_first[npu + 1]):
-            group_taken[link_place[up_link[slot]] - num_npus, c >> 6] |= _U1 << np.uint64(c & 63)
-    for initial in range(2):  # late chunks, then busy links, each in order of time
-        times = chunk_ready_ns if initial == 0 else link_free
-        queue = ready_queue if initial == 0 else busy_queue
-        order = np.argsort(times, kind="mergesort")
-        for index in order:
-            if times[index] <= 0:
-                if initial == 0:
-                    held[owner[index], index >> 6] |= _U1 << np.uint64(index & 63)
-                continue
-            event = unused
-            unused = event_next[event]
-            event_time[event] = times[index]
-            event_place[event] = index
-            event_chunk[event] = index
-            event_kind[event] = _READY if initial == 0 else _BUSY
-            event_next[event] = -1
-            if queue_tail[queue] < 0:
-                queue_head[queue] = event
-                _heap_push(heap_time, heap_queue, heap_size, times[index], queue)
-                heap_size += 1
-            else:
-                event_next[queue_tail[queue]] = event
-            queue_tail[queue] = event
-    for place in range(num_places):
-        listed[place] = True
-        todo[place] = place
+    num_chunks = len(chunk_owner)
+    num_npus = len(lacking)
+    num_places = len(listed)
+    num_delays = len(queues)
+    words = held.shape[1]
+    random = np.uint64(seed)
+    rare_limit = np.int64(1)
+    heap_size = np.int64(len(late_ns) > 0)
+    late = np.int64(0)
     num_todo = num_places
+    everywhere = True
+    # Events of one delay due at once from which on every place is looked at instead of a list. Not where there are switches:
+    # these pair better when they are looked at only after a change.
+    many = num_places if num_places == num_npus else len(out_chunk)
+    blocks = words >> _BLOCK_SHIFT
+    used_words = (num_chunks + 63) >> 6
+    samples = ((num_chunks - 1) >> (6 + _COUNTED_SHIFT)) + 1
+    strict = False
+    restricted = True
 
-    now = 0
-    rows = 0
+    now = np.int64(0)
+    rows = np.int64(0)
     while True:
-        turn_todo = _random_below(state, num_todo) if num_todo > 1 else 0
-        for i in range(num_todo):
-            place = todo[(i + turn_todo) % num_todo]
+        random += _GOLDEN
+        position = _below(_mix(random), num_todo)
+        for _ in range(num_todo):
+            place = position if everywhere else todo[position]
+            position += 1
+            if position == num_todo:
+                position = 0
             listed[place] = False
-            num_picks = 0
+            num_picks = np.int64(0)
+            in_from = np.int64(0)
             if place < num_npus:
                 # The free direct links into this NPU: fastest first, then fewest useful chunks, then at random.
-                npu = place
-                if lacking[npu] == 0:
+                dst = np.uint64(place)
+                if lacking[dst] == 0:
                     continue
-                for slot in range(in_first[npu], in_first[npu + 1]):
-                    channel = in_channel[slot]
-                    if link_free[channel_link[channel]] > now:
+                random += _GOLDEN
+                bits = _mix(random)
+                word_from = np.uint64(_below(bits, samples) << _COUNTED_SHIFT)
+                in_from = npus[dst, _IN]
+                for slot in range(in_from, npus[dst + _U1, _IN]):
+                    if link_free[np.uint64(ins[np.uint64(slot), _IN_LINK])] > now:
                         continue
-                    src = channel_src[channel]
+                    src = np.uint64(ins[np.uint64(slot), _IN_SRC])
                     useful = _ZERO
-                    for word in range(min(words, _COUNTED_WORDS)):
-                        useful += _population(held[src, word] & ~taken[npu, word])
-                    if useful == _ZERO and words <= _COUNTED_WORDS:
+                    for w in range(_COUNTED):
+                        word = word_from + np.uint64(w)
+                        useful += _population(held[src, word] & ~taken[dst, word])
+                    if useful == _ZERO and samples == 1:
                         continue
-                    key = (useful << _U32) | (_random(state) >> _U32)
-                    at = num_picks
-                    while at > 0 and (
-                        land_ns[picks[at - 1], 0] > land_ns[channel, 0]
-                        or (land_ns[picks[at - 1], 0] == land_ns[channel, 0] and pick_key[at - 1] > key)
-                    ):
-                        picks[at] = picks[at - 1]
-                        pick_key[at] = pick_key[at - 1]
-                        at -= 1
-                    picks[at] = channel
-                    pick_key[at] = key
+                    bits *= _MIX_1
+                    picks[np.uint64(num_picks)] = (
+                        (ins[np.uint64(slot), _IN_RANK] << _RANK_SHIFT)
+                        | (np.int64(useful) << _COUNT_SHIFT)
+                        | (np.int64(bits >> _U30) & _RANDOM_BITS)
+                        | (slot - in_from)
+                    )
                     num_picks += 1
+                if num_picks > 1:
+                    _sort(picks, num_picks)
             else:
-                # A switch: pair its free up-links with its free down-links.
-                switch = place - num_npus
-                ups_from = switch_up_first[switch]
-                downs_from = switch_down_first[switch]
-                width = switch_down_first[switch + 1] - downs_from
-                num_ups = 0
-                for slot in range(ups_from, switch_up_first[switch + 1]):
-                    if link_free[switch_up[slot]] <= now:
-                        free_up[num_ups] = slot - ups_from
-                        num_ups += 1
-                num_downs = 0
-                for slot in range(downs_from, switch_down_first[switch + 1]):
-                    if link_free[switch_down[slot]] <= now:
-                        free_down[num_downs] = slot - downs_from
-                        num_downs += 1
-                if num_ups == 0 or num_downs == 0:
-                    continue
-                for k in range(num_ups - 1, 0, -1):
-                    j = _random_below(state, k + 1)
-                    free_up[k], free_up[j] = free_up[j], free_up[k]
-                for k in range(num_downs - 1, 0, -1):
-                    j = _random_below(state, k + 1)
-                    free_down[k], free_down[j] = free_down[j], free_down[k]
-                table = switch_table_first[switch]
-                up_match[:num_ups] = -1
-                down_match[:num_downs] = -1
-                exact = num_ups <= _MATCHED_PORTS and num_downs <= _MATCHED_PORTS
-                for b in range(num_downs):
-                    prepared = False
-                    strict = False
-                    for a in range(num_ups):
-                        if exact:
-                            edge[a, b] = False
-                        elif up_match[a] >= 0:
-                            continue
-                        channel = switch_table[table + free_up[a] * width + free_down[b]]
-                        if channel < 0 or lacking[channel_dst[channel]] == 0:
-                            continue
-                        npu = channel_dst[channel]
-                        if not prepared:
-                            prepared = True
-                            if source_ns[source_first[npu]] < switch_ns[switch]:
-                                strict = _gather_faster(
-                                    npu,
-                                    switch_ns[switch],
-                                    source_first,
-                                    source_kind,
-                                    source_id,
-                                    source_ns,
-                                    source_busy_ns,
-                                    taken,
-                                    group_taken,
-                                    faster_row,
-                                )
-                        if not _is_useful(held, channel_src[channel], taken, npu, faster_row, strict):
-                            continue
-                        if up_match[a] < 0 and down_match[b] < 0:
-                            up_match[a] = b
-                            down_match[b] = a
-                        if exact:
-                            edge[a, b] = True
-                        else:
-                            break
-                if exact:
-                    for a in range(num_ups):
-                        if up_match[a] < 0:
-                            _augment(a, num_downs, edge, up_match, down_match, down_parent, bfs_queue)
-                for b in range(num_downs):
-                    if down_match[b] >= 0:
-                        picks[num_picks] = switch_table[table + free_up[down_match[b]] * width + free_down[b]]
-                        num_picks += 1
+                random += _GOLDEN
+                num_picks = _pair_ports(
+                    _mix(random),
+                    now,
+                    place - num_npus,
+                    channels,
+                    npus,
+                    sources,
+                    switches,
+                    switch_up,
+                    switch_down,
+                    switch_table,
+                    link_free,
+                    held,
+                    taken,
+                    group_taken,
+                    lacking,
+                    allowed,
+                    ports,
+                    edge,
+                    picks,
+                )
+                restricted = True
 
-            prepared_npu = np.int64(-1)
-            prepared_ns = np.int64(-1)
-            avoid = False
-            strict = False
+            npu = place
+            rank = np.int64(0)
             for k in range(num_picks):
-                channel = picks[k]
-                npu = np.int64(channel_dst[channel])
-                limit = land_ns[channel, 0] if place < num_npus else switch_ns[place - num_npus]
-                if npu != prepared_npu or limit != prepared_ns:
-                    prepared_npu = npu
-                    prepared_ns = limit
-                    avoid = source_ns[source_first[npu]] < limit
-                    if avoid:
-                        strict = _gather_faster(
-                            npu,
-                            limit,
-                            source_first,
-                            source_kind,
-                            source_id,
-                            source_ns,
-                            source_busy_ns,
-                            taken,
-                            group_taken,
-                            faster_row,
-                        )
+                channel = picks[np.uint64(k)]
+                if place >= num_npus:
+                    npu = np.int64(channels[channel, _DST])
+                    src = np.uint64(channels[channel, _SRC])
+                    limit_ns = switches[place - num_npus, _SWITCH_NS]
+                    avoid = sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns
+                    prepare = avoid
+                else:
+                    slot = np.uint64(in_from + (channel & _POSITION))
+                    prepare = channel >> _RANK_SHIFT != rank
+                    rank = channel >> _RANK_SHIFT
+                    channel = ins[slot, _IN_CHANNEL]
+                    src = np.uint64(ins[slot, _IN_SRC])
+                    limit_ns = ins[slot, _IN_NS]
+                    avoid = rank > 0
+                if prepare:
+                    strict = _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed)
+                    restricted = True
+                elif restricted and not avoid:
+                    restricted = False
+                    for w in range(words):
+                        allowed[w] = ~_ZERO
 
-                # A useful chunk, from a random word on: those that faster links cannot bring first, and rare ones first.
-                src = channel_src[channel]
-                bits = _random(state)
-                turn = bits & _U63
-                word = np.int64(((bits >> _U32) * np.uint64(words)) >> _U32)
-                best_word = np.int64(-1)
-                best_bits = _ZERO
-                best_level = 4
-                for _ in range(words):
-                    useful = held[src, word] & ~taken[npu, word]
-                    if useful != _ZERO:
-                        level = 0
-                        if avoid:
-                            own = useful & ~faster_row[word]
-                            if own != _ZERO:
-                                useful = own
-                            else:
-                                level = 4 if strict else 2
-                        seldom = useful & rare[word]
-                        if seldom != _ZERO:
-                            useful = seldom
-                        else:
-                            level += 1
-                        if level < best_level:
-                            best_level = level
-                            best_word = word
-                            best_bits = useful
-                            if level == 0:
-                                break
-                    word += 1
-                    if word == words:
-                        word = 0
-                if best_word < 0:
+                # A useful chunk from a random block of words on: those that faster links cannot bring first, rare ones first.
+                dst = np.uint64(npu)
+                random += _GOLDEN
+                bits = _mix(random)
+                first = _below(bits, used_words)
+                block = first >> _BLOCK_SHIFT
+                found = _ZERO
+                found_from = _ZERO
+                left = blocks
+                while left > 0:
+                    left -= 1
+                    word_from = np.uint64(block << _BLOCK_SHIFT)
+                    some = _ZERO
+                    seldom = _ZERO
+                    for w in range(BLOCK):
+                        word = word_from + np.uint64(w)
+                        useful = held[src, word] & ~taken[dst, word] & allowed[word]
+                        some |= np.uint64(useful != _ZERO) << np.uint64(w)
+                        seldom |= np.uint64(useful & rare[word] != _ZERO) << np.uint64(w)
+                    if seldom != _ZERO:
+                        found = seldom
+                        found_from = word_from
+                        break
+                    if some != _ZERO and found == _ZERO:
+                        found = some
+                        found_from = word_from
+                    block += 1
+                    if block == blocks:
+                        block = 0
+                    if left == 0 and found == _ZERO and avoid and not strict:
+                        # Nothing but what faster links could bring too, though not in time.
+                        avoid = False
+                        restricted = False
+                        rank = -1
+                        left = blocks
+                        for w in range(words):
+                            allowed[w] = ~_ZERO
+                if found == _ZERO:
                     continue
-                turned = (best_bits >> turn) | (best_bits << ((_U64 - turn) & _U63))
-                chunk = best_word * 64 + np.int64((_trailing_zeros(turned) + turn) & _U63)
-                bit = _U1 << np.uint64(chunk & 63)
-                size = chunk_class[chunk]
-                taken[npu, chunk >> 6] |= bit
-                lacking[npu] -= 1
+                turn = np.uint64(first) & _BLOCK_MASK
+                found |= found << np.uint64(BLOCK)
+                word = found_from + ((_trailing_zeros(found >> turn) + turn) & _BLOCK_MASK)
+                useful = held[src, word] & ~taken[dst, word] & allowed[word]
+                if useful & rare[word] != _ZERO:
+                    useful &= rare[word]
+                turn = bits & _U63
+                turned = (useful >> turn) | (useful << ((_U64 - turn) & _U63))
+                position_in_word = (_trailing_zeros(turned) + turn) & _U63
+                bit = _U1 << position_in_word
+                chunk = (word << _U6) | position_in_word
+                size = np.int64(chunk_class[chunk])
+                taken[dst, word] |= bit
+                lacking[dst] -= 1
                 copies[chunk] += 1
-                if copies[chunk] > rare_limit:
-                    rare[chunk >> 6] &= ~bit
-                for slot in range(up_first[npu], up_first[npu + 1]):
-                    group_taken[link_place[up_link[slot]] - num_npus, chunk >> 6] |= bit
-                up_time = now + up_busy_ns[channel, size]
-                land_time = now + land_ns[channel, size]
-                link_free[channel_link[channel]] = up_time
-                down = channel_down_link[channel]
-                out_chunk[rows] = chunk
-                out_channel_used[rows] = channel
-                out_start_ns[rows] = now
-                out_end_ns[rows] = land_time - forward_ns[size]
+                rare[word] &= ~(np.uint64(copies[chunk] > rare_limit) << position_in_word)
+                for slot in range(npus[dst, _UP], npus[dst + _U1, _UP]):
+                    group_taken[ups[slot, _UP_SWITCH], word] |= bit
+                row = np.uint64(rows)
+                out_chunk[row] = chunk
+                out_channel[row] = channel
+                out_start_ns[row] = now
+                used = np.uint64(channel)
+                for part in range(_PARTS + 3 * size, _PARTS + 3 * size + 3):
+                    code = np.int64(channels[used, np.uint64(part)])
+                    if code == 0:
+                        break
+                    queue = np.uint64(code >> KIND_BITS)
+                    time = now + queues[queue, DELAY]
+                    if code & LANDS:
+                        out_end_ns[row] = time - forward_ns[size]
+                    if code & FREES_UP:
+                        link_free[np.uint64(channels[used, _LINK])] = time
+                    if code & FREES_DOWN:
+                        link_free[np.uint64(channels[used, _DOWN])] = time
+                    tail = queues[queue, TAIL]
+                    if tail == queues[queue, HEAD]:
+                        _heap_push(heap, heap_size, time, np.int64(queue))
+                        heap_size += 1
+                    ring[np.uint64(tail)] = (rows << KIND_BITS) | (code & (LANDS | FREES_UP | FREES_DOWN))
+                    tail += 1
+                    queues[queue, TAIL] = tail if tail < queues[queue, TO] else queues[queue, FROM]
                 rows += 1
                 if rows == rare_limit * num_chunks:  # the mean number of copies has grown by one
                     rare_limit += 1
                     for word in range(words):
                         bits = _ZERO
-                        for b in range(min(64, num_chunks - word * 64)):
-                            if copies[word * 64 + b] <= rare_limit:
-                                bits |= _U1 << np.uint64(b)
+                        for c in range(word << 6, (word + 1) << 6):
+                            if c < num_chunks and copies[c] <= rare_limit:
+                                bits |= _U1 << np.uint64(c & 63)
                         rare[word] = bits
-                kind_up = _FREES_UP
-                kind_land = _LANDS
-                parts = 2
-                if up_time == land_time:
-                    kind_up = _FREES_UP | _LANDS
-                    parts = 1
-                down_time = np.int64(0)
-                if down >= 0:
-                    down_time = now + down_busy_ns[channel, size]
-                    link_free[down] = down_time
-                    if down_time == up_time:
-                        kind_up |= _FREES_DOWN
-                    elif down_time == land_time:
-                        kind_land |= _FREES_DOWN
-                    else:
-                        parts = 3
-                for part in range(3):
-                    if part == 0:
-                        kind = kind_up
-                        time = up_time
-                        queue = up_queue[channel, size]
-                    elif part == 1:
-                        if kind_up & _LANDS:
-                            continue
-                        kind = kind_land
-                        time = land_time
-                        queue = land_queue[channel, size]
-                    else:
-                        if parts < 3:
-                            continue
-                        kind = _FREES_DOWN
-                        time = down_time
-                        queue = down_queue[channel, size]
-                    event = unused
-                    unused = event_next[event]
-                    event_time[event] = time
-                    event_place[event] = channel
-                    event_chunk[event] = chunk
-                    event_kind[event] = kind
-                    event_next[event] = -1
-                    if queue_tail[queue] < 0:
-                        queue_head[queue] = event
-                        _heap_push(heap_time, heap_queue, heap_size, time, queue)
-                        heap_size += 1
-                    else:
-                        event_next[queue_tail[queue]] = event
-                    queue_tail[queue] = event
         num_todo = 0
+        everywhere = False
         if rows == len(out_chunk):
             return COMPLETE
         if heap_size == 0:
             return UNREACHABLE
 
         # Next instant: let everything that comes due land or become free, and list the places that this concerns.
-        now = heap_time[0]
-        while heap_size > 0 and heap_time[0] == now:
-            queue = heap_queue[0]
-            event = queue_head[queue]
-            while event >= 0 and event_time[event] == now:
-                kind = event_kind[event]
-                place = event_place[event]
+        now = heap[0, 0]
+        while heap_size > 0 and heap[0, 0] == now:
+            queue = heap[0, 1]
+            is_late = queue == num_delays
+            if is_late:
+                at = late
+                stop = len(late_ns)
+                started = now
+                ring_from = 0
+                ring_to = 0
+            else:
+                at = queues[queue, HEAD]
+                stop = queues[queue, TAIL]
+                started = now - queues[queue, DELAY]
+                ring_from = queues[queue, FROM]
+                ring_to = queues[queue, TO]
+                if not everywhere:
+                    waiting = stop - at if at < stop else stop - at + ring_to - ring_from
+                    if waiting > many:
+                        ahead = at + many if at + many < ring_to else at + many - ring_to + ring_from
+                        everywhere = out_start_ns[ring[ahead] >> KIND_BITS] == started
+            following_ns = np.int64(-1)
+            while at != stop:
+                chunk = np.int64(-1)
+                npu = 0
                 up = np.int64(-1)
                 down = np.int64(-1)
-                if kind & (_LANDS | _READY):
-                    chunk = event_chunk[event]
-                    npu = owner[place] if kind & _READY else channel_dst[place]
-                    held[npu, chunk >> 6] |= _U1 << np.uint64(chunk & 63)
-                    for slot in range(out_first[npu], out_first[npu + 1]):
-                        channel = out_channel[slot]
-                        concerned = channel_dst[channel]
-                        if not listed[concerned] and link_free[channel_link[channel]] <= now:
-                            listed[concerned] = True
-                            todo[num_todo] = concerned
+                if is_late:
+                    if late_ns[at] > now:
+                        following_ns = late_ns[at]
+                        break
+                    what = late_what[at]
+                    at += 1
+                    if what & 1:
+                        up = what >> 1
+                    else:
+                        chunk = what >> 1
+                        npu = np.int64(chunk_owner[chunk])
+                else:
+                    event = ring[np.uint64(at)]
+                    row = np.uint64(event >> KIND_BITS)
+                    if out_start_ns[row] != started:
+                        following_ns = out_start_ns[row] + queues[queue, DELAY]
+                        break
+                    at += 1
+                    if at == ring_to:
+                        at = ring_from
+                    used = np.uint64(out_channel[row])
+                    if event & LANDS:
+                        chunk = np.int64(out_chunk[row])
+                        npu = np.int64(channels[used, _DST])
+                    if everywhere:
+                        event &= LANDS
+                    if event & FREES_UP:
+                        up = np.int64(channels[used, _LINK])
+                    if event & FREES_DOWN:
+                        down = np.int64(channels[used, _DOWN])
+                if chunk >= 0:
+                    held[np.uint64(npu), np.uint64(chunk >> 6)] |= _U1 << np.uint64(chunk & 63)
+                if everywhere:
+                    continue
+                if chunk >= 0:
+                    for slot in range(npus[npu, _OUT], npus[npu + 1, _OUT]):
+                        place = np.int64(outs[slot, _OUT_DST])
+                        if not listed[place] and link_free[outs[slot, _OUT_LINK]] <= now:
+                            listed[place] = True
+                            todo[num_todo] = place
                             num_todo += 1
-                    for slot in range(up_first[npu], up_first[npu + 1]):
-                        concerned = link_place[up_link[slot]]
-                        if not listed[concerned] and link_free[up_link[slot]] <= now:
-                            listed[concerned] = True
-                            todo[num_todo] = concerned
+                    for slot in range(npus[npu, _UP], npus[npu + 1, _UP]):
+                        place = ups[slot, _UP_SWITCH] + num_npus
+                        if not listed[place] and link_free[ups[slot, _UP_LINK]] <= now:
+                            listed[place] = True
+                            todo[num_todo] = place
                             num_todo += 1
-                if kind & _FREES_UP:
-                    up = np.int64(channel_link[place])
-                if kind & _FREES_DOWN:
-                    down = np.int64(channel_down_link[place])
-                if kind & _BUSY:
-                    up = np.int64(place)
                 for link in (up, down):
-                    if link >= 0 and not listed[link_place[link]]:
-                        listed[link_place[link]] = True
-                        todo[num_todo] = link_place[link]
-                        num_todo += 1
-                following = event_next[event]
-                event_next[event] = unused
-                unused = event
-                event = following
-            queue_head[queue] = event
-            if event >= 0:
-                _heap_sink_top(heap_time, heap_queue, heap_size, event_time[event], queue)
+                    if link >= 0:
+                        place = np.int64(link_place[link])
+                        if not listed[place]:
+                            listed[place] = True
+                            todo[num_todo] = place
+                            num_todo += 1
+            if is_late:
+                late = at
             else:
-                queue_tail[queue] = -1
+                queues[queue, HEAD] = at
+            if following_ns < 0:
                 heap_size -= 1
-                if heap_size > 0:
-                    _heap_sink_top(heap_time, heap_queue, heap_size, heap_time[heap_size], heap_queue[heap_size])
+                following_ns = heap[heap_size, 0]
+                queue = heap[heap_size, 1]
+            _heap_sink_top(heap, heap_size, following_ns, queue)
+        if everywhere:
+            num_todo = num_places

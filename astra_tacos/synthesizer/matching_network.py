@@ -11,25 +11,84 @@ from numpy.typing import NDArray
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK, Topology
 
-_DIRECT = 0
-_SWITCH = 1
-
 
 @dataclass(frozen=True, slots=True)
 class MatchingNetwork:
-    """`arrays`: the kernel's arguments from `channel_src` to `num_delays`, in its order.
+    """`arrays`: the kernel's arguments from `channels` to `forward_ns`, in its order.
 
     `link_head_start_ns`: int64[num_links], how long before a down-link takes a chunk a send through it has to start.
-    `most_events`: how many events can be ahead at once.
+    `delay_ns`: int64[num_delays], the distinct delays, ascending.
+    `most_events`: int64[num_delays], how many events of each delay can be ahead at once.
+    `up_npu`, `up_switch`: int32[num_ups], the ends of each up-link.
+    `most_in`, `most_ports`: how many channels lead directly into one NPU, how many links into or out of one switch.
     """
 
-    arrays: tuple[Any, ...]
+    arrays: tuple[NDArray[Any], ...]
     link_head_start_ns: NDArray[np.int64]
-    most_events: int
+    delay_ns: NDArray[np.int64]
+    most_events: NDArray[np.int64]
+    num_npus: int
+    num_switches: int
+    up_npu: NDArray[np.int32]
+    up_switch: NDArray[np.int32]
+    most_in: int
+    most_ports: int
+
+    def state(
+        self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], ...]:
+        """The kernel's arguments from `queues` to `edge`: its state at the start and space to work in.
+
+        Parameters
+        ----------
+        owner, is_ready
+            Of each chunk: who holds it at first, whether it does so from the start.
+        late_ns
+            When anything else becomes ready or free, ascending.
+        """
+        from astra_tacos.synthesizer._tacos_kernels import BLOCK, MATCHED_PORTS
+
+        num_chunks, num_places = len(owner), self.num_npus + self.num_switches
+        words = BLOCK * -(-num_chunks // (64 * BLOCK))
+        size = np.minimum(self.most_events, num_chunks * (self.num_npus - 1)) + 1
+        ring_to = np.cumsum(size)
+        ring_from = ring_to - size
+        queues = np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from))
+        heap = np.empty((len(queues) + 1, 2), np.int64)
+        if len(late_ns):
+            heap[0] = late_ns[0], len(queues)
+
+        chunk = np.arange(num_chunks)
+        bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))
+        held, taken = np.zeros((2, self.num_npus, words), np.uint64)
+        np.bitwise_or.at(held, (owner[is_ready], chunk[is_ready] // 64), bit[is_ready])
+        np.bitwise_or.at(taken, (owner, chunk // 64), bit)
+        group_taken = np.zeros((self.num_switches, words), np.uint64)
+        np.bitwise_or.at(group_taken, self.up_switch, taken[self.up_npu])
+        matched = min(self.most_ports, MATCHED_PORTS)
+        return (
+            queues,
+            np.empty(ring_to[-1], np.int64),
+            heap,
+            held,
+            taken,
+            group_taken,
+            num_chunks - np.bincount(owner, minlength=self.num_npus),
+            np.ones(num_chunks, np.int64),
+            np.full(words, ~np.uint64(0)),
+            np.empty(words, np.uint64),
+            np.empty(num_places, np.int64),
+            np.zeros(num_places, np.bool_),
+            np.empty(max(self.most_in, self.most_ports), np.int64),
+            np.empty((6, self.most_ports + 1), np.int64),
+            np.empty((matched, matched), np.bool_),
+        )
 
 
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced."""
+    from astra_tacos.synthesizer._tacos_kernels import KIND_BITS
+
     num_npus, num_switches = topology.num_npus, topology.num_switches
     src, dst = topology.channel_src, topology.channel_dst
     link, down = topology.channel_link, topology.channel_down_link
@@ -46,37 +105,65 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     up_busy, down_busy, head_start = _busy(timing, link, down)
     forward = timing.reduction_ns if reverse else np.zeros_like(timing.reduction_ns)
     land = timing.channel_delay_ns + forward
-    delays = np.unique(np.concatenate((up_busy.ravel(), down_busy.ravel(), land.ravel())))
-    queues = (np.searchsorted(delays, times).astype(np.int32) for times in (up_busy, down_busy, land))
+    delay_ns, parts = _parts(switched, up_busy, down_busy, land)
+    channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
+    source_first, sources, entering, in_rank = _sources(
+        num_npus, src, dst, direct, switched, link_dst[link] - num_npus, land, up_busy
+    )
 
+    out_first, leaving = _group_by(src[direct], direct, num_npus)
+    up_first, up_link = _group_by(link_src[ups], ups, num_npus)
+    in_first = np.searchsorted(dst[entering], np.arange(num_npus + 1))
     switch_up_first, switch_up = _group_by(link_dst[ups] - num_npus, ups, num_switches)
     switch_down_first, switch_down = _group_by(link_src[downs] - num_npus, downs, num_switches)
+    table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
+    switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
     arrays = (
-        src,
-        dst,
-        link,
-        down,
-        *_group_by(src[direct], direct, num_npus),
-        *_group_by(link_src[ups], ups, num_npus),
-        *_group_by(dst[direct], direct, num_npus),
-        *_sources(num_npus, src, dst, direct, switched, link_dst[link] - num_npus, land, up_busy),
+        channels,
+        np.column_stack((out_first, up_first, in_first, source_first)),
+        np.column_stack((link[leaving], dst[leaving])),
+        np.column_stack((up_link, link_dst[up_link] - num_npus)),
+        np.column_stack((link[entering], src[entering], entering, in_rank, land[entering, 0])),
+        sources,
         np.where(link_src >= num_npus, link_src, link_dst),
-        switch_up_first,
+        np.column_stack((switch_up_first, switch_down_first, table_first, switch_ns)),
         switch_up,
-        switch_down_first,
         switch_down,
-        *_switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down)),
-        _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches),
-        up_busy,
-        down_busy,
-        land,
+        table,
         forward,
-        *queues,
-        len(delays),
     )
-    in_flight = np.zeros(topology.num_links, np.int64)
-    np.maximum.at(in_flight, link, land.max(axis=1) // up_busy.min(axis=1) + 2)
-    return MatchingNetwork(arrays, head_start, 3 * int(in_flight.sum()))
+    queue = (parts >> KIND_BITS)[parts > 0]
+    shortest = np.broadcast_to(up_busy.min(axis=1)[:, None, None], parts.shape)[parts > 0]
+    most_events = np.bincount(queue, delay_ns[queue] // shortest + 1, len(delay_ns)).astype(np.int64)
+    return MatchingNetwork(
+        arrays,
+        head_start,
+        delay_ns,
+        most_events,
+        num_npus,
+        num_switches,
+        link_src[ups],
+        link_dst[ups] - num_npus,
+        most_in=int(np.diff(in_first).max()),
+        most_ports=int(max(np.diff(switch_up_first).max(initial=0), np.diff(switch_down_first).max(initial=0))),
+    )
+
+
+def _parts(
+    switched: NDArray[np.bool_], up_busy: NDArray[np.int64], down_busy: NDArray[np.int64], land: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct delays, and what happens after which of them: int64[num_channels, classes, 3], zeros last."""
+    from astra_tacos.synthesizer._tacos_kernels import FREES_DOWN, FREES_UP, KIND_BITS, LANDS
+
+    delay_ns, queues = np.unique(np.stack((up_busy, land, down_busy), axis=-1), return_inverse=True)
+    up, landing, down = np.moveaxis(queues.reshape(*land.shape, 3), -1, 0)
+    frees_down = np.where(switched[:, None], FREES_DOWN, 0)
+    up_kind = FREES_UP + np.where(landing == up, LANDS, 0) + np.where(down == up, frees_down, 0)
+    land_kind = np.where(landing == up, 0, LANDS + np.where(down == landing, frees_down, 0))
+    down_kind = np.where((down == up) | (down == landing), 0, frees_down)
+    kinds = np.stack((up_kind, land_kind, down_kind), axis=-1)
+    parts = np.where(kinds > 0, queues.reshape(kinds.shape) << KIND_BITS | kinds, 0)
+    return delay_ns, np.sort(parts, axis=-1)[..., ::-1]
 
 
 def _busy(
@@ -108,18 +195,26 @@ def _sources(
     channel_switch: NDArray[np.int32],
     land: NDArray[np.int64],
     up_busy: NDArray[np.int64],
-) -> tuple[NDArray[Any], ...]:
-    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches.
+
+    Also the direct channels among these, in that order, and how many delays of the same NPU's sources are shorter.
+    """
     through = np.flatnonzero(switched)
     pairs = dst[through].astype(np.int64) * (int(channel_switch.max(initial=0)) + 1) + channel_switch[through]
     through = through[np.unique(pairs, return_index=True)[1]]
     channel = np.concatenate((direct, through))
-    kind = np.repeat(np.array((_DIRECT, _SWITCH), np.uint8), (len(direct), len(through)))
+    switched_source = np.arange(len(channel)) >= len(direct)
     place = np.concatenate((src[direct], channel_switch[through]))
     order = np.lexsort((land[channel, 0], dst[channel]))
-    channel, kind, place = channel[order], kind[order], place[order]
+    channel, switched_source, place = channel[order], switched_source[order], place[order]
     first = np.searchsorted(dst[channel], np.arange(num_npus + 1))
-    return first, kind, place.astype(np.int32), land[channel, 0], up_busy[channel, 0]
+    ns = land[channel, 0]
+    slower = np.concatenate((np.zeros(min(1, len(ns)), np.int64), np.cumsum(np.diff(ns) != 0)))
+    rank = slower - slower[first[dst[channel]]]
+    sources = np.column_stack((switched_source, place, ns, up_busy[channel, 0]))
+    entering = np.flatnonzero(~switched_source)
+    return first, sources, channel[entering].astype(np.int32), rank[entering].astype(np.int32)
 
 
 def _switch_tables(
@@ -150,8 +245,8 @@ def _switch_tables(
 def _switch_land_ns(
     channel_switch: NDArray[np.int32], switched: NDArray[np.bool_], land: NDArray[np.int64], num_switches: int
 ) -> NDArray[np.int64]:
-    """int64[num_switches], how long the fastest send through each switch takes."""
-    fastest = np.full(num_switches, np.iinfo(np.int64).max)
+    """int64[num_switches + 1], how long the fastest send through each switch takes."""
+    fastest = np.full(num_switches + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, channel_switch[switched], land[switched, 0])
     return fastest
 

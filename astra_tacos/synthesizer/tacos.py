@@ -44,7 +44,8 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     SynthesisError
         If some NPU cannot be reached.
     """
-    chunk, channel, reduces = _empty(np.int32), _empty(np.int32), _empty(np.bool_)
+    chunk, channel = np.empty(0, np.int32), np.empty(0, np.int32)
+    reduces = np.empty(0, np.bool_)
     link_free = np.zeros(topology.num_links, np.int64)
     chunk_ready = np.zeros(collective.num_chunks, np.int64)
     if collective.reduces:
@@ -59,27 +60,9 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         np.maximum.at(chunk_ready, chunk, scattered.done_ns)
         link_free = _release_ns(scattered)
     forward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=False)
-    if not collective.reduces and (timing.is_blocking or not topology.has_switches):
-        copies = np.zeros(len(forward.chunk), np.bool_)
-        return Schedule(
-            topology,
-            collective,
-            timing,
-            forward.chunk,
-            forward.channel,
-            copies,
-            forward.start_ns,
-            forward.end_ns,
-            "tacos",
-            seed,
-        )
     reduces = np.concatenate((reduces, np.zeros(len(forward.chunk), np.bool_)))
     chunk, channel = np.concatenate((chunk, forward.chunk)), np.concatenate((channel, forward.channel))
     return settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
-
-
-def _empty(dtype: type) -> NDArray[np.generic]:
-    return np.empty(0, dtype)
 
 
 def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
@@ -114,15 +97,18 @@ def _match(
     network = matching_network(topology, timing, reverse=reverse)
     num_sends = collective.num_chunks * (topology.num_npus - 1)
     matching = _Matching(*(np.empty(num_sends, kind) for kind in (np.int32, np.int32, np.int64, np.int64)))
+    link_free = np.maximum(link_free_ns - network.link_head_start_ns, 0)
+    owner = collective.chunk_owner
+    late_ns, late_what = _late(chunk_ready_ns, link_free)
     status = match(
         seed,
-        topology.num_npus,
-        collective.chunk_owner,
+        owner,
         collective.chunk_class,
-        chunk_ready_ns,
+        late_ns,
+        late_what,
         *network.arrays,
-        min(network.most_events, 3 * num_sends) + topology.num_links + collective.num_chunks + 1,
-        np.maximum(link_free_ns - network.link_head_start_ns, 0),
+        link_free,
+        *network.state(owner, chunk_ready_ns <= 0, late_ns),
         matching.chunk,
         matching.channel,
         matching.start_ns,
@@ -131,3 +117,11 @@ def _match(
     if status != COMPLETE:
         raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
     return matching
+
+
+def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What is not ready or free from the start, by time: when, and twice the chunk or twice the link plus 1."""
+    late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
+    what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
+    order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
+    return late_ns[order], what[order]

@@ -1,0 +1,36 @@
+# Set-up and everyday commands. `make demo` and `make test` need nothing but Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test bench lint clean
+
+demo: .venv/.installed
+	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
+	  --chunks-per-npu 4 --output demo-output
+	$(BIN)/astra-tacos verify demo-output
+	$(BIN)/astra-tacos replay demo-output
+
+test: .venv/.testable lint
+	$(BIN)/python -m pytest -n auto
+
+lint: .venv/.testable
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.installed
+	$(BIN)/python benchmarks/synthesis.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/.testable: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@ .venv/.installed
+
+clean:
+	rm -rf .venv demo-output build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

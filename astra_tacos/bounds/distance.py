@@ -1,0 +1,43 @@
+"""Latency bound: what one NPU holds has to reach the NPU that is farthest from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_ALL_SOURCES_UP_TO = 512
+_SWEEPS = 16
+
+
+def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """Largest time, over pairs of NPUs, that the smallest chunk takes from one to the other on its fastest way.
+
+    Past 512 NPUs not every source is tried: each sweep starts where the last one found the farthest NPU. Whatever pair that
+    finds still bounds the time from below.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    hop = timing.channel_delay_ns[:, 0].astype(np.float64)
+    if not collective.gathers:
+        hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
+    num_npus = topology.num_npus
+    graph = coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=(num_npus, num_npus)).tocsr()
+    every = num_npus <= _ALL_SOURCES_UP_TO
+    best, pair = 0.0, (0, 0)
+    sources = np.arange(num_npus) if every else np.array([0])
+    for _ in range(1 if every else _SWEEPS):
+        distance = dijkstra(graph, indices=sources)
+        row, npu = np.unravel_index(int(distance.argmax()), distance.shape)
+        if distance[row, npu] <= best:
+            break
+        best, pair = float(distance[row, npu]), (int(sources[row]), int(npu))
+        sources = np.array([npu])
+    time = int(best)
+    if collective.reduces and collective.gathers:
+        time += int(timing.reduction_ns[0])  # what arrives there has been added to something at least once
+    return Bound("diameter", time, f"NPU {pair[0]} to NPU {pair[1]}")

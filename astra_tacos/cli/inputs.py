@@ -1,0 +1,55 @@
+"""What kind of file a path is, for commands that take several."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+from astra_tacos.errors import ConfigError
+
+_TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
+
+
+class Kind(StrEnum):
+    """What a path given to a command holds."""
+
+    RUN_DIRECTORY = "run directory"
+    SCHEDULE = "schedule"
+    MSCCL_XML = "MSCCL XML"
+    NETWORK = "network"
+    TRACE = "trace"
+
+
+def identify(path: Path) -> tuple[Kind, Path]:
+    """Kind of a path, and what to read: for a trace the prefix of its files, for a run directory itself.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of those kinds.
+    """
+    if (path / "schedule.npz").is_file():
+        return Kind.RUN_DIRECTORY, path
+    by_suffix = {
+        ".npz": Kind.SCHEDULE,
+        ".xml": Kind.MSCCL_XML,
+        ".yml": Kind.NETWORK,
+        ".yaml": Kind.NETWORK,
+    }
+    if path.is_file() and path.suffix in by_suffix:
+        return by_suffix[path.suffix], path
+    match = _TRACE_FILE.fullmatch(path.name)
+    if match and path.is_file():
+        return Kind.TRACE, path.with_name(match[1])
+    if path.with_name(f"{path.name}.0.et").is_file():
+        return Kind.TRACE, path
+    expected = "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml) or trace prefix (PREFIX.0.et, ...)"
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or trace prefix, expected {expected}")
+    raise ConfigError(f"{path}: not recognised, expected {expected}")
+
+
+def trace_prefixes(directory: Path) -> list[Path]:
+    """Prefixes of the collective traces in a run directory."""
+    return sorted({path.with_name(path.name[: -len(".0.et")]) for path in (directory / "collective").glob("*.0.et")})

@@ -1,0 +1,116 @@
+"""`astra-tacos inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from astra_tacos.cli.console import print_json
+from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.cli.options import json_option
+from astra_tacos.units import format_size
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@json_option
+def inspect(path: Path, as_json: bool) -> None:
+    """Say what is in PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory."""
+    kind, target = identify(path)
+    if kind is Kind.NETWORK:
+        result = _network(target)
+    elif kind is Kind.TRACE:
+        result = _trace(target)
+    elif kind is Kind.MSCCL_XML:
+        result = _xml(target)
+    else:
+        result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
+    result = {"path": str(path), "kind": str(kind), **result}
+    if as_json:
+        print_json(result)
+        return
+    from astra_tacos.report.table import print_rows
+
+    print_rows((key.replace("_", " "), _text(value)) for key, value in result.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_text(entry)}" for name, entry in value.items())
+    if isinstance(value, list):
+        return "; ".join(_text(entry) for entry in value) if value else "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def _network(path: Path) -> dict[str, Any]:
+    from astra_tacos.config.network import read_network
+    from astra_tacos.topology.composition import build_topology
+
+    network = read_network(path)
+    topology = build_topology(network)
+    bandwidth, latency = topology.link_bandwidth_gibps, topology.link_latency_ns
+    switches = [f"{topology.num_npus} to {topology.num_devices - 1}"] if topology.has_switches else []
+    return {
+        "topology": topology.describe_shape(),
+        "npus": topology.num_npus,
+        "switches": topology.num_switches,
+        "switch_ids": switches,
+        "links": topology.num_links,
+        "channels": topology.num_channels,
+        "dimensions": [
+            f"{d.block} of {d.size}, {d.bandwidth_gibps:g} GB/s (2^30 B/s), {d.latency_ns:g} ns" for d in network.dimensions
+        ],
+        "bandwidth_gibps": {"least": float(bandwidth.min()), "most": float(bandwidth.max())},
+        "latency_ns": {"least": float(latency.min()), "most": float(latency.max())},
+        "failed_links": [f"{src} -> {dst}" for src, dst in network.failed_links],
+        "overridden_links": [f"{link.src} -> {link.dst}" for link in network.link_overrides],
+    }
+
+
+def _trace(prefix: Path) -> dict[str, Any]:
+    from astra_tacos.trace.reader import read_trace
+    from astra_tacos.trace.schema import NodeType
+
+    trace = read_trace(prefix)
+    names = {int(kind): kind.name for kind in NodeType}
+    kinds, counts = np.unique(trace.kind, return_counts=True)
+    sends = trace.kind == NodeType.COMM_SEND
+    sizes = trace.size_bytes[sends & (trace.size_bytes >= 0)]
+    result: dict[str, Any] = {
+        "ranks": trace.num_ranks,
+        "nodes": trace.num_nodes,
+        "nodes_per_rank": {"least": int(np.diff(trace.rank_first).min()), "most": int(np.diff(trace.rank_first).max())},
+        "node_types": {names.get(int(k), str(k)): int(n) for k, n in zip(kinds, counts, strict=True)},
+        "dependencies": len(trace.dep),
+    }
+    if len(sizes):
+        result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
+    chunks = np.unique(trace.total_chunks[sends])
+    if len(chunks) and chunks[0] >= 0:
+        result["chunks"] = [int(count) for count in chunks]
+    return result
+
+
+def _schedule(path: Path) -> dict[str, Any]:
+    from astra_tacos.report.summary import summarise
+    from astra_tacos.schedule.storage import load_schedule
+
+    return summarise(load_schedule(path))
+
+
+def _xml(path: Path) -> dict[str, Any]:
+    from astra_tacos.verify.program import verify_msccl_xml
+
+    verdict = verify_msccl_xml(path)
+    return {
+        "collective": verdict.collective or "none that is known",
+        "npus": verdict.num_ranks,
+        "messages": verdict.num_messages,
+        "violations": len(verdict.violations),
+        "size_of_file": format_size(path.stat().st_size),
+    }

@@ -1,0 +1,78 @@
+"""Entry point of `astra-tacos`. Exit codes: 0 good, 1 a check failed, 2 bad input."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
+
+CHECK_FAILED = 1
+BAD_INPUT = 2
+_INTERRUPTED = 130
+
+COMMANDS = {
+    "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
+    "verify": "Check that a schedule, trace or XML computes its collective.",
+    "replay": "Replay a schedule or trace: when does every NPU finish?",
+    "inspect": "Say what is in a network, trace, schedule or XML.",
+}
+"""Each command is the function of that name in the module of that name; help shows these lines without importing them."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"astra_tacos.cli.{cmd_name}"), cmd_name)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="astra-tacos", prog_name="astra-tacos")
+def cli() -> None:
+    """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
+
+    \b
+    astra-tacos synthesize --network N.yml --collective all-reduce --size 64MiB --output DIR
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit."""
+    try:
+        status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        _fail(error.format_message(), BAD_INPUT)
+    except (VerificationError, ReplayError) as error:
+        _fail(str(error), CHECK_FAILED)
+    except AstraTacosError as error:
+        _fail(str(error), BAD_INPUT)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: keep the flush at exit quiet
+            sys.exit(CHECK_FAILED)
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}", BAD_INPUT)
+    except MemoryError:
+        _fail("out of memory: use fewer NPUs or fewer chunks per NPU", BAD_INPUT)
+    except click.Abort:
+        sys.exit(_INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str, status: int) -> None:
+    click.echo(f"astra-tacos: error: {' '.join(message.split())}", err=True)
+    sys.exit(status)

@@ -1,0 +1,100 @@
+"""`astra-tacos replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.errors import ConfigError
+
+_BACKENDS = ("congestion-aware", "congestion-unaware")
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@network_option
+@click.option(
+    "--backend",
+    type=click.Choice(_BACKENDS),
+    help="ASTRA-sim's model for a trace; by default the aware one in one dimension, else the unaware one.",
+)
+@json_option
+def replay(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
+    """Replay PATH, to the nanosecond as ASTRA-sim would.
+
+    PATH is a run directory or schedule, replayed under its own timing model, or the prefix of a custom collective's traces,
+    replayed on --network under one of ASTRA-sim's analytical models.
+    """
+    kind, target = identify(path)
+    with progress("replaying"):
+        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
+            schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
+            result = _replay_schedule(schedule_file)
+        elif kind is Kind.TRACE:
+            if network_path is None:
+                raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
+            result = _replay_trace(target, network_path, backend)
+        else:
+            raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
+    if as_json:
+        print_json(result)
+        return
+    _print(result)
+
+
+def _replay_schedule(path: Path) -> dict[str, Any]:
+    from astra_tacos.replay.schedule_replay import replay_schedule
+    from astra_tacos.schedule.storage import load_schedule
+
+    schedule = load_schedule(path)
+    if len(schedule.chunk) and not _in_range(schedule):
+        raise ConfigError(f"{path}: names chunks or channels that do not exist; 'astra-tacos verify' lists them")
+    replayed = replay_schedule(schedule)
+    return {
+        "path": str(path),
+        "model": f"{schedule.timing.link_model} links",
+        "finish_ns": replayed.finish_ns.tolist(),
+        "collective_time_ns": replayed.collective_time_ns,
+        "predicted_ns": schedule.collective_time_ns,
+        "link_busy_ns": replayed.link_busy_ns.tolist(),
+    }
+
+
+def _in_range(schedule: Any) -> bool:
+    columns = ((schedule.chunk, schedule.collective.num_chunks), (schedule.channel, schedule.topology.num_channels))
+    return all(int(column.min()) >= 0 and int(column.max()) < count for column, count in columns)
+
+
+def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replay.trace_replay import replay_trace
+    from astra_tacos.trace.reader import read_trace
+
+    network = read_network(network_path)
+    model = backend or (_BACKENDS[0] if len(network.dimensions) == 1 else _BACKENDS[1])
+    replayed = replay_trace(read_trace(prefix), network, model)
+    finish = replayed.finish_ns.tolist()
+    return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}
+
+
+def _print(result: dict[str, Any]) -> None:
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.units import format_time
+
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    rows = [
+        ("replayed", f"{result['path']} ({result['model']}, {len(finish)} NPUs)"),
+        ("collective time", f"{last:,} ns ({format_time(last)})"),
+        ("last to finish", f"NPU {finish.index(last)} at {last:,} ns"),
+        ("first to finish", f"NPU {finish.index(first)} at {first:,} ns"),
+    ]
+    if "predicted_ns" in result:
+        same = "as predicted" if result["predicted_ns"] == last else f"predicted were {result['predicted_ns']:,} ns"
+        rows.append(("prediction", same))
+    print_rows(rows)

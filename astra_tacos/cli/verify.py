@@ -1,0 +1,108 @@
+"""`astra-tacos verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.topology.topology import Topology
+    from astra_tacos.verify.violation import Violation
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@network_option
+@click.option(
+    "--collective", type=click.Choice(list(COLLECTIVES)), help="What a trace or XML should compute; found out if not given."
+)
+@json_option
+def verify(path: Path, network_path: Path | None, collective: str | None, as_json: bool) -> None:
+    """Check that PATH computes its collective, legally.
+
+    PATH is a run directory (everything in it is checked), a schedule (.npz), an MSCCL XML, or the prefix of a custom
+    collective's traces. With --network, messages must have a channel between their NPUs. Exit code 1 if anything is wrong.
+    """
+    from astra_tacos.config.network import read_network
+    from astra_tacos.topology.composition import build_topology
+
+    topology = build_topology(read_network(network_path)) if network_path else None
+    kind, target = identify(path)
+    with progress("verifying"):
+        if kind is Kind.RUN_DIRECTORY:
+            verdicts = _verify_run(target, topology, collective)
+        else:
+            verdicts = [_verify_one(kind, target, topology, collective)]
+    violations = [(name, violation) for name, _, found in verdicts for violation in found]
+    if as_json:
+        print_json(
+            {
+                "ok": not violations,
+                "checked": [{"path": name, "what": what, "violations": len(found)} for name, what, found in verdicts],
+                "violations": [{"path": name, **_as_dict(violation)} for name, violation in violations],
+            }
+        )
+    else:
+        for name, what, found in verdicts:
+            click.echo(f"{name}: {f'{len(found)} violations' if found else 'ok'}: {what}")
+            for violation in found[:_SHOWN]:
+                click.echo(f"  {violation}")
+            if len(found) > _SHOWN:
+                click.echo(f"  ... and {len(found) - _SHOWN} more (--json lists all)")
+    if violations:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+Verdict = tuple[str, str, "tuple[Violation, ...]"]
+
+
+def _verify_run(directory: Path, topology: Topology | None, collective: str | None) -> list[Verdict]:
+    from astra_tacos.schedule.storage import load_schedule
+
+    schedule = load_schedule(directory / "schedule.npz")
+    topology, collective = topology or schedule.topology, collective or schedule.collective.name
+    targets = [(Kind.SCHEDULE, directory / "schedule.npz")]
+    targets += [(Kind.TRACE, prefix) for prefix in trace_prefixes(directory)]
+    targets += [(Kind.MSCCL_XML, xml) for xml in sorted(directory.glob("*.xml"))]
+    return [_verify_one(kind, target, topology, collective) for kind, target in targets]
+
+
+def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None) -> Verdict:
+    if kind is Kind.SCHEDULE:
+        from astra_tacos.schedule.storage import load_schedule
+        from astra_tacos.verify.schedule_oracle import verify as verify_schedule
+
+        schedule = load_schedule(path)
+        what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
+        return str(path), what, verify_schedule(schedule)
+    if kind is Kind.TRACE:
+        from astra_tacos.trace.reader import read_trace
+        from astra_tacos.verify.program import verify_trace
+
+        verdict = verify_trace(read_trace(path), collective, topology)
+    elif kind is Kind.MSCCL_XML:
+        from astra_tacos.verify.program import verify_msccl_xml
+
+        verdict = verify_msccl_xml(path, collective, topology)
+    else:
+        raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule, MSCCL XML or trace prefix")
+    what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
+    if not verdict.semantic:
+        what += "; it does not say which chunks it moves, so only its structure was checked"
+    return str(path), what, verdict.violations
+
+
+def _as_dict(violation: Violation) -> dict[str, Any]:
+    fields = ("code", "message", "send", "npu", "chunk", "time_ns")
+    return {field: getattr(violation, field) for field in fields}

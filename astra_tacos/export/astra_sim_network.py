@@ -1,0 +1,100 @@
+"""Which of ASTRA-sim's networks and backends stands for a topology, and how exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra_tacos.config.network import ASTRA_SIM_BLOCKS, Dimension
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.topology.topology import Topology
+
+AWARE = "congestion-aware"
+UNAWARE = "congestion-unaware"
+BINARIES = {AWARE: "AstraSim_Analytical_Congestion_Aware", UNAWARE: "AstraSim_Analytical_Congestion_Unaware"}
+
+
+@dataclass(frozen=True, slots=True)
+class AstraSimNetwork:
+    """A network file for stock ASTRA-sim.
+
+    `dimensions`: what the file lists. `backend`: which of the two analytical binaries to run. `is_exact`: whether it simulates
+    this topology's links under the timing model exactly. `note`: what a reader of the results should know.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    backend: str
+    is_exact: bool
+    note: str
+
+    def to_yaml(self) -> str:
+        """The text of the network file."""
+        columns = {
+            "topology": [dimension.block for dimension in self.dimensions],
+            "npus_count": [str(dimension.size) for dimension in self.dimensions],
+            "bandwidth": [repr(dimension.bandwidth_gibps) for dimension in self.dimensions],
+            "latency": [repr(dimension.latency_ns) for dimension in self.dimensions],
+        }
+        units = {"bandwidth": "  # GB/s", "latency": "  # ns"}
+        return "".join(f"{key}: [ {', '.join(values)} ]{units.get(key, '')}\n" for key, values in columns.items())
+
+
+def astra_sim_network(topology: Topology, link_model: LinkModel) -> AstraSimNetwork:
+    """The network and backend on which ASTRA-sim comes closest to a topology under a timing model.
+
+    `blocking` traces wait for arrivals, so no two sends meet on a link, and the congestion-unaware backend, whose delay depends
+    on nothing but the two ends, is exact in any number of dimensions. `pipelined` needs the congestion-aware backend, which has
+    one dimension; a uniform direct-connect network of any shape is exact there on a FullyConnected network, where every pair has
+    a link of its own and a schedule uses only those that exist.
+    """
+    if link_model == "blocking":
+        return _blocking(topology)
+    return _pipelined(topology)
+
+
+def _blocking(topology: Topology) -> AstraSimNetwork:
+    if not topology.dimensions:
+        if topology.is_uniform:
+            return AstraSimNetwork((_stand_in(topology),), UNAWARE, True, _stand_in_note(topology))
+        return _approximate(topology)
+    dimensions = tuple(_as_ring(dimension) for dimension in topology.dimensions)
+    if not topology.is_regular:
+        note = "ASTRA-sim knows no links that differ within a dimension: it runs without the overrides"
+        return AstraSimNetwork(dimensions, UNAWARE, False, note)
+    if topology.has_switches:
+        note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
+        return AstraSimNetwork(dimensions, UNAWARE, False, note)
+    note = "Mesh is written as Ring: neighbours cost the same" if dimensions != topology.dimensions else ""
+    return AstraSimNetwork(dimensions, UNAWARE, True, note)
+
+
+def _pipelined(topology: Topology) -> AstraSimNetwork:
+    if len(topology.dimensions) == 1 and topology.is_regular:
+        dimension = topology.dimensions[0]
+        if dimension.block in ASTRA_SIM_BLOCKS and (dimension.block != "Ring" or dimension.size > 2):
+            return AstraSimNetwork(topology.dimensions, AWARE, True, "")
+    if topology.is_uniform and not topology.has_switches:
+        return AstraSimNetwork((_stand_in(topology),), AWARE, True, _stand_in_note(topology))
+    if not topology.dimensions:
+        return _approximate(topology)
+    note = "stock ASTRA-sim has no congestion-aware model of this network: its cycles will differ from the prediction"
+    return AstraSimNetwork(tuple(_as_ring(d) for d in topology.dimensions), UNAWARE, False, note)
+
+
+def _approximate(topology: Topology) -> AstraSimNetwork:
+    note = "ASTRA-sim knows no graph of unequal links: it runs on a FullyConnected one of the slowest link's kind"
+    return AstraSimNetwork((_stand_in(topology),), UNAWARE, False, note)
+
+
+def _stand_in(topology: Topology) -> Dimension:
+    bandwidth, latency = float(topology.link_bandwidth_gibps.min()), float(topology.link_latency_ns.max())
+    return Dimension("FullyConnected", topology.num_npus, bandwidth, latency)
+
+
+def _stand_in_note(topology: Topology) -> str:
+    return f"network.yml is FullyConnected {topology.num_npus}, an exact stand-in: the traces use only links of {topology.name}"
+
+
+def _as_ring(dimension: Dimension) -> Dimension:
+    if dimension.block != "Mesh":
+        return dimension
+    return Dimension("Ring", dimension.size, dimension.bandwidth_gibps, dimension.latency_ns)

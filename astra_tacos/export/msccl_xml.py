@@ -1,0 +1,204 @@
+"""Schedules as MSCCL XML, the program that GPU collective runtimes execute.
+
+A send is a step `s` at its source and `r` or `rrc` at its destination. A thread block serves one direction of one connection,
+its steps in the order of the link. All data stay where they are in one buffer (the output of an All-Gather, otherwise the input,
+which the runtimes call in place), and only `s`, `r`, `rrc` and `nop` occur, so that the public MSCCL-to-Chakra converter accepts
+the file too; it takes `i_chunks`, or if that is 0 `o_chunks`, as the number of chunks, so the unused buffer has 0.
+
+Accesses to one chunk at one NPU are chained unless messages order them already: runtimes promise no more than program order,
+dependencies and messages. What the format or a parser cannot take is returned as warnings. Sources: the parsers of
+microsoft/msccl (`src/graph/xml.cc`, `src/misc/msccl`) and Azure/msccl-executor-nccl (`src/misc/msccl/msccl_parser.cc`, which
+RCCL had as well).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
+from astra_tacos.files import replaced_file
+from astra_tacos.schedule.schedule import Schedule
+
+MscclDialect = Literal["executor", "msccl"]
+MscclProtocol = Literal["Simple", "LL", "LL128"]
+MSCCL_PROTOCOLS: tuple[MscclProtocol, ...] = ("Simple", "LL", "LL128")
+
+_EXECUTOR, _RCCL, _MSCCL = "msccl-executor-nccl", "RCCL", "MSCCL"
+_MAX_DEPENDENCY_BLOCK = 127
+_MAX_XML_NODES = 4096
+_MAX_CHILDREN = 1024
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class MscclReport:
+    """What was written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    num_channels, max_thread_blocks, max_steps
+        Channels in use, most thread blocks of an NPU, most steps of a thread block.
+    warnings
+        One line for each limit that the program exceeds and each thing that the format cannot express; empty if all is well.
+    """
+
+    path: Path
+    num_channels: int
+    max_thread_blocks: int
+    max_steps: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """What a family of parsers wants; limits by parser."""
+
+    reduce_scatter: str
+    has_size_range: bool
+    steps: int
+    thread_blocks: tuple[tuple[str, int], ...]
+    channels: tuple[tuple[str, int], ...]
+
+
+_DIALECTS: dict[str, _Dialect] = {
+    "executor": _Dialect("reducescatter", True, 64, ((_RCCL, 64), (_EXECUTOR, 1024)), ((_EXECUTOR, 32), (_RCCL, 128))),
+    "msccl": _Dialect("reduce_scatter", False, 256, ((_MSCCL, 216),), ((_MSCCL, 32),)),
+}
+MSCCL_DIALECTS: tuple[MscclDialect, ...] = ("executor", "msccl")
+
+
+def export_msccl_xml(
+    schedule: Schedule,
+    path: str | Path,
+    dialect: MscclDialect = "executor",
+    protocol: MscclProtocol = "Simple",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+) -> MscclReport:
+    """Write a schedule as an MSCCL program.
+
+    A connection with more steps than a thread block may have goes on in the next channel; its first send there waits for the
+    last one before, which keeps the order of the link. Chunks are never merged: matched chunks take ways of their own.
+
+    Parameters
+    ----------
+    dialect
+        `executor` for msccl-executor-nccl and RCCL, `msccl` for the original runtime.
+    protocol
+        The runtime's transport protocol.
+    min_bytes, max_bytes
+        Buffer sizes for which an executor may choose the program; a `max_bytes` of 0 is unlimited.
+
+    Raises
+    ------
+    ConfigError
+        If an option is none of those above.
+    """
+    if dialect not in _DIALECTS or protocol not in MSCCL_PROTOCOLS:
+        raise ConfigError(
+            f"MSCCL XML: found dialect {dialect!r}, protocol {protocol!r}, expected {MSCCL_DIALECTS}, {MSCCL_PROTOCOLS}"
+        )
+    if min_bytes < 0 or max_bytes < 0:
+        raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected none below 0")
+    path, rules = Path(path), _DIALECTS[dialect]
+    layout = lay_out(schedule, rules.steps)
+    lines = [_algo_tag(schedule, rules, layout, protocol, min_bytes, max_bytes)]
+    counts = (0, schedule.collective.num_chunks) if _is_gather(schedule) else (schedule.collective.num_chunks, 0)
+    at = 0
+    for npu in range(schedule.topology.num_npus):
+        lines.append(f'  <gpu id="{npu}" i_chunks="{counts[0]}" o_chunks="{counts[1]}" s_chunks="0">')
+        while at < len(layout.blocks) and layout.blocks[at].npu == npu:
+            lines += _block_lines(schedule, layout, at)
+            at += 1
+        lines.append("  </gpu>")
+    lines.append("</algo>\n")
+    with replaced_file(path) as temporary:
+        temporary.write_bytes("\n".join(lines).encode("ascii"))
+    per_npu = Counter(block.npu for block in layout.blocks)
+    most = max(per_npu.values(), default=0), max(layout.num_steps, default=0)
+    return MscclReport(path, layout.num_channels, *most, _warnings(schedule, rules, layout))
+
+
+def _is_gather(schedule: Schedule) -> bool:
+    return not schedule.collective.reduces
+
+
+def _algo_tag(schedule: Schedule, rules: _Dialect, layout: Layout, protocol: str, min_bytes: int, max_bytes: int) -> str:
+    # The runtimes' own XML readers know no entities, hence no characters in the name that would need them.
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{schedule.synthesizer}-{schedule.collective.name}-{schedule.topology.name}")
+    names = {"reduce-scatter": rules.reduce_scatter}
+    coll = names.get(schedule.collective.name, schedule.collective.name.replace("-", ""))
+    sizes = f' outofplace="0" minBytes="{min_bytes}" maxBytes="{max_bytes}"' if rules.has_size_range else ""
+    return (
+        f'<algo name="{name[:_MAX_NAME]}" proto="{protocol}" nchannels="{layout.num_channels}" coll="{coll}" '
+        f'nchunksperloop="{schedule.collective.num_chunks}" ngpus="{schedule.topology.num_npus}" inplace="1"{sizes}>'
+    )
+
+
+def _block_lines(schedule: Schedule, layout: Layout, index: int) -> list[str]:
+    block, buffer = layout.blocks[index], "o" if _is_gather(schedule) else "i"
+    send, recv = (block.peer, -1) if block.end == SEND else (-1, block.peer)
+    rows = np.array(block.accesses) // 2
+    chunks, reduces = schedule.chunk[rows].tolist(), schedule.reduces[rows].tolist()
+    lines = [f'    <tb id="{layout.number[index]}" send="{send}" recv="{recv}" chan="{block.channel}">']
+    step = 0
+    for access, chunk, reducing in zip(block.accesses, chunks, reduces, strict=True):
+        kind = "s" if block.end == SEND else "rrc" if reducing else "r"
+        where = f'srcbuf="{buffer}" srcoff="{chunk}" dstbuf="{buffer}" dstoff="{chunk}" cnt="1"'
+        waits = [(layout.number[layout.block_of[other]], layout.step_of[other]) for other in layout.needs[access]]
+        for depid, deps in waits[:-1]:
+            lines.append(f'      <step s="{step}" type="nop" {where} depid="{depid}" deps="{deps}" hasdep="0"/>')
+            step += 1
+        depid, deps = waits[-1] if waits else (-1, -1)
+        hasdep = int(access in layout.awaited)
+        lines.append(f'      <step s="{step}" type="{kind}" {where} depid="{depid}" deps="{deps}" hasdep="{hasdep}"/>')
+        step += 1
+    lines.append("    </tb>")
+    return lines
+
+
+def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str, ...]:
+    """A line for each limit that is exceeded, with the worst case, and one for unequal chunks."""
+    num_npus = schedule.topology.num_npus
+    blocks = Counter(block.npu for block in layout.blocks)
+    nodes = Counter(dict.fromkeys(range(num_npus), 1 + num_npus))
+    steps: Counter[int] = Counter()
+    depended: Counter[int] = Counter()
+    for index, block in enumerate(layout.blocks):
+        nodes[block.npu] += 1 + layout.num_steps[index]
+        steps[block.npu] = max(steps[block.npu], layout.num_steps[index])
+    for access in layout.awaited:
+        index = layout.block_of[access]
+        depended[layout.blocks[index].npu] = max(depended[layout.blocks[index].npu], layout.number[index])
+    every = " and ".join(who for who, _ in rules.channels)
+    fewer = ": fewer chunks per NPU help"
+    checks = [("steps in a thread block", steps, every, rules.steps, fewer)]
+    checks += [("thread blocks", blocks, who, limit, "") for who, limit in rules.thread_blocks]
+    checks.append(("as the thread block to depend on", depended, every, _MAX_DEPENDENCY_BLOCK, ""))
+    checks.append(("XML nodes to read", nodes, every, _MAX_XML_NODES, fewer))
+    warnings = []
+    for what, found, who, limit, hint in checks:
+        over = {npu: count for npu, count in found.items() if count > limit}
+        if over:
+            npu = max(over, key=over.__getitem__)
+            others = f" ({len(over)} NPUs are above)" if len(over) > 1 else ""
+            warnings.append(f"NPU {npu} has {over[npu]} {what}, {who}: at most {limit}{others}{hint}")
+    for who, limit in rules.channels:
+        if layout.num_channels > limit:
+            warnings.append(f"the program has {layout.num_channels} channels, {who}: at most {limit}{fewer}")
+    if num_npus > _MAX_CHILDREN:
+        warnings.append(f"the program has {num_npus} gpu elements, {every}: at most {_MAX_CHILDREN}")
+    sizes = schedule.collective.class_size_bytes
+    if len(sizes) > 1:
+        what = f"chunks are {sizes[0]} and {sizes[-1]} bytes, MSCCL XML has equal chunks only"
+        warnings.append(f"{what}: use a buffer of a multiple of {schedule.collective.num_chunks} bytes")
+    return tuple(warnings)

@@ -1,0 +1,104 @@
+"""A directory that ASTRA-sim can be started on as it is: traces, workload, configurations and a script."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
+from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
+from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.export.workload import export_workload
+from astra_tacos.files import replaced_directory
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.storage import save_schedule
+
+RESULT_FILE = "result.json"
+SCRIPT = "run_astra_sim.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """What was written: where, for which network of ASTRA-sim, and what the MSCCL XML export had to warn about."""
+
+    path: Path
+    link_order: LinkOrder
+    network: AstraSimNetwork
+    xml_warnings: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """How to start ASTRA-sim on it."""
+        return f"ASTRA_SIM_BIN=.../{BINARIES[self.network.backend]} {self.path / SCRIPT}"
+
+
+def write_run_directory(
+    schedule: Schedule, path: str | Path, result: dict[str, Any] | None = None, link_order: LinkOrder | None = None
+) -> RunDirectory:
+    """Write everything that ASTRA-sim needs to replay a schedule.
+
+    `collective/<name>.<npu>.et`, `<name>.xml`, `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
+    `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (which holds `result`). Nothing is left behind on
+    failure; a directory that this function wrote before is replaced.
+
+    Raises
+    ------
+    ConfigError
+        If `path` exists and is something else.
+    """
+    path = Path(path)
+    collective = schedule.collective
+    name = collective.name.replace("-", "_")
+    network = astra_sim_network(schedule.topology, schedule.timing.link_model)
+    link_order = link_order or default_link_order(schedule)
+    with replaced_directory(path, marker=RESULT_FILE) as directory:
+        for folder in ("collective", "workload"):
+            (directory / folder).mkdir()
+        export_chakra(schedule, directory / "collective" / name, link_order)
+        report = export_msccl_xml(schedule, directory / f"{name}.xml")
+        export_workload(collective, directory / "workload" / name)
+        save_schedule(schedule, directory / "schedule.npz")
+        _write_json(directory / "system.json", _system(collective.name, name))
+        (directory / "network.yml").write_text(network.to_yaml())
+        _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        _write_json(directory / RESULT_FILE, result or {})
+        (directory / SCRIPT).write_text(_script(name, network))
+        (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
+    return RunDirectory(path, link_order, network, report.warnings)
+
+
+def _system(collective_name: str, name: str) -> dict[str, Any]:
+    """ASTRA-sim resolves the prefix against its working directory; the script changes to this one."""
+    return {
+        "scheduling-policy": "FIFO",
+        "preferred-dataset-splits": 1,
+        f"{collective_name}-implementation-custom": [f"collective/{name}"],
+        "local-mem-bw": 50,
+    }
+
+
+def _script(name: str, network: AstraSimNetwork) -> str:
+    binary = BINARIES[network.backend]
+    note = f"# {network.note}\n" if network.note else ""
+    return f"""#!/bin/sh
+# Replays this directory on ASTRA-sim's {network.backend} analytical backend.
+{note}set -eu
+: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {binary}}}"
+case $ASTRA_SIM_BIN in
+  /*) ;;
+  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
+esac
+cd "$(dirname "$0")"
+exec "$ASTRA_SIM_BIN" \\
+  --workload-configuration=workload/{name} \\
+  --system-configuration=system.json \\
+  --network-configuration=network.yml \\
+  --remote-memory-configuration=remote_memory.json \\
+  --logging-folder=log "$@"
+"""
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""Embedded discrete-event replay of schedules and traces."""

@@ -1,0 +1,101 @@
+"""Replay of schedules: when everything happens if each link takes its sends in the schedule's order as early as it can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ReplayError
+from astra_tacos.schedule.dependencies import data_dependencies
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import NO_LINK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduleReplay:
+    """What a replay saw.
+
+    `finish_ns`: int64[num_npus], when an NPU's last send has arrived and its last chunk is usable.
+    `link_busy_ns`: int64[num_links], how long each link was held.
+    `start_ns`, `end_ns`: int64[num_sends], when each send started and arrived.
+    """
+
+    finish_ns: NDArray[np.int64]
+    link_busy_ns: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+    @property
+    def collective_time_ns(self) -> int:
+        """When the last NPU has finished."""
+        return int(self.finish_ns.max())
+
+
+def replay_schedule(schedule: Schedule) -> ScheduleReplay:
+    """Replay a schedule under its timing model, from the order of its rows alone: its times only tell what a send waits for.
+
+    Arithmetic as ASTRA-sim's (`astra-network-analytical`, `congestion_aware/Link.cpp`), truncated to nanoseconds.
+
+    Raises
+    ------
+    ReplayError
+        If sends wait for one another in a circle.
+    """
+    from astra_tacos.replay._schedule_replay_kernels import FINISHED, replay_sends
+
+    topology, timing = schedule.topology, schedule.timing
+    size_class = schedule.collective.chunk_class[schedule.chunk]
+    up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
+    awaited_first, awaited = data_dependencies(schedule)
+    rows = np.arange(schedule.num_sends)
+    child_first, child = _group(awaited, np.repeat(rows, np.diff(awaited_first)), schedule.num_sends)
+    through = down != NO_LINK
+    links, takers = up, rows
+    if timing.is_blocking:  # a down-link, too, takes its sends in order
+        links, takers = np.concatenate((up, down[through])), np.concatenate((rows, rows[through]))
+        order = np.argsort(takers, kind="stable")
+        links, takers = links[order], takers[order]
+    link_first, link_row = _group(links, takers, topology.num_links)
+    result = ScheduleReplay(
+        np.zeros(topology.num_npus, np.int64),
+        np.zeros(topology.num_links, np.int64),
+        np.full(schedule.num_sends, -1, np.int64),
+        np.full(schedule.num_sends, -1, np.int64),
+    )
+    status = replay_sends(
+        timing.is_blocking,
+        up,
+        down,
+        timing.link_hold_ns[up, size_class],
+        timing.link_delay_ns[up, size_class],
+        timing.link_hold_ns[down, size_class],
+        timing.link_delay_ns[down, size_class],
+        timing.channel_delay_ns[schedule.channel, size_class],
+        np.where(schedule.reduces, timing.reduction_ns[size_class], 0),
+        np.diff(awaited_first),
+        child_first,
+        child,
+        link_first,
+        link_row,
+        schedule.src,
+        schedule.dst,
+        result.finish_ns,
+        result.link_busy_ns,
+        result.start_ns,
+        result.end_ns,
+    )
+    if status != FINISHED:
+        row = int(np.argmax(result.start_ns < 0))
+        raise ReplayError(
+            f"send {row} (chunk {schedule.chunk[row]}, NPU {schedule.src[row]} to {schedule.dst[row]}) never starts: "
+            "sends wait for one another in a circle"
+        )
+    return result
+
+
+def _group(group: NDArray[np.integer], member: NDArray[np.int64], num_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each group begins, int64[num_groups + 1], and the members sorted by group, in their given order."""
+    order = np.argsort(group, kind="stable")
+    return np.concatenate(([0], np.cumsum(np.bincount(group, minlength=num_groups)))), member[order]

@@ -1,0 +1,52 @@
+"""Figures as tables for a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from astra_tacos.units import format_size, format_time
+
+_UNWRAPPED = 1000
+
+
+def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The rows of a synthesis: what was asked for, how fast it is, and how far from the bound."""
+    sizes = " or ".join(format_size(size) for size in result["chunk_bytes"])
+    rows = [
+        ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
+        ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}"),
+        ("chunks", f"{result['num_chunks']:,} of {sizes} ({result['chunks_per_npu']} per NPU)"),
+        ("link model", _with_reason(result["link_model"], result.get("link_model_reason"))),
+        ("sends", f"{result['num_sends']:,} ({result['synthesizer']}, seed {result['seed']})"),
+        ("predicted time", format_time(result["predicted_ns"])),
+        ("lower bound", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
+        ("efficiency", f"{result['efficiency']:.2%} of the bound"),
+        ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:.2f} GB/s"),
+        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:.2f} GB/s"),
+    ]
+    for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
+        rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    return rows
+
+
+def _with_reason(value: str, reason: str | None) -> str:
+    return f"{value}: {reason}" if reason else value
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print label and value pairs to standard output, aligned; wrapped to a terminal, one line each elsewhere."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(label, Text(value))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

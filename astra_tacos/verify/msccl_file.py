@@ -1,0 +1,260 @@
+"""Reading MSCCL XML into columns, one row per step. Whatever is no such file is a `ConfigError` that says where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.verify.program_form import MAX_LOCATIONS
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+STEP_TYPES = ("s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop")
+BUFFERS = ("i", "o", "s")
+MAX_FILE_BYTES = 1 << 30
+_MAX_NUMBER = (1 << 31) - 1
+_COLLECTIVES = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "reduce_scatter": "reduce-scatter",
+}
+_OTHERS = ("reduce", "broadcast", "alltoall", "alltoallv", "gather", "scatter", "send", "recv", "custom")
+_STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
+_STEP_WORDS = (("type", STEP_TYPES), ("srcbuf", BUFFERS), ("dstbuf", BUFFERS))
+_SIZE_RANGE = ("outofplace", "minBytes", "maxBytes")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadBlock:
+    """A `tb` element; its steps are rows `first` to `last - 1`."""
+
+    npu: int
+    number: int
+    send: int
+    recv: int
+    channel: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MscclFile:
+    """An MSCCL XML file. NPUs are its `gpu` elements by id; step columns are named as the attributes are.
+
+    Parameters
+    ----------
+    path
+        Where it was read from.
+    coll, collective
+        Its own name for what it computes, and the one of this package (None if it has none).
+    original
+        Whether it is in the dialect of the original MSCCL runtime rather than of its successors.
+    absent
+        Attributes of `algo` that its dialect demands, but are not there.
+    num_channels, num_chunks, num_npus
+        `nchannels`, `nchunksperloop`, `ngpus`.
+    placements
+        For which buffers it is: in place (True), out of place (False), or both.
+    buffer_chunks
+        int64[num_npus, 3], `i_chunks`, `o_chunks`, `s_chunks`.
+    blocks
+        Thread blocks, sorted by NPU, otherwise in the order of the file.
+    s, srcoff, dstoff, cnt, depid, deps, hasdep
+        int64[num_steps].
+    kind, srcbuf, dstbuf
+        int64[num_steps], index in `STEP_TYPES` and in `BUFFERS`.
+    """
+
+    path: Path
+    coll: str
+    collective: str | None
+    original: bool
+    absent: tuple[str, ...]
+    num_channels: int
+    num_chunks: int
+    num_npus: int
+    placements: tuple[bool, ...]
+    buffer_chunks: NDArray[np.int64]
+    blocks: tuple[ThreadBlock, ...]
+    s: NDArray[np.int64]
+    srcoff: NDArray[np.int64]
+    dstoff: NDArray[np.int64]
+    cnt: NDArray[np.int64]
+    depid: NDArray[np.int64]
+    deps: NDArray[np.int64]
+    hasdep: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    srcbuf: NDArray[np.int64]
+    dstbuf: NDArray[np.int64]
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.s)
+
+    @property
+    def block_of(self) -> NDArray[np.int64]:
+        """int64[num_steps], index of each step's thread block."""
+        return np.repeat(np.arange(len(self.blocks)), [block.last - block.first for block in self.blocks])
+
+    @property
+    def step_npu(self) -> NDArray[np.int64]:
+        """int64[num_steps]."""
+        return np.array([block.npu for block in self.blocks], np.int64)[self.block_of]
+
+    def describe(self, row: int) -> str:
+        """`gpu 3, tb 1, step 2`; steps count from 0 in the order of the file."""
+        firsts = [block.first for block in self.blocks]
+        block = self.blocks[int(np.searchsorted(firsts, row, side="right")) - 1]
+        return f"gpu {block.npu}, tb {block.number}, step {row - block.first}"
+
+
+class _Numbers(dict[str, int]):
+    """Integers by their text; there are few different ones, but many of each."""
+
+    def __missing__(self, text: str) -> int:
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MAX_NUMBER))):
+            raise ValueError
+        self[text] = value = int(text)
+        if not -1 <= value <= _MAX_NUMBER:
+            raise ValueError
+        return value
+
+
+def read_msccl_xml(path: Path) -> MscclFile:
+    """Read a file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, is no XML or has entities, or if an element or attribute is missing, unknown or out of bounds.
+    """
+    root = _parse(path)
+    if root.tag != "algo":
+        raise ConfigError(f"{path}: found element {root.tag!r}, expected 'algo'")
+    numbers = _Numbers()
+    coll = root.get("coll")
+    if coll is None or coll not in (*_COLLECTIVES, *_OTHERS):
+        raise ConfigError(f"{path}: algo: coll is {coll!r}, expected one of {', '.join((*_COLLECTIVES, *_OTHERS))}")
+    num_npus, num_chunks, num_channels = (
+        _number(root, name, numbers, str(path), least=1) for name in ("ngpus", "nchunksperloop", "nchannels")
+    )
+    if num_npus * num_chunks > MAX_LOCATIONS:
+        raise ConfigError(f"{path}: algo: {num_npus} GPUs with {num_chunks} chunks, expected at most {MAX_LOCATIONS} in all")
+    in_place = bool(_number(root, "inplace", numbers, str(path), least=0))
+    also = bool(_number(root, "outofplace", numbers, str(path), least=0)) if "outofplace" in root.attrib else not in_place
+    # The original runtime knows neither these attributes nor `reducescatter`, its successors no `reduce_scatter`.
+    missing = tuple(name for name in _SIZE_RANGE if name not in root.attrib)
+    original = coll == "reduce_scatter" or (len(missing) == len(_SIZE_RANGE) and coll != "reducescatter")
+    absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
+    placements = tuple(place for place, wanted in ((True, in_place), (False, also)) if wanted) or (True,)
+    chunks, blocks, columns = _read_gpus(root, num_npus, numbers, path)
+    return MscclFile(
+        path,
+        coll,
+        _COLLECTIVES.get(coll),
+        original,
+        absent,
+        num_channels,
+        num_chunks,
+        num_npus,
+        placements,
+        chunks,
+        blocks,
+        *columns,
+    )
+
+
+def _parse(path: Path) -> Element:
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+        root: Element = fromstring(path.read_bytes(), forbid_dtd=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except DefusedXmlException:
+        raise ConfigError(f"{path}: has a document type or entities, expected plain elements") from None
+    except (ParseError, ValueError, LookupError) as error:
+        raise ConfigError(f"{path}: not XML ({' '.join(str(error).split())})") from None
+    return root
+
+
+def _read_gpus(
+    root: Element, num_npus: int, numbers: _Numbers, path: Path
+) -> tuple[NDArray[np.int64], tuple[ThreadBlock, ...], list[NDArray[np.int64]]]:
+    gpus: dict[int, Element] = {}
+    for gpu in _children(root, "gpu", str(path)):
+        npu = _number(gpu, "id", numbers, f"{path}: gpu", least=0)
+        if npu in gpus or npu >= num_npus:
+            raise ConfigError(f"{path}: found gpu id {npu}, expected each of 0 to {num_npus - 1} once")
+        gpus[npu] = gpu
+    if len(gpus) != num_npus:
+        raise ConfigError(f"{path}: found {len(gpus)} gpu elements, ngpus is {num_npus}")
+    rows: list[tuple[int, ...]] = []
+    blocks: list[ThreadBlock] = []
+    chunks = np.empty((num_npus, 3), np.int64)
+    for npu in range(num_npus):
+        where = f"{path}: gpu {npu}"
+        chunks[npu] = [_number(gpus[npu], f"{buffer}_chunks", numbers, where, least=0) for buffer in BUFFERS]
+        if chunks[npu].max() > MAX_LOCATIONS // num_npus:
+            raise ConfigError(f"{where}: {chunks[npu].max()} chunks in a buffer, expected at most {MAX_LOCATIONS // num_npus}")
+        for tb in _children(gpus[npu], "tb", where):
+            ids = [_number(tb, name, numbers, f"{where}, tb", least=-1) for name in ("id", "send", "recv", "chan")]
+            begin = len(rows)
+            for step in _children(tb, "step", f"{where}, tb {ids[0]}"):
+                rows.append(_read_step(step, numbers) or _explain_step(step, f"{where}, tb {ids[0]}, step {len(rows) - begin}"))
+            blocks.append(ThreadBlock(npu, ids[0], ids[1], ids[2], ids[3], begin, len(rows)))
+    table = np.array(rows, np.int64).reshape(len(rows), len(_STEP_NUMBERS) + len(_STEP_WORDS))
+    return chunks, tuple(blocks), list(table.T.copy())
+
+
+def _children(element: Element, tag: str, where: str) -> list[Element]:
+    children = list(element)
+    for child in children:
+        if child.tag != tag:
+            raise ConfigError(f"{where}: found element {str(child.tag)[:40]!r}, expected {tag!r}")
+    return children
+
+
+def _read_step(step: Element, numbers: _Numbers) -> tuple[int, ...] | None:
+    """Columns of a step; None if it is malformed."""
+    attributes = step.attrib
+    try:
+        values = [numbers[attributes[name]] for name in _STEP_NUMBERS]
+        return (*values, *(choices.index(attributes[name]) for name, choices in _STEP_WORDS))
+    except (KeyError, ValueError):
+        return None
+
+
+def _explain_step(step: Element, where: str) -> tuple[int, ...]:
+    """Raise what is wrong with a step that could not be read."""
+    for name in _STEP_NUMBERS:
+        _number(step, name, _Numbers(), where, least=-1)
+    for name, choices in _STEP_WORDS:
+        if (found := step.get(name)) not in choices:
+            raise ConfigError(f"{where}: {name} is {found!r:.40}, expected one of {', '.join(choices)}")
+    raise ConfigError(f"{where}: cannot be read")
+
+
+def _number(element: Element, name: str, numbers: _Numbers, where: str, least: int) -> int:
+    text = element.get(name)
+    try:
+        value = numbers["" if text is None else text]
+    except ValueError:
+        value = least - 1
+    if value < least:
+        shown = "missing" if text is None else repr(text[:40])
+        raise ConfigError(f"{where}: {element.tag}: {name} is {shown}, expected an integer, {least} to {_MAX_NUMBER}") from None
+    return value

@@ -1,0 +1,212 @@
+"""The oracle for schedules: is every send possible on its links, and do all of them together compute the collective?
+
+It shares no code with synthesizers, settling or replay, and works out delays afresh from the links' bandwidth and latency.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import VerificationError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.verify.violation import Violation
+
+
+def verify(schedule: Schedule) -> tuple[Violation, ...]:
+    """Every violation of a schedule; none if it is legal and computes its collective.
+
+    Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
+    in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
+    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up.
+    """
+    violations = _check_sizes(schedule)
+    valid, broken = _check_references(schedule)
+    violations += broken
+    if len(valid):
+        violations += _check_times(schedule, valid)
+        violations += _check_links(schedule, valid)
+    violations += _check_contributions(schedule, valid)
+    return tuple(violations)
+
+
+def check(schedule: Schedule) -> None:
+    """Raise a `VerificationError` with the first violation, if there is one."""
+    violations = verify(schedule)
+    if violations:
+        raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")
+
+
+def _check_sizes(schedule: Schedule) -> list[Violation]:
+    collective = schedule.collective
+    sizes = collective.chunk_size_bytes
+    shards = 1 if collective.reduces else collective.num_npus
+    expected = collective.size_bytes * shards
+    violations = []
+    if int(sizes.sum()) != expected:
+        violations.append(Violation("size-sum", f"chunks are {sizes.sum()} bytes in all, expected {expected}"))
+    if int(sizes.min()) < 1 or int(sizes.max()) - int(sizes.min()) > 1:
+        violations.append(
+            Violation("size-spread", f"chunks are {sizes.min()} to {sizes.max()} bytes, expected at most 1 byte apart")
+        )
+    return violations
+
+
+def _check_references(schedule: Schedule) -> tuple[NDArray[np.int64], list[Violation]]:
+    """Rows whose chunk and channel exist, and a violation for each of the others."""
+    ok = np.ones(schedule.num_sends, bool)
+    violations = []
+    limits = (
+        ("chunk", schedule.chunk, schedule.collective.num_chunks),
+        ("channel", schedule.channel, schedule.topology.num_channels),
+    )
+    for what, column, count in limits:
+        outside = (column < 0) | (column >= count)
+        ok &= ~outside
+        for row in np.flatnonzero(outside).tolist():
+            violations.append(Violation(f"no-such-{what}", f"send {row}: {what} {column[row]}, expected 0 to {count - 1}", row))
+    return np.flatnonzero(ok), violations
+
+
+def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int(size / bandwidth) and int(latency + size / bandwidth) of each send on a link, in ASTRA-sim's arithmetic."""
+    topology = schedule.topology
+    size = schedule.collective.chunk_size_bytes[schedule.chunk[row]].astype(np.float64)
+    serialisation = size / (topology.link_bandwidth_gibps[links] * (1 << 30) / 1e9)
+    return np.trunc(serialisation).astype(np.int64), np.trunc(topology.link_latency_ns[links] + serialisation).astype(np.int64)
+
+
+def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.int64]:
+    topology = schedule.topology
+    up, down = topology.channel_link[schedule.channel[row]], topology.channel_down_link[schedule.channel[row]]
+    size = schedule.collective.chunk_size_bytes[schedule.chunk[row]].astype(np.float64)
+    rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
+    direct = down == NO_LINK
+    slower = np.where(direct, rate[up], np.minimum(rate[up], rate[down]))
+    latency = topology.link_latency_ns[up] + np.where(direct, 0.0, topology.link_latency_ns[down])
+    return np.trunc(latency + size / slower).astype(np.int64)
+
+
+def _check_times(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+    """Starts are not negative, and arrivals fit the model: exactly, or no earlier where a switch may keep a chunk waiting."""
+    topology = schedule.topology
+    start, end = schedule.start_ns[row], schedule.end_ns[row]
+    up, down = topology.channel_link[schedule.channel[row]], topology.channel_down_link[schedule.channel[row]]
+    waits = np.zeros(len(row), bool)
+    if schedule.timing.is_blocking:
+        delay = _blocking_delay(schedule, row)
+    else:
+        waits = down != NO_LINK
+        delay = _delays(schedule, row, up)[1] + np.where(waits, _delays(schedule, row, down)[1], 0)
+    wrong = (end - start < delay) | (~waits & (end - start != delay))
+    violations = [_at(schedule, "negative-start", int(row[i]), f"starts at {start[i]} ns") for i in np.flatnonzero(start < 0)]
+    for i in np.flatnonzero(wrong):
+        least = "at least " if waits[i] else ""
+        violations.append(_at(schedule, "wrong-delay", int(row[i]), f"takes {end[i] - start[i]} ns, expected {least}{delay[i]}"))
+    return violations
+
+
+def _check_links(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+    """No link takes a send while it is held by another; rows of one link are in order; switches do not reorder."""
+    topology = schedule.topology
+    start, end = schedule.start_ns[row], schedule.end_ns[row]
+    up, down = topology.channel_link[schedule.channel[row]], topology.channel_down_link[schedule.channel[row]]
+    switched = np.flatnonzero(down != NO_LINK)
+    if schedule.timing.is_blocking:
+        hold = _blocking_delay(schedule, row)
+        violations = _check_overlaps(schedule, row, up, start, hold, start)
+        return violations + _check_overlaps(
+            schedule, row[switched], down[switched], start[switched], hold[switched], start[switched]
+        )
+    violations = _check_overlaps(schedule, row, up, start, _delays(schedule, row, up)[0], start)
+    row, down = row[switched], down[switched]
+    hold, delay = _delays(schedule, row, down)
+    reached = start[switched] + _delays(schedule, row, up[switched])[1]
+    return violations + _check_overlaps(schedule, row, down, end[switched] - delay, hold, reached)
+
+
+def _check_overlaps(
+    schedule: Schedule,
+    row: NDArray[np.int64],
+    link: NDArray[np.int32],
+    begin: NDArray[np.int64],
+    hold: NDArray[np.int64],
+    reached: NDArray[np.int64],
+) -> list[Violation]:
+    order = np.lexsort((row, begin, link))
+    before, after = order[:-1], order[1:]
+    same = link[before] == link[after]
+    overlap = same & (begin[after] < begin[before] + hold[before])
+    swapped = same & ~overlap & (row[after] < row[before]) & (reached[after] >= reached[before]) & (reached is begin)
+    overtakes = same & ~overlap & (reached[after] < reached[before])
+    violations = []
+    for code, which, what in (
+        ("double-booked", overlap, "takes a link that is held by"),
+        ("out-of-order", swapped, "comes later on its link, but earlier in the schedule, than"),
+        ("overtaken", overtakes, "reached a switch before it, but is served after"),
+    ):
+        for i in np.flatnonzero(which):
+            text = f"{what} send {row[before[i]]} ({schedule.topology.describe_link(int(link[after[i]]))})"
+            violations.append(_at(schedule, code, int(row[after[i]]), text))
+    return violations
+
+
+def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+    from astra_tacos.verify import _contribution_kernels as kernels
+
+    collective = schedule.collective
+    chunk = schedule.chunk[row]
+    reduces = schedule.reduces[row]
+    usable = schedule.end_ns[row] + np.where(reduces, schedule.timing.reduction_ns[collective.chunk_class[chunk]], 0)
+    events = np.arange(2 * len(row))
+    departs = events >= len(row)
+    send = events % max(len(row), 1)
+    # What arrives at an instant can leave at it. A send whose arrival does not follow its start is reported above: skip it.
+    sane = usable > schedule.start_ns[row]
+    time = np.concatenate((usable, schedule.start_ns[row]))
+    order = np.lexsort((departs, time, chunk[send]))
+    order = order[sane[send[order]]]
+    chunk_first = np.searchsorted(chunk[send[order]], np.arange(collective.num_chunks + 1))
+    room = 0
+    while True:
+        faults = [np.empty(room, np.int64) for _ in range(4)]
+        found = kernels.follow_contributions(
+            chunk_first,
+            send[order],
+            departs[order],
+            schedule.src[row] if len(row) else row,
+            schedule.dst[row] if len(row) else row,
+            reduces,
+            schedule.topology.num_npus,
+            collective.chunk_owner,
+            collective.reduces,
+            collective.gathers,
+            *faults,
+        )
+        if found <= room:
+            break
+        room = found
+    texts = {
+        kernels.ABSENT: ("chunk-absent", "leaves before any of the chunk is there"),
+        kernels.COUNTED_TWICE: ("counted-twice", "adds a contribution that is there already"),
+        kernels.OVERWRITTEN: ("overwrites", "replaces the chunk by one that lacks a contribution it had"),
+        kernels.BASELESS: ("adds-to-nothing", "is added to a chunk that its destination does not have"),
+        kernels.REDUNDANT: ("redundant-send", "brings a chunk that is there already"),
+    }
+    violations = []
+    for kind, local, npu, of_chunk in zip(*(column.tolist() for column in faults), strict=True):
+        if kind == kernels.MISSING:
+            text = f"NPU {npu} ends without the whole of chunk {of_chunk}"
+            violations.append(Violation("incomplete", text, None, npu, of_chunk))
+        else:
+            code, text = texts[kind]
+            violations.append(_at(schedule, code, int(row[local]), text, npu))
+    return violations
+
+
+def _at(schedule: Schedule, code: str, row: int, text: str, npu: int | None = None) -> Violation:
+    src, dst = int(schedule.src[row]), int(schedule.dst[row])
+    chunk, time = int(schedule.chunk[row]), int(schedule.start_ns[row])
+    message = f"send {row} (chunk {chunk}, NPU {src} to {dst}, at {time} ns) {text}"
+    return Violation(code, message, row, src if npu is None else npu, chunk, time)

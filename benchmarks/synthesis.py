@@ -1,0 +1,121 @@
+"""How long synthesis takes, and how good it is: prints a table and rewrites its part of docs/results.md.
+
+    python benchmarks/synthesis.py [--no-record]
+
+All-Gather of 1 GiB in all, one chunk per NPU, links of 50 GiB/s and 500 ns held for latency + serialisation. Every figure is the
+median of warm runs of one trial on one thread; kernels are compiled before. `TACOS` is what the public C++ code 1.3.0 took on a
+2.5 GHz Xeon core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from astra_tacos import all_gather, build_topology
+from astra_tacos.bounds import lower_bound
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.tacos import tacos
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results.md"
+GIB = 1 << 30
+
+
+def grid(block: str, *sizes: int, bandwidths: tuple[float, ...] = ()) -> NetworkConfig:
+    speeds = bandwidths or (50.0,) * len(sizes)
+    return NetworkConfig("benchmark.yml", tuple(Dimension(block, n, b, 500.0) for n, b in zip(sizes, speeds, strict=True)))
+
+
+CASES = {
+    "torus 8x8": (grid("Ring", 8, 8), 0.03),
+    "torus 16x16": (grid("Ring", 16, 16), 2.2),
+    "torus 32x32": (grid("Ring", 32, 32), 102.0),
+    "torus 64x64": (grid("Ring", 64, 64), None),
+    "mesh 16x16": (grid("Mesh", 16, 16), 1.8),
+    "mesh 16x16, 50 and 25 GiB/s": (grid("Mesh", 16, 16, bandwidths=(50.0, 25.0)), 22.0),
+    "torus 8x8x8": (grid("Ring", 8, 8, 8), 11.0),
+}
+
+
+def measure(network: NetworkConfig, runs: int) -> tuple[list[float], int, int, int]:
+    """Seconds of each run, sends, best collective time and bound (ns)."""
+    topology = build_topology(network)
+    collective = all_gather(topology.num_npus, GIB // topology.num_npus)
+    timing = compute_timing(topology, collective, "blocking")
+    tacos(topology, collective, timing, 0)
+    seconds, times = [], []
+    for seed in range(runs):
+        begin = time.perf_counter()
+        schedule = tacos(topology, collective, timing, seed)
+        seconds.append(time.perf_counter() - begin)
+        times.append(schedule.collective_time_ns)
+    return seconds, schedule.num_sends, min(times), lower_bound(topology, collective, timing).time_ns
+
+
+def first_use_seconds() -> float:
+    """Seconds of a first synthesize, verify and replay with an empty kernel cache, in a fresh process."""
+    code = (
+        "from astra_tacos import *\n"
+        "from astra_tacos.config.network import Dimension, NetworkConfig\n"
+        "t = build_topology(NetworkConfig('x.yml', (Dimension('Ring', 4, 50.0, 500.0),)))\n"
+        "s = synthesize(t, all_reduce(4, 1 << 20)); verify(s); replay(s); write_run_directory(s, 'run')\n"
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        environment = os.environ | {"NUMBA_CACHE_DIR": directory}
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], env=environment, cwd=directory, check=True)
+        return time.perf_counter() - begin
+
+
+def machine() -> str:
+    try:
+        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        name = model[1] if model else platform.processor()
+    except OSError:
+        name = platform.processor()
+    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}, {datetime.date.today().isoformat()}"
+
+
+def table() -> str:
+    lines = [
+        f"Machine: {machine()}. First use, all kernels compiled: {first_use_seconds():.1f} s.",
+        "",
+        "| network | NPUs | sends | synthesis (s), median (min to max) | sends per second | TACOS 1.3.0 (s) | time / bound |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, (network, published) in CASES.items():
+        runs = 3 if network.num_npus > 1024 else 7
+        seconds, sends, best, bound = measure(network, runs)
+        median = statistics.median(seconds)
+        spread = f"{median:.4f} ({min(seconds):.4f} to {max(seconds):.4f})"
+        row = (name, f"{network.num_npus:,}", f"{sends:,}", spread, f"{sends / median / 1e6:.1f} M", published or "-")
+        lines.append(f"| {' | '.join(map(str, row))} | {best / bound:.4f} |")
+        print(lines[-1], file=sys.stderr)
+    return "\n".join(lines)
+
+
+def record(text: str) -> None:
+    """Put the table between the marks in docs/results.md."""
+    begin, end = "<!-- synthesis: begin -->", "<!-- synthesis: end -->"
+    before, rest = RESULTS.read_text().split(begin)
+    RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
+    arguments = parser.parse_args()
+    text = table()
+    print(text)
+    if not arguments.no_record:
+        record(text)

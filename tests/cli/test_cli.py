@@ -1,0 +1,194 @@
+"""The command line, end to end, in processes of their own where exit codes and streams matter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from astra_tacos.cli.main import COMMANDS, cli
+
+NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 2, 4 ]\nbandwidth: [ 100.0, 25.0 ]\nlatency: [ 50.0, 500.0 ]\n"
+RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two networks and a run directory for each."""
+    directory = tmp_path_factory.mktemp("cli")
+    for name, text in (("net.yml", NETWORK), ("ring.yml", RING)):
+        (directory / name).write_text(text)
+        done = run("synthesize", "--network", name, "--size", "1MiB", "--output", name[:-4], cwd=directory)
+        assert done.returncode == 0, done.stderr
+    return directory
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def in_process(*arguments: str):
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def test_help_names_every_command() -> None:
+    text = in_process("--help").output
+    for name, summary in COMMANDS.items():
+        assert name in text
+        assert summary in text
+        assert in_process(name, "--help").exit_code == 0
+    assert "astra-tacos, version" in in_process("--version").output
+
+
+def test_synthesize_prints_the_certificate(workspace: Path) -> None:
+    done = run("synthesize", "--network", "net.yml", "--collective", "all-gather", "--size", "64KiB", cwd=workspace)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for label in ("Ring 2 x Switch 4", "predicted time", "lower bound", "efficiency", "bus bandwidth", "busiest link", "idlest link"):
+        assert label in done.stdout
+    assert "verified" in done.stdout
+    assert "--output DIR" in done.stdout
+
+
+def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
+    done = run("synthesize", "--network", "ring.yml", "--size", "1GB", "--seed", "7", "--output", "j", "--json", cwd=workspace)
+    result = json.loads(done.stdout)
+    assert result["num_npus"] == 4
+    assert result["collective"] == "all-reduce"
+    assert result["size_bytes"] == 10**9
+    assert result["efficiency"] == result["bound_ns"] / result["predicted_ns"] <= 1
+    assert {"bound", "num_sends", "seed", "synthesizer", "output", "link_model"} <= set(result)
+    assert result["output"] == "j"
+    stored = json.loads((workspace / "j" / "result.json").read_text())
+    assert stored.items() <= result.items()
+
+
+def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
+    for name, threads in (("one", "1"), ("two", "2")):
+        run("synthesize", "--network", "net.yml", "--size", "1MiB", "--threads", threads, "--output", name, cwd=workspace)
+    for path in (workspace / "one").rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (workspace / "two" / path.relative_to(workspace / "one")).read_bytes()
+
+
+@pytest.mark.parametrize("target", ["net", "net/schedule.npz", "net/collective/all_reduce", "net/all_reduce.xml"])
+def test_verify_passes_all_that_was_written(workspace: Path, target: str) -> None:
+    done = run("verify", target, "--json", cwd=workspace)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["ok"] is True
+    assert result["violations"] == []
+    assert len(result["checked"]) == (3 if target == "net" else 1)
+    assert "ok: all-reduce on 8 NPUs" in run("verify", target, "--network", "net.yml", cwd=workspace).stdout
+
+
+def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
+    arrays = dict(np.load(workspace / "ring" / "schedule.npz"))
+    arrays["start_ns"][3] += 1
+    np.savez(workspace / "bad.npz", **arrays)
+    done = run("verify", "bad.npz", cwd=workspace)
+    assert done.returncode == 1
+    assert "violations" in done.stdout
+    assert "wrong-delay: send 3" in done.stdout
+    result = json.loads(run("verify", "bad.npz", "--json", cwd=workspace).stdout)
+    assert result["ok"] is False
+    assert {violation["send"] for violation in result["violations"]} >= {3}
+    wrong = run("verify", "net/collective/all_reduce", "--collective", "all-gather", cwd=workspace)
+    assert wrong.returncode == 1
+    elsewhere = run("verify", "net/collective/all_reduce", "--network", "ring.yml", cwd=workspace)
+    assert elsewhere.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("ring",), ("ring/schedule.npz",), ("ring/collective/all_reduce", "--network", "ring/network.yml")]
+)
+def test_replay_agrees_with_the_prediction(workspace: Path, arguments: tuple[str, ...]) -> None:
+    predicted = json.loads((workspace / "ring" / "result.json").read_text())["predicted_ns"]
+    result = json.loads(run("replay", *arguments, "--json", cwd=workspace).stdout)
+    assert len(result["finish_ns"]) == 4
+    assert predicted <= max(result["finish_ns"]) <= predicted * 1.001 + 10
+    assert "collective time" in run("replay", *arguments, cwd=workspace).stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("net.yml", "Ring 2 x Switch 4"),
+        ("net", "predicted ns"),
+        ("net/schedule.npz", "num sends"),
+        ("net/collective/all_reduce", "COMM_SEND"),
+        ("net/collective/all_reduce.3.et", "COMM_RECV"),
+        ("net/workload/all_reduce", "COMM_COLL: 8"),
+        ("net/all_reduce.xml", "all-reduce"),
+    ],
+)
+def test_inspect(workspace: Path, target: str, expected: str) -> None:
+    done = run("inspect", target, cwd=workspace)
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+    assert json.loads(run("inspect", target, "--json", cwd=workspace).stdout)["path"] == target
+
+
+BAD = [
+    (("synthesize", "--network", "none.yml", "--size", "1MiB"), "none.yml: cannot be read"),
+    (("synthesize", "--network", "net.yml", "--size", "lots"), "size: found 'lots', expected bytes such as"),
+    (("synthesize", "--network", "net.yml", "--size", "3"), "3 bytes in 8 chunks"),
+    (("synthesize", "--network", "net.yml"), "Missing option '--size'"),
+    (("synthesize", "--size", "1MiB"), "Missing option '--network'"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--trials", "0"), "0 is not in the range"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "nan"), "nan is not a number of GB/s"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "precious"), "is no run directory of astra_tacos"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "net.yml/x"), "net.yml"),
+    (("synthesize", "--network", "ring.yml", "--size", "8", "--link-model", "pipelined"), "less than 1 ns"),
+    (("verify", "none"), "no such file or trace prefix"),
+    (("verify", "net.yml"), "a network, expected a run directory"),
+    (("verify", "precious/text.txt"), "not recognised"),
+    (("replay", "ring/collective/all_reduce"), "Missing option '--network'"),
+    (("replay", "ring/all_reduce.xml"), "a MSCCL XML, expected"),
+    (("replay", "ring/collective/all_reduce", "--network", "net.yml"), "8"),
+    (("inspect", "precious/no.npz"), "not a schedule of astra_tacos"),
+    (("fly",), "No such command 'fly'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
+def test_bad_input_is_one_line_and_exit_2(workspace: Path, arguments: tuple[str, ...], expected: str) -> None:
+    precious = workspace / "precious"
+    precious.mkdir(exist_ok=True)
+    (precious / "text.txt").write_text("mine")
+    (precious / "no.npz").write_text("mine")
+    before = sorted(workspace.rglob("*"))
+    done = run(*arguments, cwd=workspace)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert expected in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(workspace.rglob("*")) == before
+
+
+def test_a_reader_that_stops_is_no_error(workspace: Path) -> None:
+    code = "from astra_tacos.cli.main import main; main()"
+    command = f"{sys.executable} -c '{code}' inspect net.yml | head -c 1"
+    done = subprocess.run(command, shell=True, cwd=workspace, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_every_network_of_astra_sim_for_every_collective(astra_sim_inputs: Path, tmp_path: Path) -> None:
+    for network in sorted((astra_sim_inputs / "network").glob("*.yml")):
+        for collective in ("all-reduce", "all-gather", "reduce-scatter"):
+            output = tmp_path / network.stem / collective
+            common = ("--network", str(network), "--collective", collective, "--size", "1MiB", "--trials", "1")
+            done = in_process("synthesize", *common, "--output", str(output), "--json")
+            if network.name == "dgx_v100_8gpu.yml":
+                assert done.exit_code != 0
+                assert not output.exists()
+                continue
+            assert done.exit_code == 0, done.output
+            assert json.loads(done.output)["verified"] is True
+            assert in_process("verify", str(output)).exit_code == 0

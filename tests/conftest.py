@@ -1,0 +1,56 @@
+"""Fixtures for recorded ASTRA-sim runs.
+
+`golden/replays.tar.xz` holds a folder per run (network, system, workload, collective traces) with `expected.json`: the times
+that ASTRA-sim printed. A test marked `@pytest.mark.golden_cases("pattern", ...)` runs once for each folder whose name matches
+and gets its name as `golden_case`, so a new folder in the archive needs no code.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
+REPOSITORY = Path(__file__).parent.parent
+INPUTS_VARIABLE = "ASTRA_TACOS_INPUTS"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "golden_cases(*patterns): run for each recorded run whose name matches")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("golden_cases")
+    if marker is not None:
+        matching = [name for name in _case_names() if any(fnmatch(name, pattern) for pattern in marker.args)]
+        assert matching, f"no run in {ARCHIVE.name} matches {marker.args}"
+        metafunc.parametrize("golden_case", matching)
+
+
+@cache
+def _case_names() -> tuple[str, ...]:
+    with tarfile.open(ARCHIVE) as archive:
+        return tuple(sorted({name.split("/")[0] for name in archive.getnames() if name.endswith("/expected.json")}))
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory with a folder per recorded run."""
+    directory = tmp_path_factory.mktemp("golden")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(directory, filter="data")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def astra_sim_inputs() -> Path:
+    """Directory with inputs that ship with ASTRA-sim; they are not part of the repository."""
+    folder = Path(os.environ.get(INPUTS_VARIABLE, REPOSITORY.parent / "shared" / "golden")) / "astra_sim_inputs"
+    if not folder.is_dir():
+        pytest.skip(f"NOT TESTED on inputs that ship with ASTRA-sim: {folder} is missing (set {INPUTS_VARIABLE} to its parent)")
+    return folder

@@ -1,0 +1,106 @@
+"""Traces that are exported: their dependencies, their chunks, and the time that they take when ASTRA-sim's models replay them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from naive_schedule import naive_dependencies
+from networks import ALL, config, topology
+from schedules import schedule, schedules
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.astra_sim_network import astra_sim_network
+from astra_tacos.export.chakra import LINK_ORDERS, export_chakra
+from astra_tacos.replay.trace_replay import replay_trace
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import NodeType
+
+
+@settings(max_examples=25, deadline=None)
+@given(schedules())
+def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFactory, of) -> None:
+    prefix = tmp_path_factory.mktemp("et") / "x"
+    export_chakra(of, prefix, first_tag=1000)
+    trace = read_trace(prefix)
+    sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)
+    row = trace.tag[sends] - 1000
+    assert sorted(row.tolist()) == list(range(of.num_sends))
+    assert np.array_equal(trace.rank[sends], of.src[row])
+    assert np.array_equal(trace.peer[sends], of.dst[row])
+    assert np.array_equal(trace.size_bytes[sends], of.size_bytes[row])
+    assert np.array_equal(trace.chunk[sends], of.chunk[row])
+    receives = np.flatnonzero(trace.kind == NodeType.COMM_RECV)
+    assert np.array_equal(trace.reduces[receives], of.reduces[trace.tag[receives] - 1000])
+    assert np.sum(trace.duration_us > 0) == (np.sum(of.reduces) if of.timing.reduction_us.any() else 0)
+    assert (trace.dep >= 0).all()
+
+
+@pytest.mark.parametrize("link_order", LINK_ORDERS)
+@pytest.mark.parametrize(
+    "dimensions", [(("Ring", 5, 50.0, 500.0),), (("Ring", 2, 200.0, 50.0), ("Switch", 3, 50.0, 500.0))], ids=["ring", "switch"]
+)
+def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, link_order) -> None:
+    of = schedule(topology(*dimensions), "all-reduce")
+    export_chakra(of, tmp_path / "x", link_order)
+    trace = read_trace(tmp_path / "x")
+    node = {}
+    for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+        rows = np.flatnonzero(trace.kind == kind)
+        node[kind] = dict(zip(trace.tag[rows].tolist(), rows.tolist(), strict=True))
+
+    def needs(row: int) -> set[int]:
+        return set(trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist())
+
+    links = of.topology.channel_link[of.channel]
+    last: dict[int, int] = {}
+    for row, awaited in enumerate(naive_dependencies(of)):
+        waiting = node[NodeType.COMM_SEND][row]
+        if link_order == "tokens":
+            (waiting,) = needs(waiting)
+            assert (trace.kind[waiting], trace.duration_us[waiting]) == (NodeType.COMP, 0)
+        usable = set()
+        for other in awaited:
+            receive = node[NodeType.COMM_RECV][other]
+            usable |= {r for r in range(trace.num_nodes) if receive in needs(r)} if of.reduces[other] else {receive}
+        chained = {last[links[row]]} if links[row] in last else set()
+        assert needs(waiting) == usable | chained
+        last[links[row]] = waiting
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
+@pytest.mark.parametrize("name", ALL)
+def test_replayed_on_astra_sims_models(tmp_path: Path, name: str, link_model: str, collective: str) -> None:
+    """The trace, on the network that stands for the topology, takes the predicted time wherever that is said to be exact."""
+    network = config(*ALL[name])
+    of = schedule(topology(*ALL[name]), collective, 1 << 20, 2, link_model=link_model)
+    stand_in = astra_sim_network(of.topology, of.timing.link_model)
+    export_chakra(of, tmp_path / "x")
+    replayed = replay_trace(read_trace(tmp_path / "x"), NetworkConfig(network.source, stand_in.dimensions), stand_in.backend)
+    if not stand_in.is_exact:
+        if link_model == "blocking":
+            assert np.all(replayed.finish_ns <= of.npu_finish_ns)
+    elif link_model == "blocking":
+        assert replayed.finish_ns.tolist() == of.npu_finish_ns.tolist()
+    else:
+        late = replayed.finish_ns - of.npu_finish_ns
+        assert late.min() >= 0
+        assert late.max() <= max(0.001 * of.collective_time_ns, 10)
+
+
+def test_same_schedule_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        export_chakra(schedule(topology(*ALL["mixed"])), tmp_path / name)
+    for npu in range(24):
+        assert (tmp_path / f"a.{npu}.et").read_bytes() == (tmp_path / f"b.{npu}.et").read_bytes()
+
+
+def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="500,000,"):
+        export_chakra(schedule(topology(*ALL["ring8"])), tmp_path / "x", first_tag=499_999_999)
+    assert list(tmp_path.iterdir()) == []

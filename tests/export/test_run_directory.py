@@ -1,0 +1,144 @@
+"""Run directories: everything ASTRA-sim needs is there, and nothing is left behind when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from networks import ALL, graph, topology
+from schedules import schedule
+
+from astra_tacos.config.network import LinkSpec, read_network
+from astra_tacos.errors import ConfigError
+from astra_tacos.export import run_directory
+from astra_tacos.export.astra_sim_network import AWARE, UNAWARE, astra_sim_network
+from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import NodeType
+
+
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
+def test_layout(tmp_path: Path, collective: str) -> None:
+    of = schedule(topology(*ALL["torus"]), collective)
+    run = write_run_directory(of, tmp_path / "run", {"answer": 42})
+    name = collective.replace("-", "_")
+    assert {path.name for path in run.path.iterdir()} == {
+        "collective",
+        "workload",
+        f"{name}.xml",
+        "system.json",
+        "network.yml",
+        "remote_memory.json",
+        "run_astra_sim.sh",
+        "schedule.npz",
+        "result.json",
+    }
+    assert len(list((run.path / "collective").glob(f"{name}.*.et"))) == 12
+    workload = read_trace(run.path / "workload" / name)
+    assert workload.kind.tolist() == [NodeType.COMM_COLL] * 12
+    assert set(workload.size_bytes.tolist()) == {1 << 20}
+    system = json.loads((run.path / "system.json").read_text())
+    assert system[f"{collective}-implementation-custom"] == [f"collective/{name}"]
+    assert system["preferred-dataset-splits"] == 1
+    assert json.loads((run.path / "result.json").read_text()) == {"answer": 42}
+    assert read_network(run.path / "network.yml").num_npus == 12
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
+    """A stand-in for ASTRA-sim prints where it was started and with what."""
+    run = write_run_directory(schedule(topology(*ALL["ring8"])), tmp_path / "run")
+    script = run.path / "run_astra_sim.sh"
+    assert script.stat().st_mode & stat.S_IXUSR
+    fake = tmp_path / "bin" / "fake"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "in $(pwd)"\nfor a in "$@"; do echo "$a"; done\n')
+    fake.chmod(0o755)
+    for binary in (str(fake), "bin/fake"):
+        done = subprocess.run([script, "--more"], cwd=tmp_path, env={"ASTRA_SIM_BIN": binary}, capture_output=True, text=True)
+        lines = done.stdout.splitlines()
+        assert lines[0] == f"in {run.path}"
+        assert lines[-1] == "--more"
+        for option in lines[1:-1]:
+            name, value = option.removeprefix("--").split("=")
+            assert name.endswith(("configuration", "folder"))
+            assert value == "log" or (run.path / value).exists() or (run.path / f"{value}.0.et").exists()
+    unset = subprocess.run([script], env={}, capture_output=True, text=True)
+    assert unset.returncode != 0
+    assert "AstraSim_Analytical_Congestion_Aware" in unset.stderr
+
+
+def test_network_files() -> None:
+    def of(*arguments, **options):
+        return astra_sim_network(topology(*arguments, **options), "blocking")
+
+    torus = astra_sim_network(topology(*ALL["torus"]), "pipelined")
+    assert (torus.backend, torus.is_exact) == (AWARE, True)
+    assert torus.note.startswith("network.yml is FullyConnected 12, an exact stand-in")
+    assert yaml.safe_load(torus.to_yaml()) == {
+        "topology": ["FullyConnected"],
+        "npus_count": [12],
+        "bandwidth": [50.0],
+        "latency": [500.0],
+    }
+    ring = astra_sim_network(topology(*ALL["ring8"]), "pipelined")
+    assert [d.block for d in ring.dimensions] == ["Ring"]
+    pair = astra_sim_network(topology(*ALL["pair"]), "pipelined")
+    assert [d.block for d in pair.dimensions] == ["FullyConnected"]  # ASTRA-sim aborts on a ring of two
+    mesh = of(*ALL["mesh"])
+    assert (mesh.backend, mesh.is_exact, [d.block for d in mesh.dimensions]) == (UNAWARE, True, ["Ring", "Ring"])
+    assert not of(*ALL["mixed"]).is_exact
+    assert "earlier than predicted, never later" in of(*ALL["mixed"]).note
+    overridden = of(*ALL["torus"], link_overrides=(LinkSpec(0, 1, 5.0, None),))
+    assert not overridden.is_exact
+    uniform = graph((0, 1, 50.0, 5.0), (1, 2, 50.0, 5.0), (2, 0, 50.0, 5.0))
+    for model in ("blocking", "pipelined"):
+        stand_in = astra_sim_network(uniform, model)
+        assert (stand_in.is_exact, stand_in.dimensions[0].block) == (True, "FullyConnected")
+    unequal = astra_sim_network(graph((0, 1, 50.0, 5.0), (1, 0, 25.0, 5.0)), "blocking")
+    assert (unequal.is_exact, unequal.dimensions[0].bandwidth_gibps) == (False, 25.0)
+
+
+def test_only_its_own_directories_are_replaced(tmp_path: Path) -> None:
+    of = schedule(topology(*ALL["ring8"]))
+    write_run_directory(of, tmp_path / "run", {"run": 1})
+    write_run_directory(of, tmp_path / "run", {"run": 2})
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == {"run": 2}
+    (tmp_path / "empty").mkdir()
+    write_run_directory(of, tmp_path / "empty")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    for path in (mine, tmp_path / "file"):
+        with pytest.raises(ConfigError, match="is no run directory of astra_tacos"):
+            write_run_directory(of, path)
+    assert (mine / "thesis.tex").read_text() == "precious"
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = schedule(topology(*ALL["ring8"]))
+    write_run_directory(of, tmp_path / "old", {"run": 1})
+
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("disk full")
+
+    monkeypatch.setattr(run_directory, "save_schedule", fail)
+    for name in ("new", "old"):
+        with pytest.raises(RuntimeError, match="disk full"):
+            write_run_directory(of, tmp_path / name, {"run": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert json.loads((tmp_path / "old" / "result.json").read_text()) == {"run": 1}
+
+
+def test_same_inputs_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run_directory(schedule(topology(*ALL["mixed"])), tmp_path / name, {"x": 1})
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*") if path.is_file())
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file

@@ -1,0 +1,133 @@
+"""Slow, obvious twins of the kernels that time and check schedules."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from astra_tacos.schedule.schedule import Schedule
+
+BYTES_PER_GIB = 2**30
+
+
+def delays(schedule: Schedule, row: int, link: int) -> tuple[int, int]:
+    """int(size / bandwidth), int(latency + size / bandwidth) of a send on a link."""
+    size = float(schedule.collective.chunk_size_bytes[schedule.chunk[row]])
+    serialisation = size / (float(schedule.topology.link_bandwidth_gibps[link]) * BYTES_PER_GIB / 1e9)
+    return int(serialisation), int(float(schedule.topology.link_latency_ns[link]) + serialisation)
+
+
+def blocking_delay(schedule: Schedule, row: int) -> int:
+    topology = schedule.topology
+    links = [int(topology.channel_link[schedule.channel[row]]), int(topology.channel_down_link[schedule.channel[row]])]
+    links = [link for link in links if link >= 0]
+    size = float(schedule.collective.chunk_size_bytes[schedule.chunk[row]])
+    rate = min(float(topology.link_bandwidth_gibps[link]) * BYTES_PER_GIB / 1e9 for link in links)
+    return int(sum(float(topology.link_latency_ns[link]) for link in links) + size / rate)
+
+
+def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int], list[int]]:
+    """Start and end of each send when links keep the order of the rows; nanosecond by nanosecond of interest.
+
+    `awaited[row]`: the rows whose chunk a send forwards. A down-link under store and forward serves who reaches it first, then
+    who started first, then the lower up-link.
+    """
+    topology, blocking = schedule.topology, schedule.timing.is_blocking
+    rows = range(schedule.num_sends)
+    up = [int(topology.channel_link[channel]) for channel in schedule.channel]
+    down = [int(topology.channel_down_link[channel]) for channel in schedule.channel]
+    queue: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        queue[up[row]].append(row)
+        if blocking and down[row] >= 0:
+            queue[down[row]].append(row)
+    free: dict[int, int] = defaultdict(int)
+    start: dict[int, int] = {}
+    end: dict[int, int] = {}
+    usable: dict[int, int] = {}
+    at_switch: list[tuple[int, int, int, int]] = []
+    now = 0
+
+    def finish(row: int, time: int) -> None:
+        end[row] = time
+        size_class = schedule.collective.chunk_class[schedule.chunk[row]]
+        usable[row] = time + (int(schedule.timing.reduction_ns[size_class]) if schedule.reduces[row] else 0)
+
+    while len(end) < len(rows):
+        for _, _, _, row in sorted(entry for entry in at_switch if entry[0] <= now):
+            hold, delay = delays(schedule, row, down[row])
+            through = max(now, free[down[row]])
+            free[down[row]] = through + hold
+            finish(row, through + delay)
+        at_switch = [entry for entry in at_switch if entry[0] > now]
+        for row in rows:
+            mine = [up[row], down[row]] if blocking and down[row] >= 0 else [up[row]]
+            ready = all(usable.get(other, math.inf) <= now for other in awaited[row])
+            if row in start or not ready or any(free[link] > now or queue[link][0] != row for link in mine):
+                continue
+            start[row] = now
+            for link in mine:
+                queue[link].pop(0)
+            hold, delay = delays(schedule, row, up[row])
+            if blocking:
+                for link in mine:
+                    free[link] = now + blocking_delay(schedule, row)
+                finish(row, now + blocking_delay(schedule, row))
+            elif down[row] >= 0:
+                free[up[row]] = now + hold
+                at_switch.append((now + delay, now, up[row], row))
+            else:
+                free[up[row]] = now + hold
+                finish(row, now + delay)
+        future = [*free.values(), *usable.values(), *(entry[0] for entry in at_switch)]
+        later = [time for time in future if time > now]
+        if not later:
+            break
+        now = min(later)
+    return [start.get(row, -1) for row in rows], [end.get(row, -1) for row in rows]
+
+
+def naive_dependencies(schedule: Schedule) -> list[list[int]]:
+    """Rows that each send's chunk comes from: the last copy that came before it, and the reductions since."""
+    awaited = []
+    done = schedule.done_ns.tolist()
+    for row in range(schedule.num_sends):
+        before = [
+            other
+            for other in range(schedule.num_sends)
+            if schedule.dst[other] == schedule.src[row]
+            and schedule.chunk[other] == schedule.chunk[row]
+            and done[other] <= schedule.start_ns[row]
+        ]
+        before.sort(key=lambda other: (done[other], other))
+        copies = [position for position, other in enumerate(before) if not schedule.reduces[other]]
+        awaited.append(before[copies[-1] :] if copies else before)
+    return awaited
+
+
+def computes_collective(schedule: Schedule) -> bool:
+    """Whether sets of contributions, moved and united event by event, end up as the collective promises."""
+    collective = schedule.collective
+    npus = range(collective.num_npus)
+    for chunk in range(collective.num_chunks):
+        owner = chunk // collective.chunks_per_npu
+        held = [{npu} if collective.reduces else ({owner} if npu == owner else set()) for npu in npus]
+        events = []
+        for row in range(schedule.num_sends):
+            if schedule.chunk[row] == chunk:
+                events.append((int(schedule.start_ns[row]), 1, row))
+                events.append((int(schedule.done_ns[row]), 0, row))
+        carried: dict[int, set[int]] = {}
+        for _, departs, row in sorted(events):
+            if departs:
+                carried[row] = set(held[schedule.src[row]])
+            elif schedule.reduces[row]:
+                if held[schedule.dst[row]] & carried[row]:
+                    return False
+                held[schedule.dst[row]] |= carried[row]
+            else:
+                held[schedule.dst[row]] = carried[row]
+        full = set(npus) if collective.reduces else {owner}
+        if any(held[npu] != full for npu in (npus if collective.gathers else [owner])):
+            return False
+    return True

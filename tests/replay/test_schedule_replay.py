@@ -1,0 +1,57 @@
+"""The replay of a schedule equals its prediction, to the nanosecond."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from naive_schedule import naive_dependencies, naive_times
+from networks import ALL, topology
+from schedules import changed, columns, schedule, schedules
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ReplayError
+from astra_tacos.replay.schedule_replay import replay_schedule
+
+
+def assert_as_predicted(of) -> None:
+    replayed = replay_schedule(of)
+    assert np.array_equal(replayed.start_ns, of.start_ns)
+    assert np.array_equal(replayed.end_ns, of.end_ns)
+    assert np.array_equal(replayed.finish_ns, of.npu_finish_ns)
+    assert np.array_equal(replayed.link_busy_ns, of.link_busy_ns)
+    assert replayed.collective_time_ns == of.collective_time_ns
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules(most_npus=18))
+def test_replay_equals_prediction(of) -> None:
+    assert_as_predicted(of)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
+@pytest.mark.parametrize("name", ALL)
+def test_replay_equals_prediction_everywhere(name: str, link_model: str, collective: str) -> None:
+    assert_as_predicted(schedule(topology(*ALL[name]), collective, 777_777, 3, link_model=link_model))
+
+
+@settings(max_examples=25, deadline=None)
+@given(schedules())
+def test_replay_of_other_times_keeps_only_the_order(of) -> None:
+    """Stretched times say the same about who waits for whom, so the replay brings the schedule back to its own times."""
+    late = changed(of, start_ns=of.start_ns * 3, end_ns=of.end_ns * 3 + of.start_ns * 0)
+    if np.array_equal(late.done_ns, of.done_ns * 3):
+        replayed = replay_schedule(late)
+        start, end = naive_times(of, naive_dependencies(of))
+        assert replayed.start_ns.tolist() == start
+        assert replayed.end_ns.tolist() == end
+
+
+def test_a_circle_is_an_error() -> None:
+    """Two sends of one link, of which the first forwards what the second one's answer brings."""
+    of = schedule(topology(("Ring", 2, 50.0, 0.0)), "all-reduce", 1 << 20, link_model="blocking")
+    order = np.argsort(-of.start_ns, kind="stable")  # gather before scatter on each link, times as they were
+    reversed_rows = {name: column[order] for name, column in columns(of).items()}
+    with pytest.raises(ReplayError, match="never starts: sends wait for one another in a circle"):
+        replay_schedule(changed(of, **reversed_rows))

@@ -1,0 +1,367 @@
+"""Replay of traces: equal to ASTRA-sim's recorded runs, to a hand calculation, and to a naive twin; errors say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import naive_trace_replay
+
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.errors import ReplayError
+from astra_tacos.replay.trace_replay import TRACE_BACKENDS, TraceReplay, replay_trace
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import NodeType, schema_module
+from astra_tacos.trace.trace import Trace
+
+AWARE, UNAWARE = TRACE_BACKENDS
+BYTE_PER_NS = 1e9 / 2**30
+"""A bandwidth in GiB/s at which a byte takes a nanosecond."""
+
+
+def network(*dimensions: tuple[str, int], bandwidth: float = BYTE_PER_NS, latency: float = 10.0, **rest: Any) -> NetworkConfig:
+    return NetworkConfig("net.yml", tuple(Dimension(block, size, bandwidth, latency) for block, size in dimensions), **rest)
+
+
+def make_node(node_id: int, kind: int, *deps: int, duration: int = 0, **attributes: int) -> Any:
+    node = schema_module().Node(id=node_id, type=kind, duration_micros=duration, data_deps=deps)
+    for name, value in attributes.items():
+        node.attr.add(name=name).int64_val = value
+    return node
+
+
+def send(node_id: int, dst: int, size: int, *deps: int, tag: int = 0) -> Any:
+    return make_node(node_id, NodeType.COMM_SEND, *deps, comm_dst=dst, comm_size=size, comm_tag=tag)
+
+
+def recv(node_id: int, src: int, size: int, *deps: int, tag: int = 0) -> Any:
+    return make_node(node_id, NodeType.COMM_RECV, *deps, comm_src=src, comm_size=size, comm_tag=tag)
+
+
+def comp(node_id: int, *deps: int, duration: int = 0) -> Any:
+    return make_node(node_id, NodeType.COMP, *deps, duration=duration)
+
+
+def read_nodes(directory: str | Path, ranks: list[list[Any]]) -> Trace:
+    """Nodes of each rank, written and read back; a rank without any gets a COMP."""
+    for rank, nodes in enumerate(ranks):
+        messages = [schema_module().GlobalMetadata(version="0.0.4"), *(nodes or [comp(0)])]
+        with (Path(directory) / f"t.{rank}.et").open("wb") as file:
+            for message in messages:
+                data = message.SerializeToString()
+                size = len(data)
+                while size > 127:
+                    file.write(bytes([size & 127 | 128]))
+                    size >>= 7
+                file.write(bytes([size]) + data)
+    return read_trace(Path(directory) / "t")
+
+
+# ---- Recorded runs of ASTRA-sim ----
+
+
+@pytest.mark.golden_cases("*_ag_*", "*_rs_*", "*_ar_*", "direct_*")
+def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
+    folder = golden / golden_case
+    expected = json.loads((folder / "expected.json").read_text())
+    system = json.loads((folder / "system.json").read_text())
+    (prefix,) = next(value for key, value in system.items() if key.endswith("-implementation-custom"))
+    backend = expected["backend"].replace("_", "-")
+    replay = replay_trace(read_trace(folder / prefix), read_network(folder / "network.yml"), backend)
+    assert replay.finish_ns.tolist() == expected["finish_ns"]
+
+
+def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path) -> None:
+    trace = read_trace(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB" / "custom_allreduce")
+    replay = replay_trace(trace, read_network(astra_sim_inputs / "network" / "Ring_8npus.yml"), AWARE)
+    assert replay.finish_ns.tolist() == [90174] * 8
+
+
+# ---- By hand ----
+
+
+def two_hops_and_a_queue(directory: Path) -> Trace:
+    """0 sends 100 bytes to 2, then at once 50 bytes to 1; both receivers work for 1 us; 3 has two COMPs at once."""
+    return read_nodes(
+        directory,
+        [
+            [send(0, 2, 100), send(1, 1, 50, tag=1)],
+            [recv(0, 0, 50, tag=1), comp(1, 0, duration=1)],
+            [recv(5, 0, 100), comp(6, 5, duration=1)],
+            [comp(0, duration=3), comp(1), comp(2, 1)],
+        ],
+    )
+
+
+def test_congestion_aware_by_hand(tmp_path: Path) -> None:
+    replay = replay_trace(two_hops_and_a_queue(tmp_path), network(("Ring", 4)), AWARE)
+    # The 100 bytes reach 1 at 110 and 2 at 220 (a tie goes clockwise); the 50 bytes start at 100 and arrive at 160.
+    assert replay.finish_ns.tolist() == [220, 1160, 1220, 3000]
+    assert replay.node_issue_ns.tolist() == [0, 0, 0, 160, 0, 220, 0, 0, 1]
+    assert replay.node_finish_ns.tolist() == [220, 160, 160, 1160, 220, 1220, 3000, 1, 2]
+    used = [(s, d, b, n) for s, d, b, n in link_rows(replay) if b]
+    assert used == [(0, 1, 150, 150), (1, 2, 100, 100)]
+    assert replay.sent_bytes.tolist() == [150, 0, 0, 0]
+    assert replay.collective_time_ns == 3000
+    assert not replay.finish_ns.flags.writeable
+
+
+def link_rows(replay: TraceReplay) -> list[tuple[int, ...]]:
+    columns = (replay.link_src, replay.link_dst, replay.link_bytes, replay.link_busy_ns)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_congestion_unaware_by_hand(tmp_path: Path) -> None:
+    replay = replay_trace(two_hops_and_a_queue(tmp_path), network(("Ring", 4)), UNAWARE)
+    assert replay.finish_ns.tolist() == [120, 1060, 1120, 3000]
+    assert replay.link_src.size == replay.link_bytes.size == 0
+
+
+def test_switch_pays_twice_when_aware(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[send(0, 2, 100)], [send(0, 2, 100)], [recv(0, 0, 100), recv(1, 1, 100)]])
+    assert replay_trace(trace, network(("Switch", 3)), AWARE).finish_ns.tolist() == [220, 320, 320]
+    assert replay_trace(trace, network(("Switch", 3)), UNAWARE).finish_ns.tolist() == [120, 120, 120]
+
+
+def test_a_late_receive_ends_when_it_is_issued(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[send(0, 1, 100)], [comp(0, duration=5), recv(1, 0, 100, 0)]])
+    assert replay_trace(trace, network(("FullyConnected", 2)), AWARE).finish_ns.tolist() == [110, 5000]
+
+
+def test_messages_of_one_key_meet_in_order_of_issue(tmp_path: Path) -> None:
+    sends = [send(0, 1, 100), comp(1, duration=1), send(2, 1, 100, 1)]
+    trace = read_nodes(tmp_path, [sends, [recv(0, 0, 100), recv(1, 0, 100, 0)]])
+    assert replay_trace(trace, network(("FullyConnected", 2)), AWARE).node_finish_ns.tolist() == [110, 1000, 1110, 110, 1110]
+
+
+def test_a_send_without_receive_completes(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[send(0, 1, 100)], []])
+    assert replay_trace(trace, network(("FullyConnected", 2)), AWARE).finish_ns.tolist() == [110, 1]
+
+
+def test_computations_of_a_rank_that_end_together_are_one_event(tmp_path: Path) -> None:
+    # At 1000, rank 0's COMP ends, then rank 1's, then rank 0's SEND. The COMPs that follow all end at 1001; rank 0's second
+    # belongs to the event of its first, so that its SEND comes before rank 1's.
+    trace = read_nodes(
+        tmp_path,
+        [
+            [comp(0, duration=1), comp(1, 0), send(2, 2, 490), comp(3, 2), send(4, 3, 100, 3)],
+            [comp(0, duration=1), comp(1, 0), send(2, 3, 100, 1)],
+            [],
+            [],
+        ],
+    )
+    assert replay_trace(trace, network(("Switch", 4)), AWARE).finish_ns.tolist() == [1221, 1321, 1, 1]
+
+
+# ---- Several dimensions ----
+
+
+def test_routes_take_the_lowest_dimension_first(tmp_path: Path) -> None:
+    # 3 x 2: from (0, 0) to (2, 1) = 5 by way of 2.
+    trace = read_nodes(tmp_path, [[send(0, 5, 100)], [], [], [], [], [recv(0, 0, 100)]])
+    replay = replay_trace(trace, network(("Ring", 3), ("FullyConnected", 2)), AWARE)
+    assert replay.finish_ns.tolist() == [220, 1, 1, 1, 1, 220]
+    assert [row[:2] for row in link_rows(replay) if row[2]] == [(0, 2), (2, 5)]
+    # The unaware model pays for the first differing dimension alone.
+    replay = replay_trace(trace, network(("Ring", 3), ("FullyConnected", 2)), UNAWARE)
+    assert replay.finish_ns.tolist() == [110, 1, 1, 1, 1, 110]
+
+
+def test_dimensions_have_links_of_their_own(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[send(0, 1, 100), send(1, 2, 100)], [], [], []])
+    assert replay_trace(trace, network(("Ring", 2), ("Ring", 2)), AWARE).finish_ns[0] == 110
+    assert replay_trace(trace, network(("Switch", 4)), AWARE).finish_ns[0] == 320
+
+
+def test_overrides_and_failures_count(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[send(0, 1, 100)], [], []])
+    slow = network(("Ring", 3), link_overrides=(LinkSpec(0, 1, None, 500.0),))
+    assert replay_trace(trace, slow, AWARE).finish_ns[0] == 600
+    with pytest.raises(ReplayError, match=r"net\.yml: astra_tacos\.link_overrides is beyond the congestion-unaware backend"):
+        replay_trace(trace, slow, UNAWARE)
+    failed = network(("Ring", 3), failed_links=((0, 1),))
+    with pytest.raises(ReplayError, match="route from rank 0 to rank 1 needs the link 0 -> 1, which is not there"):
+        replay_trace(trace, failed, AWARE)
+    assert replay_trace(trace, failed, UNAWARE).finish_ns[0] == 110
+
+
+def test_a_graph_takes_messages_between_neighbours(tmp_path: Path) -> None:
+    links = tuple(LinkSpec(src, (src + 1) % 3, BYTE_PER_NS, 10.0) for src in range(3))
+    graph = NetworkConfig("net.yml", links=links)
+    assert replay_trace(read_nodes(tmp_path, [[send(0, 1, 100)], [], []]), graph, AWARE).finish_ns[0] == 110
+    with pytest.raises(ReplayError, match="route from rank 0 to rank 2 needs the link 0 -> 2"):
+        replay_trace(read_nodes(tmp_path, [[send(0, 2, 100)], [], []]), graph, AWARE)
+    with pytest.raises(ReplayError, match=r"astra_tacos\.links is beyond"):
+        replay_trace(read_nodes(tmp_path, [[send(0, 1, 100)], [], []]), graph, UNAWARE)
+
+
+# ---- Errors ----
+
+ERRORS: dict[str, tuple[list[list[Any]], str]] = {
+    "unmatched receive": (
+        [[recv(7, 1, 64, tag=3)], []],
+        "deadlock: rank 0, node 7 waits for a message from rank 1 (64 bytes, tag 3) that no node sends",
+    ),
+    "size mismatch": (
+        [[recv(0, 1, 64, tag=3)], [send(4, 0, 32, tag=3)]],
+        "waits for a message from rank 1 (64 bytes, tag 3) that no node sends (rank 1, node 4 sends 32 bytes, tag 3)",
+    ),
+    "tag mismatch": (
+        [[recv(0, 1, 64, tag=3)], [send(4, 0, 64, tag=5)]],
+        "waits for a message from rank 1 (64 bytes, tag 3) that no node sends (rank 1, node 4 sends 64 bytes, tag 5)",
+    ),
+    "one send for two receives": (
+        [[recv(0, 1, 64), recv(1, 1, 64, 0)], [send(0, 0, 64)]],
+        "rank 0, node 1 waits for a message from rank 1 (64 bytes, tag 0) that is not sent often enough",
+    ),
+    "receives wait for each other's sends": (
+        [[recv(0, 1, 64), send(1, 1, 64, 0)], [recv(2, 0, 64), send(3, 0, 64, 2)]],
+        "deadlock: rank 0, node 0 waits for the message of rank 1, node 3, which waits for rank 1, node 2, "
+        "which waits for the message of rank 0, node 1, which waits for rank 0, node 0: a cycle",
+    ),
+    "dependency cycle": (
+        [[comp(0), comp(1, 2), comp(2, 1)], []],
+        "deadlock: rank 0, node 1 waits for rank 0, node 2, which waits for rank 0, node 1: a cycle",
+    ),
+    "dependency on itself": ([[comp(1, 1)], []], "deadlock: rank 0, node 1 waits for rank 0, node 1: a cycle"),
+    "dangling dependency": (
+        [[comp(0), comp(1, 9)], []],
+        "rank 0, node 1: COMP that waits for a node that does not exist, expected dependencies within its file",
+    ),
+    "another kind": ([[make_node(2, NodeType.COMM_COLL)], []], "rank 0, node 2: COMM_COLL, expected COMM_SEND, COMM_RECV or"),
+    "no kind": ([[make_node(2, NodeType.INVALID)], []], "rank 0, node 2: INVALID, expected COMM_SEND"),
+    "no size": (
+        [[make_node(0, NodeType.COMM_SEND, comm_dst=1, comm_tag=0)], []],
+        "rank 0, node 0: COMM_SEND with comm_size missing, expected 1 to 2**53 bytes",
+    ),
+    "size 0": ([[send(0, 1, 0)], []], "rank 0, node 0: COMM_SEND with comm_size 0, expected 1 to 2**53 bytes"),
+    "no tag": (
+        [[make_node(0, NodeType.COMM_RECV, comm_src=1, comm_size=64)], []],
+        "rank 0, node 0: COMM_RECV with comm_tag missing, expected 0 or more",
+    ),
+    "no peer": (
+        [[make_node(0, NodeType.COMM_RECV, comm_size=64, comm_tag=0)], []],
+        "rank 0, node 0: COMM_RECV with comm_src missing, expected a rank below 2",
+    ),
+    "peer outside": ([[send(0, 2, 64)], []], "rank 0, node 0: COMM_SEND with comm_dst 2, expected a rank below 2"),
+    "to oneself": ([[send(0, 0, 64)], []], "COMM_SEND with comm_dst 0, its own rank, expected another rank"),
+    "long computation": ([[comp(0, duration=2**63)], []], "COMP with duration_micros 9223372036854775807, expected at most"),
+    "all too long": ([[comp(i, duration=2**51) for i in range(9)], []], "all delays together make 2.03e+19 ns"),
+    "three ranks": ([[], [], []], "traces of 3 ranks, but net.yml has 2 NPUs"),
+}
+
+
+@pytest.mark.parametrize("backend", TRACE_BACKENDS)
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(tmp_path: Path, name: str, backend: str) -> None:
+    ranks, message = ERRORS[name]
+    with pytest.raises(ReplayError, match=re.escape(message)) as caught:
+        replay_trace(read_nodes(tmp_path, ranks), network(("FullyConnected", 2)), backend)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"{tmp_path / 't'}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_chain_of_waits_is_shortened(tmp_path: Path) -> None:
+    nodes = [comp(i, i + 1) for i in range(50)]
+    with pytest.raises(ReplayError, match=r"rank 0, node 0 waits for .*\.\.\. \(\d+ more\), .* waits for a message") as caught:
+        replay_trace(read_nodes(tmp_path, [[*nodes, recv(50, 1, 64)], []]), network(("FullyConnected", 2)), AWARE)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
+    fast = network(("Ring", 4), bandwidth=100.0, latency=500.0)
+    with pytest.raises(ReplayError, match=r"rank 0, node 0 sends 10 bytes at time 0 in under 1 ns of net"):
+        replay_trace(read_nodes(tmp_path, [[send(0, 1, 10)], [], [], []]), fast, AWARE)
+    late = read_nodes(tmp_path, [[comp(0), send(1, 1, 10, 0)], [], [], []])
+    assert replay_trace(late, fast, AWARE).finish_ns[0] == 501
+
+
+def test_unknown_backend(tmp_path: Path) -> None:
+    trace = read_nodes(tmp_path, [[], []])
+    with pytest.raises(ReplayError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
+        replay_trace(trace, network(("Ring", 2)), "ns3")  # type: ignore[arg-type]
+
+
+# ---- Against the twin ----
+
+NETWORKS = [
+    network(("Ring", 2)),
+    network(("Ring", 6), bandwidth=0.7, latency=0.0),
+    network(("Ring", 5), bandwidth=3.3, latency=12.3),
+    network(("Switch", 4)),
+    network(("FullyConnected", 4), latency=0.5),
+    network(("Mesh", 5)),
+    network(("Ring", 3), ("Switch", 2)),
+    network(("Switch", 2), ("Ring", 4), bandwidth=1.7, latency=7.9),
+    network(("Mesh", 2), ("FullyConnected", 2), ("Ring", 3)),
+]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
+    """Random dependencies on earlier nodes; few sizes and tags, so that events tie and messages share keys."""
+    net = draw(st.sampled_from(NETWORKS))
+    ranks: list[list[Any]] = [[] for _ in range(net.num_npus)]
+
+    def deps(rank: int) -> list[int]:
+        return draw(st.lists(st.sampled_from(range(len(ranks[rank]))), max_size=2, unique=True)) if ranks[rank] else []
+
+    for number in range(draw(st.integers(1, 25))):
+        src, dst = draw(st.lists(st.sampled_from(range(net.num_npus)), min_size=2, max_size=2, unique=True))
+        size = draw(st.sampled_from([40, 40, 90]))
+        tag = draw(st.sampled_from([number, 1000]))
+        ranks[src].append(send(len(ranks[src]), dst, size, *deps(src), tag=tag))
+        if draw(st.integers(0, 5)):
+            ranks[dst].append(comp(len(ranks[dst]), *deps(dst), duration=draw(st.sampled_from([0, 0, 1]))))
+        if draw(st.integers(0, 30)):
+            ranks[dst].append(recv(len(ranks[dst]), src, size, *deps(dst), tag=tag))
+    return net, ranks
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.sampled_from(TRACE_BACKENDS))
+def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: Any) -> None:
+    net, ranks = case
+    with tempfile.TemporaryDirectory() as directory:
+        trace = read_nodes(directory, ranks)
+    expected = naive_trace_replay(trace, net, backend)
+    if min(expected) < 0:
+        with pytest.raises(ReplayError, match="deadlock: "):
+            replay_trace(trace, net, backend)
+    else:
+        replay = replay_trace(trace, net, backend)
+        assert replay.node_finish_ns.tolist() == expected
+        sends = trace.kind == NodeType.COMM_SEND
+        assert replay.sent_bytes.sum() == trace.size_bytes[sends].sum()
+        assert np.all(replay.link_busy_ns <= replay.collective_time_ns)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("net", [*NETWORKS, network(("Ring", 8), latency=0.0), network(("Switch", 6), latency=0.0)])
+def test_equals_the_twin_when_crowded(tmp_path: Path, net: NetworkConfig, seed: int) -> None:
+    """Many equal messages and computations: only the order of events at one instant tells who queues first."""
+    rng = random.Random(seed)
+    ranks: list[list[Any]] = [[] for _ in range(net.num_npus)]
+    for number in range(250):
+        src, dst = rng.sample(range(net.num_npus), 2)
+        for rank in (src, dst):
+            earlier = range(len(ranks[rank]))
+            ranks[rank].append(comp(len(earlier), *rng.sample(earlier, min(len(earlier), rng.randint(0, 2)))))
+            earlier = range(len(ranks[rank]))
+            deps = rng.sample(earlier, rng.randint(0, 2) if len(earlier) > 1 else 0)
+            make = (
+                send(len(earlier), dst, 40, *deps, tag=number) if rank == src else recv(len(earlier), src, 40, *deps, tag=number)
+            )
+            ranks[rank].append(make)
+    trace = read_nodes(tmp_path, ranks)
+    for backend in TRACE_BACKENDS:
+        assert replay_trace(trace, net, backend).node_finish_ns.tolist() == naive_trace_replay(trace, net, backend)

@@ -1,0 +1,99 @@
+"""Settling, dependencies and timing against their naive twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
+from networks import ALL, topology
+from schedules import schedule, schedules
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import choose_link_model, compute_timing
+
+
+def awaited(of) -> list[list[int]]:
+    first, row = data_dependencies(of)
+    return [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedules())
+def test_times_are_the_earliest_that_link_order_allows(of) -> None:
+    dependencies = naive_dependencies(of)
+    assert awaited(of) == dependencies
+    start, end = naive_times(of, dependencies)
+    assert of.start_ns.tolist() == start
+    assert of.end_ns.tolist() == end
+
+
+@settings(max_examples=20, deadline=None)
+@given(schedules())
+def test_settling_again_changes_nothing(of) -> None:
+    again = settle(of.topology, of.collective, of.timing, of.chunk, of.channel, of.reduces)
+    for name in ("chunk", "channel", "reduces", "start_ns", "end_ns"):
+        assert np.array_equal(getattr(of, name), getattr(again, name))
+
+
+@settings(max_examples=20, deadline=None)
+@given(schedules())
+def test_delays_are_those_of_the_timing_model(of) -> None:
+    for row in range(of.num_sends):
+        size_class = of.collective.chunk_class[of.chunk[row]]
+        up = int(of.topology.channel_link[of.channel[row]])
+        assert (of.timing.link_hold_ns[up, size_class], of.timing.link_delay_ns[up, size_class]) == delays(of, row, up)
+        if of.timing.is_blocking:
+            assert of.end_ns[row] - of.start_ns[row] == blocking_delay(of, row)
+
+
+@settings(max_examples=20, deadline=None)
+@given(schedules())
+def test_previous_on_link(of) -> None:
+    link = of.topology.channel_link[of.channel]
+    last: dict[int, int] = {}
+    for row, previous in enumerate(previous_on_link(of).tolist()):
+        assert previous == last.get(int(link[row]), -1)
+        last[int(link[row])] = row
+
+
+def test_a_known_ring_by_hand() -> None:
+    """Four NPUs, 1 GiB/s, 100 ns: a shard of 1,000 bytes takes int(931.3) ns of a link and int(1031.3) ns to arrive."""
+    ring = topology(("Ring", 4, 1.0, 100.0))
+    gathered = schedule(ring, "all-gather", 1000, link_model="blocking", trials=32)
+    assert gathered.collective_time_ns == 2 * 1031
+    piped = schedule(ring, "all-gather", 1000, link_model="pipelined", trials=32)
+    assert piped.collective_time_ns == 2 * 1031  # what leaves second is what came first
+    reduced = schedule(ring, "reduce-scatter", 4000, link_model="blocking", trials=32)
+    assert reduced.collective_time_ns == 2 * (1031 + 1)
+
+
+def test_through_a_switch() -> None:
+    network = topology(("Switch", 2, 1.0, 100.0))
+    assert schedule(network, "all-gather", 1000, link_model="blocking").collective_time_ns == 1131
+    assert schedule(network, "all-gather", 1000, link_model="pipelined").collective_time_ns == 2 * 1031
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("ring8", "pipelined"), ("torus", "pipelined"), ("full", "pipelined"), ("switch", "pipelined"), ("pair", "pipelined")]
+    + [("hetero-torus", "blocking"), ("mesh", "blocking"), ("switches", "blocking"), ("mixed", "blocking")],
+)
+def test_auto_takes_what_astra_sim_replays_exactly(name: str, model: str) -> None:
+    network = topology(*ALL[name])
+    assert choose_link_model(network, COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1))[0] == model
+
+
+def test_chunks_below_a_nanosecond() -> None:
+    network = topology(*ALL["ring8"])
+    tiny = COLLECTIVES["all-gather"](8, 1, 1)
+    assert choose_link_model(network, tiny)[0] == "blocking"
+    with pytest.raises(SynthesisError, match="less than 1 ns"):
+        compute_timing(network, tiny, "pipelined")
+    with pytest.raises(SynthesisError, match="longer than"):
+        compute_timing(topology(("Ring", 4, 1e-9, 0.0)), COLLECTIVES["all-gather"](4, 1 << 40, 1), "blocking")
+    with pytest.raises(ConfigError, match="reduce bandwidth"):
+        compute_timing(network, COLLECTIVES["all-gather"](8, 100, 1), "blocking", float("nan"))

@@ -1,0 +1,58 @@
+"""Schedules on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from networks import ALL, topology
+from schedules import schedule
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.storage import load_schedule, save_schedule
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    of = schedule(topology(*ALL[name]), chunks=2, reduce_bandwidth_gbps=3.0, seed=5)
+    save_schedule(of, tmp_path / "s.npz")
+    back = load_schedule(tmp_path / "s.npz")
+    for column in ("chunk", "channel", "reduces", "start_ns", "end_ns"):
+        assert np.array_equal(getattr(of, column), getattr(back, column))
+    assert back.topology.dimensions == of.topology.dimensions
+    assert np.array_equal(back.topology.channel_link, of.topology.channel_link)
+    assert np.array_equal(back.timing.reduction_ns, of.timing.reduction_ns)
+    assert (back.synthesizer, back.seed, back.timing.link_model) == (of.synthesizer, of.seed, of.timing.link_model)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.npz"]
+
+
+def test_same_schedule_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz"):
+        save_schedule(schedule(topology(*ALL["torus"])), tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
+    save_schedule(schedule(topology(*ALL["ring8"])), tmp_path / "good.npz")
+    good = dict(np.load(tmp_path / "good.npz"))
+    cases = {
+        "missing": {name: array for name, array in good.items() if name != "chunk"},
+        "lengths": good | {"chunk": good["chunk"][1:]},
+        "dtype": good | {"chunk": good["chunk"].astype(np.float64)},
+        "header": good | {"header": np.array("{}")},
+        "json": good | {"header": np.array("{")},
+        "link": good | {"link_dst": good["link_dst"] + 100},
+        "bandwidth": good | {"link_bandwidth_gibps": good["link_bandwidth_gibps"] * np.nan},
+        "dimension": good | {"link_dimension": good["link_dimension"] + 7},
+    }
+    for name, arrays in cases.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "truncated.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:500])
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in (*cases, "text", "truncated", "empty", "none"):
+        with pytest.raises(ConfigError) as caught:
+            load_schedule(tmp_path / f"{name}.npz")
+        assert "\n" not in str(caught.value)
+        assert f"{name}.npz" in str(caught.value)

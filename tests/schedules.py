@@ -1,0 +1,44 @@
+"""Schedules for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from networks import topologies
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.topology.topology import Topology
+
+
+def schedule(topology: Topology, collective: str = "all-reduce", size: int = 1 << 20, chunks: int = 1, **options: Any) -> Schedule:
+    """A schedule from one trial."""
+    return synthesize(topology, COLLECTIVES[collective](topology.num_npus, size, chunks), **{"trials": 1, **options})
+
+
+@st.composite
+def schedules(draw: st.DrawFn, most_npus: int = 10) -> Schedule:
+    """Synthesized schedules on small networks, with chunks of unequal size."""
+    network = draw(topologies(most_npus))
+    return schedule(
+        network,
+        draw(st.sampled_from(sorted(COLLECTIVES))),
+        draw(st.sampled_from((1 << 20, 100_003, 65_537))),
+        draw(st.integers(1, 3)),
+        link_model=draw(st.sampled_from(("blocking", "pipelined"))),
+        reduce_bandwidth_gbps=draw(st.sampled_from((0.0, 10.0))),
+        seed=draw(st.integers(0, 1000)),
+    )
+
+
+def columns(of: Schedule) -> dict[str, np.ndarray]:
+    """Writable copies of a schedule's columns."""
+    return {name: getattr(of, name).copy() for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")}
+
+
+def changed(of: Schedule, **new: np.ndarray) -> Schedule:
+    return replace(of, **new)

@@ -1,0 +1,94 @@
+"""The rules of the house: one-way imports, light start-up, exports that exist."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import astra_tacos
+
+PACKAGE = Path(astra_tacos.__file__).parent
+LEVELS = (
+    {"errors"},
+    {"units", "files"},
+    {"config"},
+    {"topology"},
+    {"collective"},
+    {"schedule", "trace"},
+    {"bounds"},
+    {"synthesizer", "verify", "replay", "export", "report"},
+    {"cli"},
+)
+"""Low to high; a module may import from lower levels and its own room."""
+HEAVY = ("numba", "llvmlite", "scipy", "networkx", "matplotlib", "dask", "google.protobuf", "rich", "yaml", "numpy")
+
+
+def level(room: str) -> int:
+    return next(index for index, rooms in enumerate(LEVELS) if room in rooms)
+
+
+def imported_modules(path: Path) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules |= {name.removeprefix("astra_tacos.") for name in names if name.startswith("astra_tacos.")}
+    return modules
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return {module.split(".")[0] for module in imported_modules(path)}
+
+
+def test_imports_go_one_way() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE)
+        if place.name == "__init__.py" and len(place.parts) == 1:
+            continue
+        room = place.parts[0].removesuffix(".py")
+        for other in imported_rooms(path):
+            assert other == room or level(other) < level(room), f"{place} imports {other}"
+
+
+def test_every_room_has_its_level() -> None:
+    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name[0] != "_" and path.name != "py.typed"}
+    assert rooms == set().union(*LEVELS)
+
+
+def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
+    for path in (PACKAGE / "verify").rglob("*.py"):
+        assert not imported_rooms(path) & {"synthesizer", "replay", "export"}
+        assert not imported_modules(path) & {"schedule.settle", "schedule.dependencies", "schedule._settle_kernels"}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = run("import astra_tacos, astra_tacos.cli.main, sys; print(*sys.modules)").split()
+    assert not [name for name in HEAVY if name in loaded]
+
+
+def test_the_public_api_is_there_whatever_was_imported_before() -> None:
+    assert set(astra_tacos.__all__) >= {
+        "all_reduce",
+        "build_topology",
+        "export_chakra",
+        "export_msccl_xml",
+        "read_network",
+        "replay",
+        "synthesize",
+        "verify",
+    }
+    code = "import astra_tacos.{0}\nfrom astra_tacos import *\nprint(all(callable(f) for f in (verify, replay, synthesize)))"
+    for first in ("verify.schedule_oracle", "replay.schedule_replay", "synthesizer", "errors"):
+        assert run(code.format(first)).strip() == "True", first
+
+
+def test_kernels_keep_to_their_files() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        is_kernel = path.name.startswith("_") and path.name.endswith("_kernels.py")
+        assert is_kernel == ("import njit" in path.read_text()), path

@@ -1,0 +1,507 @@
+"""The oracle for programs: what it accepts, and that it objects to every broken one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import ALL, MIXED, RING8, TORUS, topology
+from schedules import schedule, schedules
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.chakra import export_chakra
+from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
+from astra_tacos.verify.chakra_program import chakra_program
+from astra_tacos.verify.msccl_file import read_msccl_xml
+from astra_tacos.verify.msccl_program import msccl_program
+from astra_tacos.verify.program import ProgramVerdict, verify_msccl_xml, verify_trace
+from astra_tacos.verify.program_form import Program
+from astra_tacos.verify.program_order import Order, grouped
+
+NETWORKS = {"ring": RING8, "torus": TORUS, "mixed": MIXED}
+CASES = [(network, collective) for network in NETWORKS for collective in COLLECTIVES]
+
+
+@cache
+def made(network: str, collective: str) -> Schedule:
+    of = topology(*NETWORKS[network])
+    return schedule(of, collective, of.num_npus * 6000, 2, seed=3)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the programs of all cases: `<network>-<collective>.xml` and the same with `.<npu>.et`."""
+    directory = tmp_path_factory.mktemp("programs")
+    for network, collective in CASES:
+        export_msccl_xml(made(network, collective), directory / f"{network}-{collective}.xml")
+        export_chakra(made(network, collective), directory / f"{network}-{collective}", "serial")
+    return directory
+
+
+def codes(verdict: ProgramVerdict) -> set[str]:
+    return {violation.code for violation in verdict.violations}
+
+
+# Traces
+
+
+@pytest.mark.parametrize("link_order", ("serial", "tokens"))
+@pytest.mark.parametrize("collective", sorted(COLLECTIVES))
+@pytest.mark.parametrize("network", sorted(ALL))
+def test_every_schedule_verifies_as_a_trace(tmp_path: Path, network: str, collective: str, link_order: str) -> None:
+    of = topology(*ALL[network])
+    for chunks in (1, 2, 3):
+        made = schedule(of, collective, of.num_npus * 6000 + 1, chunks)
+        export_chakra(made, tmp_path / f"a{chunks}", link_order)  # type: ignore[arg-type]
+        verdict = verify_trace(read_trace(tmp_path / f"a{chunks}"), None, of)
+        assert verdict == ProgramVerdict(collective, of.num_npus, made.num_sends, True, ())
+
+
+@settings(max_examples=10, deadline=None)
+@given(of=schedules(most_npus=16))
+def test_any_schedule_verifies_as_a_trace(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
+    prefix = tmp_path_factory.mktemp("et") / "a"
+    export_chakra(of, prefix)
+    verdict = verify_trace(read_trace(prefix), None, of.topology)
+    assert verdict.violations == () and verdict.semantic and verdict.collective == of.collective.name
+
+
+@pytest.mark.golden_cases("*")
+def test_recorded_traces_are_sound(golden: Path, golden_case: str) -> None:
+    prefixes = {path.parent / path.name.split(".")[0] for path in (golden / golden_case).rglob("*.0.et")}
+    assert prefixes
+    for prefix in prefixes:
+        assert verify_trace(read_trace(prefix)).violations == ()
+
+
+def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> None:
+    trace = read_trace(files / "ring-all-reduce")
+    bare = replace(trace, **{name: np.full(trace.num_nodes, ABSENT) for name in ("chunk", "num_chunks", "total_chunks")})
+    assert verify_trace(bare) == ProgramVerdict(None, 8, made("ring", "all-reduce").num_sends, False, ())
+    assert not verify_trace(without_edge(bare, 0)).semantic
+
+
+def test_the_trace_that_ships_with_astra_sim_is_sound(astra_sim_inputs: Path) -> None:
+    folder = astra_sim_inputs / "custom_ring_allreduce_8npus_1MB"
+    verdict = verify_trace(read_trace(folder / "custom_allreduce"), "all-reduce", topology(*RING8))
+    assert verdict.violations == () and verdict.num_messages == 8 * 14 and not verdict.semantic
+    verdict = verify_msccl_xml(folder / "custom_allreduce.xml", "all-reduce", topology(*RING8))
+    assert verdict == ProgramVerdict("all-reduce", 8, 8 * 14, True, ())
+
+
+def without_edge(trace: Trace, edge: int) -> Trace:
+    node = int(np.searchsorted(trace.dep_first, edge, side="right")) - 1
+    first = trace.dep_first.copy()
+    first[node + 1 :] -= 1
+    return replace(trace, dep=np.delete(trace.dep, edge), dep_first=first)
+
+
+def with_edge(trace: Trace, before: int, after: int) -> Trace:
+    first = trace.dep_first.copy()
+    first[after + 1 :] += 1
+    return replace(trace, dep=np.insert(trace.dep, trace.dep_first[after], before), dep_first=first)
+
+
+def without_node(trace: Trace, row: int) -> Trace:
+    """The trace without a node and all dependencies on it."""
+    while row in trace.dep:
+        trace = without_edge(trace, int(np.flatnonzero(trace.dep == row)[0]))
+    while trace.dep_first[row + 1] > trace.dep_first[row]:
+        trace = without_edge(trace, int(trace.dep_first[row]))
+    columns = {
+        name: np.delete(getattr(trace, name), row)
+        for name in (
+            "node_id",
+            "kind",
+            "duration_us",
+            "size_bytes",
+            "peer",
+            "tag",
+            "chunk",
+            "num_chunks",
+            "total_chunks",
+            "reduces",
+        )
+    }
+    rank_first = trace.rank_first - (trace.rank_first > row)
+    dep_first = np.delete(trace.dep_first, row)
+    return replace(trace, dep=trace.dep - (trace.dep > row), rank_first=rank_first, dep_first=dep_first, **columns)
+
+
+def with_value(trace: Trace, column: str, row: int, value: int | bool) -> Trace:
+    values = getattr(trace, column).copy()
+    values[row] = value
+    return replace(trace, **{column: values})
+
+
+def has_path(program: Program, before: int, after: int) -> bool:
+    """The slow twin of the oracle's search."""
+    graph = networkx.DiGraph(zip(program.before.tolist(), program.after.tolist(), strict=True))
+    ends = (program.action_op[program.message_send].tolist(), program.action_op[program.message_recv].tolist())
+    graph.add_edges_from(zip(*ends, strict=True))
+    return before in graph and after in graph and networkx.has_path(graph, before, after)
+
+
+def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
+    messages = np.flatnonzero(np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
+    row = int(messages[draw(len(messages))])
+    total = int(trace.total_chunks.max())
+    match kind:
+        case "tag":
+            return with_value(trace, "tag", row, int(trace.tag.max()) + 1)
+        case "size":
+            return with_value(trace, "size_bytes", row, int(trace.size_bytes[row]) + 1)
+        case "peer":
+            return with_value(trace, "peer", row, (int(trace.peer[row]) + 1) % trace.num_ranks)
+        case "chunk":
+            return with_value(trace, "chunk", row, (int(trace.chunk[row]) + 1 + draw(total - 1)) % total)
+        case "reduces":
+            recvs = np.flatnonzero(trace.kind == NodeType.COMM_RECV)
+            recv = int(recvs[draw(len(recvs))])
+            return with_value(trace, "reduces", recv, not trace.reduces[recv])
+        case "node":
+            return without_node(trace, draw(trace.num_nodes))
+        case "dangling":
+            return with_value(trace, "dep", draw(len(trace.dep)), DANGLING)
+        case _:
+            edges = np.flatnonzero(trace.kind[trace.dep] != NodeType.COMM_SEND)
+            edge = int(edges[draw(len(edges))])
+            after = int(np.searchsorted(trace.dep_first, edge, side="right")) - 1
+            return with_edge(without_edge(trace, edge), after, int(trace.dep[edge]))
+
+
+@pytest.mark.parametrize("kind", ("tag", "size", "peer", "chunk", "reduces", "node", "dangling", "reversed edge"))
+@settings(max_examples=15, deadline=None)
+@given(case=st.sampled_from(CASES), data=st.data())
+def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
+    trace = read_trace(files / "-".join(case))
+    changed = changed_trace(trace, kind, lambda below: data.draw(st.integers(0, below - 1)))
+    assert verify_trace(changed, case[1]).violations != ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=st.sampled_from(CASES), data=st.data())
+def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
+    trace = read_trace(files / "-".join(case))
+    # Dependencies on sends keep the order of links, which is no matter of being right.
+    edge = data.draw(st.sampled_from(np.flatnonzero(trace.kind[trace.dep] != NodeType.COMM_SEND).tolist()))
+    before, after = int(trace.dep[edge]), int(np.searchsorted(trace.dep_first, edge, side="right")) - 1
+    changed = without_edge(trace, edge)
+    program, _ = chakra_program(changed)
+    assert (verify_trace(changed, case[1]).violations == ()) == has_path(program, before, after)
+
+
+def test_messages_that_could_be_taken_for_each_other_are_objected_to(files: Path) -> None:
+    trace = read_trace(files / "ring-all-gather")
+    sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & (trace.rank == 0) & (trace.peer == 1))
+    for row in np.flatnonzero(np.isin(trace.tag, trace.tag[sends[:2]]) & (trace.tag != ABSENT)):
+        trace = with_value(trace, "tag", int(row), int(trace.tag[sends[0]]))
+    # Sends of a link follow one another here, but nothing orders its receives.
+    assert codes(verify_trace(trace)) == {"duplicate-tag"}
+
+
+def test_messages_need_a_channel(files: Path) -> None:
+    trace = read_trace(files / "ring-all-gather")
+    line = topology(("Mesh", 8, 50.0, 500.0))
+    assert codes(verify_trace(trace, None, line)) == {"no-channel"}
+    assert codes(verify_trace(trace, None, topology(("Ring", 4, 50.0, 500.0)))) == {"rank-count"}
+    assert codes(verify_msccl_xml(files / "ring-all-gather.xml", None, line)) == {"no-channel"}
+
+
+def test_the_wrong_collective_is_objected_to(files: Path) -> None:
+    trace = read_trace(files / "ring-reduce-scatter")
+    assert codes(verify_trace(trace, "all-reduce")) == {"chunk-incomplete"}
+    assert codes(verify_trace(read_trace(files / "ring-all-reduce"), "all-gather")) != set()
+    assert "wrong-collective" in codes(verify_msccl_xml(files / "ring-reduce-scatter.xml", "all-reduce"))
+    with pytest.raises(ConfigError, match="expected one of"):
+        verify_trace(trace, "all-to-nothing")
+
+
+# MSCCL XML
+
+
+def step_elements(root: ElementTree.Element) -> list[tuple[ElementTree.Element, int, ElementTree.Element]]:
+    """Thread block, position and step of all steps but `nop`s."""
+    rows = [(tb, at, step) for tb in root.iter("tb") for at, step in enumerate(tb)]
+    return [row for row in rows if row[2].get("type") != "nop"]
+
+
+def renumber(tb: ElementTree.Element) -> None:
+    for number, step in enumerate(tb):
+        step.set("s", str(number))
+
+
+def target_of(root: ElementTree.Element, tb: ElementTree.Element, step: ElementTree.Element) -> ElementTree.Element:
+    gpu = next(gpu for gpu in root if tb in list(gpu))
+    return gpu[int(step.attrib["depid"])][int(step.attrib["deps"])]
+
+
+def change_xml(root: ElementTree.Element, kind: str, draw: Callable[[int], int]) -> None:
+    rows = step_elements(root)
+    if kind in ("hasdep", "reversed dependency"):
+        rows = [row for row in rows if row[2].get("depid") != "-1"]
+    if kind == "reversed dependency":
+        # Two reductions of a reduce-scatter may well change places.
+        rows = [row for row in rows if row[2].get("type") == "s"]
+    if kind == "swap":
+        rows = [row for row in rows if row[1] + 1 < len(row[0]) and row[0][row[1] + 1].get("type") != "nop"]
+    if kind == "type":
+        rows = [row for row in rows if row[2].get("type") != "s"]
+    tb, at, step = rows[draw(len(rows))]
+    chunks = int(root.attrib["nchunksperloop"])
+    match kind:
+        case "drop":
+            tb.remove(step)
+            renumber(tb)
+        case "duplicate":
+            tb.insert(at + 1, copy.deepcopy(step))
+            renumber(tb)
+        case "swap":
+            tb[at], tb[at + 1] = tb[at + 1], tb[at]
+            renumber(tb)
+        case "offset":
+            offset = str((int(step.attrib["srcoff"]) + 1 + draw(chunks - 1)) % chunks)
+            step.set("srcoff", offset)
+            step.set("dstoff", offset)
+        case "type":
+            step.set("type", "r" if step.get("type") == "rrc" else "rrc")
+        case "count":
+            step.set("cnt", "2")
+        case "channel":
+            tb.set("chan", "1")
+            root.set("nchannels", "2")
+        case "peer":
+            end = "send" if tb.get("send") != "-1" else "recv"
+            tb.set(end, str((int(tb.attrib[end]) + 1) % int(root.attrib["ngpus"])))
+        case "hasdep":
+            target_of(root, tb, step).set("hasdep", "0")
+        case "reversed dependency":
+            target = target_of(root, tb, step)
+            target.set("depid", tb.attrib["id"])
+            target.set("deps", step.attrib["s"])
+            step.set("depid", "-1")
+            step.set("hasdep", "1")
+
+
+XML_CHANGES = (
+    "drop",
+    "duplicate",
+    "swap",
+    "offset",
+    "type",
+    "count",
+    "channel",
+    "peer",
+    "hasdep",
+    "reversed dependency",
+)
+
+
+@pytest.mark.parametrize("kind", XML_CHANGES)
+@settings(max_examples=15, deadline=None)
+@given(case=st.sampled_from(CASES), data=st.data())
+def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
+    root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
+    change_xml(root, kind, lambda below: data.draw(st.integers(0, below - 1)))
+    assert verify_msccl_xml(saved(root, files)).violations != ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=st.sampled_from(CASES), data=st.data())
+def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
+    root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
+    rows = [
+        row
+        for row in step_elements(root)
+        if row[2].get("depid") != "-1" and (row[1] == 0 or row[0][row[1] - 1].get("type") != "nop")
+    ]
+    tb, _, step = rows[data.draw(st.integers(0, len(rows) - 1))]
+    every = list(root.iter("step"))
+    before, after = every.index(target_of(root, tb, step)), every.index(step)
+    step.set("depid", "-1")
+    step.set("deps", "-1")
+    path = saved(root, files)
+    program, _ = msccl_program(read_msccl_xml(path), in_place=True)
+    assert (verify_msccl_xml(path).violations == ()) == has_path(program, before, after)
+
+
+def saved(root: ElementTree.Element, files: Path) -> Path:
+    path = files / "changed.xml"
+    path.write_bytes(ElementTree.tostring(root))
+    return path
+
+
+ALGO = '<algo name="a" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="2" coll="{coll}" inplace="{inplace}">'
+
+
+def program_of(tmp_path: Path, *blocks: tuple[str, ...], coll: str = "allreduce", inplace: int = 1, chunks: int = 2) -> Path:
+    """A file for two GPUs; an argument is a GPU's thread blocks, a step `type srcbuf srcoff dstbuf dstoff depid deps hasdep`."""
+    lines = [ALGO.format(coll=coll, inplace=inplace, chunks=chunks)]
+    for npu, steps_of in enumerate(blocks):
+        lines.append(f'<gpu id="{npu}" i_chunks="{chunks}" o_chunks="{chunks}" s_chunks="2">')
+        for number, text in enumerate(steps_of):
+            peer = 1 - npu
+            lines.append(f'<tb id="{number}" send="{peer}" recv="{peer}" chan="{number}">')
+            for s, step in enumerate(text.split(";")):
+                kind, srcbuf, srcoff, dstbuf, dstoff, depid, deps, hasdep = step.split()
+                lines.append(
+                    f'<step s="{s}" type="{kind}" srcbuf="{srcbuf}" srcoff="{srcoff}" dstbuf="{dstbuf}" dstoff="{dstoff}" '
+                    f'cnt="1" depid="{depid}" deps="{deps}" hasdep="{hasdep}"/>'
+                )
+            lines.append("</tb>")
+        lines.append("</gpu>")
+    path = tmp_path / "program.xml"
+    path.write_text("\n".join((*lines, "</algo>")))
+    return path
+
+
+def test_every_step_type_is_followed(tmp_path: Path) -> None:
+    free = "-1 -1 0"
+    first = f"s i 0 i 0 {free};rrc i 1 i 1 {free};s i 1 i 1 {free};r i 0 i 0 {free}"
+    second = f"s i 1 i 1 {free};rrcs i 0 i 0 {free};r i 1 i 1 {free}"
+    assert verify_msccl_xml(program_of(tmp_path, (first,), (second,))) == ProgramVerdict("all-reduce", 2, 4, True, ())
+    scratch = f"s i 1 i 1 {free};r s 0 s 0 {free};re s 0 i 0 {free};s i 0 i 0 {free};r i 1 i 1 {free}"
+    other = f"s i 0 i 0 {free};rrs i 1 i 1 {free};r i 0 i 0 {free};r i 1 i 1 {free}"
+    wrong = verify_msccl_xml(program_of(tmp_path, (scratch,), (other,)))
+    assert codes(wrong) == {"unmatched-recv", "chunk-missing"}  # rrs forwards the sum, but does not keep it
+    gather = "cpy i 0 o {0} " + free + ";s o {0} o {0} " + free + ";r o {1} o {1} " + free
+    path = program_of(tmp_path, (gather.format(0, 1),), (gather.format(1, 0),), coll="allgather", inplace=0)
+    assert verify_msccl_xml(path) == ProgramVerdict("all-gather", 2, 2, True, ())
+
+
+def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) -> None:
+    free = "-1 -1 0"
+    race = (f"s i 0 i 0 {free}", f"rrc i 0 i 0 {free}")
+    assert "race" in codes(verify_msccl_xml(program_of(tmp_path, race, (f"rrc i 0 i 0 {free}", f"s i 0 i 0 {free}"))))
+    waits = f"r i 0 i 0 {free};s i 0 i 0 {free}"
+    verdict = verify_msccl_xml(program_of(tmp_path, (waits,), (waits,)))
+    assert codes(verdict) == {"deadlock"} and not verdict.semantic
+    twice = f"s i 0 i 0 {free};s i 0 i 0 {free}"
+    verdict = verify_msccl_xml(program_of(tmp_path, (twice,), (f"rrc i 0 i 0 {free};rrc i 0 i 0 {free}",)))
+    assert "contribution-twice" in codes(verdict)
+    mixed = verify_msccl_xml(program_of(tmp_path, (f"s i 0 i 0 {free}",), (f"rrc i 1 i 1 {free}",)))
+    assert "chunk-mixed" in codes(mixed)
+
+
+@pytest.mark.parametrize(
+    "steps, code",
+    (
+        ("nop i 0 i 0 -1 -1 0;s i 0 i 0 -1 -1 0", "nop-without-dependency"),
+        ("s i 0 i 0 -1 -1 0;nop i 0 i 0 0 0 0", "nop-without-step"),
+        ("s i 0 i 0 -1 -1 1;nop i 0 i 0 0 0 1;s i 0 i 0 0 1 0", "depends-on-nop"),
+        ("s i 0 i 0 0 7 0", "dangling-dependency"),
+        ("s i 0 i 0 5 0 0", "dangling-dependency"),
+        ("s i 0 i 0 -1 -1 0;s i 0 i 0 0 0 0", "missing-hasdep"),
+        ("s i 2 i 2 -1 -1 0", "chunk-range"),
+        ("s i 0 i 0 200 0 0", "limit-depid"),
+        ("s i 0 i 0 -1 -1 7", "bad-hasdep"),
+        (";".join(["s i 0 i 0 -1 -1 0"] * 257), "limit-steps"),
+    ),
+)
+def test_the_parsers_rules(tmp_path: Path, steps: str, code: str) -> None:
+    assert code in codes(verify_msccl_xml(program_of(tmp_path, (steps,), ("s i 0 i 0 -1 -1 0",))))
+
+
+@pytest.mark.parametrize(
+    "change, code",
+    (
+        (('<tb id="0"', '<tb id="4"'), "thread-block-ids"),
+        (('chan="0"', 'chan="9"'), "bad-channel"),
+        (('nchannels="1"', 'nchannels="129"'), "limit-channels"),
+        ((' minBytes="0"', ""), "missing-attribute"),
+        (('cnt="1"', 'cnt="72"'), "limit-count"),
+        (('cnt="1"', 'cnt="0"'), "bad-count"),
+        ((' s="0"', ' s="1"'), "step-ids"),
+        (('send="-1" recv="1"', 'send="-1" recv="-1"'), "bad-peer"),
+        (('send="-1" recv="1"', 'send="-1" recv="99"'), "bad-peer"),
+        (('<tb id="1" send="-1" recv="7"', '<tb id="1" send="-1" recv="1"'), "duplicate-connection"),
+    ),
+)
+def test_the_rules_for_elements(files: Path, change: tuple[str, str], code: str) -> None:
+    text = (files / "ring-all-reduce.xml").read_text()
+    assert change[0] in text
+    (files / "changed.xml").write_text(text.replace(*change, 1))
+    assert code in codes(verify_msccl_xml(files / "changed.xml"))
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><algo name="&c;"/>'
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    (
+        (None, BOMB, "document type or entities"),
+        (None, '<!DOCTYPE a SYSTEM "file:///etc/passwd"><algo/>', "document type or entities"),
+        (None, "", "not XML"),
+        (None, "\x00\xff", "not XML"),
+        (None, "<algo", "not XML"),
+        (None, "<other/>", "found element 'other', expected 'algo'"),
+        (None, "<algo/>", "coll is None"),
+        ('coll="allreduce"', 'coll="sum"', "coll is 'sum'"),
+        (' ngpus="8"', "", "ngpus is missing"),
+        ('ngpus="8"', 'ngpus="9"', "found 8 gpu elements, ngpus is 9"),
+        ('ngpus="8"', 'ngpus="7"', "found gpu id 7"),
+        ('ngpus="8"', 'ngpus="2000000000"', "expected at most"),
+        ('nchunksperloop="16"', 'nchunksperloop="-16"', "nchunksperloop is '-16'"),
+        ('nchunksperloop="16"', 'nchunksperloop="99999999999999999999"', "nchunksperloop is"),
+        ('<gpu id="1"', '<gpu id="0"', "found gpu id 0"),
+        ('<gpu id="1"', '<gpu id="x"', "id is 'x'"),
+        ('i_chunks="16"', 'i_chunks="2000000000"', "expected at most"),
+        ("<gpu ", "<cpu/><gpu ", "found element 'cpu'"),
+        ('chan="0"', "", "gpu 0, tb: tb: chan is missing"),
+        ('type="rrc"', 'type="rrq"', "type is 'rrq'"),
+        ('type="rrc"', "", "type is None"),
+        ('srcbuf="i"', 'srcbuf="x"', "srcbuf is 'x'"),
+        ('cnt="1"', 'cnt="1.5"', "gpu 0, tb 0, step 0: step: cnt is '1.5'"),
+        ('cnt="1"', 'cnt="-2"', "cnt is '-2'"),
+        ('cnt="1"', 'cnt="4294967296"', "cnt is '4294967296'"),
+        ('cnt="1"', 'cnt="1_0"', "cnt is '1_0'"),
+        ('cnt="1"', 'cnt="٣"', "cnt is"),
+        (' hasdep="0"', "", "hasdep is missing"),
+    ),
+)
+def test_what_is_no_msccl_xml_is_refused_in_one_line(files: Path, old: str | None, new: str, message: str) -> None:
+    text = (files / "ring-all-reduce.xml").read_text()
+    assert old is None or old in text
+    path = files / "changed.xml"
+    path.write_text(new if old is None else text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as raised:
+        verify_msccl_xml(path)
+    assert message in str(raised.value) and str(raised.value).startswith(str(path)) and "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        verify_msccl_xml(tmp_path / "none.xml")
+
+
+# Order
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), size=st.integers(1, 150))
+def test_the_search_for_paths_matches_its_slow_twin(data: st.DataObject, size: int) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    ends = np.sort(random.integers(0, size, (data.draw(st.integers(0, 3 * size)), 2)), axis=1)
+    ends = ends[ends[:, 0] < ends[:, 1]]
+    first, predecessor = grouped(ends[:, 1], ends[:, 0], size)
+    graph = networkx.DiGraph(ends.tolist())
+    graph.add_nodes_from(range(size))
+    closure = networkx.transitive_closure(graph)
+    earlier, later = np.triu_indices(size, 1)
+    found = Order(np.arange(size), first, predecessor).comes_before(earlier, later)
+    assert found.tolist() == [closure.has_edge(*pair) for pair in zip(earlier.tolist(), later.tolist(), strict=True)]

@@ -1,0 +1,126 @@
+"""The oracle passes what is right and objects to everything else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from naive_schedule import computes_collective
+from networks import ALL, topology
+from schedules import changed, columns, schedule, schedules
+
+from astra_tacos.errors import VerificationError
+from astra_tacos.verify.schedule_oracle import check, verify
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules(most_npus=16))
+def test_synthesized_schedules_pass(of) -> None:
+    assert verify(of) == ()
+    assert computes_collective(of)
+
+
+def mutate(of, kind: str, row: int, other: int):
+    new = columns(of)
+    if kind == "drop":
+        new = {name: np.delete(column, row) for name, column in new.items()}
+    elif kind == "duplicate":
+        new = {name: np.insert(column, row, column[row]) for name, column in new.items()}
+    elif kind == "early":
+        new["start_ns"][row] -= 1
+        new["end_ns"][row] -= 1
+    elif kind == "slow":
+        new["end_ns"][row] += 1
+    elif kind == "fast":
+        new["end_ns"][row] -= 1
+    elif kind == "kind":
+        new["reduces"][row] ^= True
+    elif kind == "chunk out of range":
+        new["chunk"][row] = of.collective.num_chunks
+    elif kind == "channel out of range":
+        new["channel"][row] = -1
+    elif kind == "swap chunks":
+        new["chunk"][[row, other]] = new["chunk"][[other, row]]
+    elif kind == "swap rows":
+        for column in new.values():
+            column[[row, other]] = column[[other, row]]
+    elif kind == "later, elsewhere free":
+        new["start_ns"][row] += 10 * of.collective_time_ns
+        new["end_ns"][row] += 10 * of.collective_time_ns
+    return changed(of, **new)
+
+
+ALWAYS_WRONG = ("drop", "duplicate", "early", "fast", "kind", "chunk out of range", "channel out of range")
+
+
+@pytest.mark.parametrize("kind", ALWAYS_WRONG)
+@settings(max_examples=25, deadline=None)
+@given(of=schedules(), data=st.data())
+def test_mutations_are_objected_to(kind: str, of, data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, of.num_sends - 1))
+    assert verify(mutate(of, kind, row, row))
+
+
+@settings(max_examples=60, deadline=None)
+@given(of=schedules(), data=st.data())
+def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: st.DataObject) -> None:
+    row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
+    assume(of.chunk[row] != of.chunk[other])
+    mutant = mutate(of, "swap chunks", row, other)
+    if not verify(mutant):
+        assert computes_collective(mutant)
+
+
+@settings(max_examples=40, deadline=None)
+@given(of=schedules(), data=st.data())
+def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject) -> None:
+    row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
+    kind = data.draw(st.sampled_from(("drop", "kind", "swap chunks", "later, elsewhere free")))
+    mutant = mutate(of, kind, row, other)
+    if not computes_collective(mutant):
+        assert verify(mutant)
+
+
+def test_each_violation_is_named() -> None:
+    of = schedule(topology(*ALL["ring8"]), "all-gather", 1 << 20, 2, link_model="blocking")
+    codes = {
+        "drop": {"incomplete"},
+        "duplicate": {"double-booked", "redundant-send"},
+        "fast": {"wrong-delay"},
+        "kind": {"adds-to-nothing"},
+        "chunk out of range": {"no-such-chunk", "incomplete"},
+        "channel out of range": {"no-such-channel", "incomplete"},
+    }
+    last = of.num_sends - 1
+    for kind, expected in codes.items():
+        found = verify(mutate(of, kind, last, last))
+        assert {violation.code for violation in found} == expected, kind
+        assert all("\n" not in str(violation) for violation in found)
+
+
+def test_early_departure_is_seen() -> None:
+    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "all-gather", 1 << 20, link_model="blocking")
+    start = of.start_ns.copy()
+    forwarded = int(np.argmax(of.start_ns > 0))
+    start[forwarded] -= 1
+    codes = {violation.code for violation in verify(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))}
+    assert "chunk-absent" in codes
+
+
+def test_a_switch_serves_who_comes_first() -> None:
+    of = schedule(topology(("Switch", 5, 50.0, 500.0)), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
+    down = of.topology.channel_down_link[of.channel]
+    rows = np.flatnonzero(down == down[0])
+    end = of.end_ns.copy()
+    first, second = rows[np.argsort(end[rows])[-2:]]
+    end[[first, second]] = end[[second, first]]
+    assert {"overtaken", "wrong-delay"} & {violation.code for violation in verify(changed(of, end_ns=end))}
+
+
+def test_every_violation_is_returned_and_check_raises_the_first() -> None:
+    of = schedule(topology(*ALL["torus"]), "all-reduce")
+    nothing = changed(of, **{name: column[:0] for name, column in columns(of).items()})
+    assert len(verify(nothing)) == of.collective.num_chunks * of.topology.num_npus
+    with pytest.raises(VerificationError, match=r"144 violations, the first: incomplete"):
+        check(nothing)
