@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from astra_tacos.export.chakra import export_chakra as export_chakra
     from astra_tacos.export.msccl_xml import export_msccl_xml as export_msccl_xml
     from astra_tacos.export.run_directory import write_run_directory as write_run_directory
-    from astra_tacos.replay.schedule_replay import replay_schedule as replay
+    from astra_tacos.replayer.schedule_replay import replay_schedule as replay  # noqa: F401
     from astra_tacos.schedule.schedule import Schedule as Schedule
     from astra_tacos.schedule.storage import load_schedule as load_schedule
     from astra_tacos.schedule.storage import save_schedule as save_schedule
     from astra_tacos.synthesizer.search import synthesize as synthesize
     from astra_tacos.topology.composition import build_topology as build_topology
     from astra_tacos.topology.topology import Topology as Topology
-    from astra_tacos.verify.schedule_oracle import verify as verify
+    from astra_tacos.verifier.schedule_oracle import verify as verify
 
 _HOMES = {
     "AstraTacosError": "errors",
@@ -42,10 +42,10 @@ _HOMES = {
     "load_schedule": "schedule.storage",
     "read_network": "config.network",
     "reduce_scatter": "collective.reduce_scatter",
-    "replay": "replay.schedule_replay:replay_schedule",
+    "replay": "replayer.schedule_replay:replay_schedule",
     "save_schedule": "schedule.storage",
     "synthesize": "synthesizer.search",
-    "verify": "verify.schedule_oracle",
+    "verify": "verifier.schedule_oracle",
     "write_run_directory": "export.run_directory",
 }
 __all__ = sorted(_HOMES)

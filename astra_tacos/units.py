@@ -23,7 +23,7 @@ MAX_SIZE_BYTES = 1 << 53
 """Largest collective: sizes go through double precision, as in ASTRA-sim, and stay exact up to here."""
 
 _SIZE_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_SIZE_UNITS = {"": 1, "b": 1} | {
+_SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)
     for suffix, base in (("ib", 1024), ("b", 1000))
@@ -48,8 +48,8 @@ def parse_size(text: str) -> int:
     if match is None or unit is None:
         raise ConfigError(f"size: found {text!r}, expected bytes such as 4096, 64MiB or 1GB")
     whole, _, fraction = match[1].partition(".")
-    scaled = int(whole + fraction) * unit
-    size, remainder = divmod(scaled, 10 ** len(fraction))
+    denominator: int = 10 ** len(fraction)
+    size, remainder = divmod(int(whole + fraction) * unit, denominator)
     if remainder:
         raise ConfigError(f"size: {text!r} is not a whole number of bytes")
     if not 0 < size <= MAX_SIZE_BYTES:

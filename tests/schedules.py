@@ -15,7 +15,9 @@ from astra_tacos.synthesizer.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 
-def schedule(topology: Topology, collective: str = "all-reduce", size: int = 1 << 20, chunks: int = 1, **options: Any) -> Schedule:
+def schedule(
+    topology: Topology, collective: str = "all-reduce", size: int = 1 << 20, chunks: int = 1, **options: Any
+) -> Schedule:
     """A schedule from one trial."""
     return synthesize(topology, COLLECTIVES[collective](topology.num_npus, size, chunks), **{"trials": 1, **options})
 

@@ -18,7 +18,7 @@ LEVELS = (
     {"collective"},
     {"schedule", "trace"},
     {"bounds"},
-    {"synthesizer", "verify", "replay", "export", "report"},
+    {"synthesizer", "verifier", "replayer", "export", "report"},
     {"cli"},
 )
 """Low to high; a module may import from lower levels and its own room."""
@@ -58,8 +58,8 @@ def test_every_room_has_its_level() -> None:
 
 
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
-    for path in (PACKAGE / "verify").rglob("*.py"):
-        assert not imported_rooms(path) & {"synthesizer", "replay", "export"}
+    for path in (PACKAGE / "verifier").rglob("*.py"):
+        assert not imported_rooms(path) & {"synthesizer", "replayer", "export"}
         assert not imported_modules(path) & {"schedule.settle", "schedule.dependencies", "schedule._settle_kernels"}
 
 
@@ -84,7 +84,7 @@ def test_the_public_api_is_there_whatever_was_imported_before() -> None:
         "verify",
     }
     code = "import astra_tacos.{0}\nfrom astra_tacos import *\nprint(all(callable(f) for f in (verify, replay, synthesize)))"
-    for first in ("verify.schedule_oracle", "replay.schedule_replay", "synthesizer", "errors"):
+    for first in ("verifier.schedule_oracle", "replayer.schedule_replay", "synthesizer", "errors"):
         assert run(code.format(first)).strip() == "True", first
 
 

@@ -27,7 +27,9 @@ def test_parse_size(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "0", "1.5", "0.0001KB", "1QB", "1e9", "nan", "9007199254740993", "9" * 400 + "TB"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "0", "1.5", "0.0001KB", "1QB", "1e9", "nan", "9007199254740993", "9" * 400 + "TB"]
+)
 def test_parse_size_refuses(text: str) -> None:
     with pytest.raises(ConfigError, match="size"):
         parse_size(text)

@@ -1,9 +1,9 @@
 """Chunk-quantised bounds from what links can carry: into an NPU, out of an NPU, and over the whole network.
 
-A link whose first chunk arrives at `first` and takes another every `period` has delivered 1 + floor((T - first) / period) of
-them by T. All-Gather brings (N-1)/N of the chunks into every NPU; Reduce-Scatter, its mirror image, takes as many partial sums out
-of every NPU; All-Reduce brings every NPU at least one message per chunk, and takes one out of it. One chunk costs N-1 messages to
-spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls).
+A link whose first chunk arrives at `first` and which takes another every `period` has delivered
+1 + floor((T - first) / period) of them by T. All-Gather brings (N-1)/N of the chunks into every NPU; Reduce-Scatter, its mirror
+image, takes as many partial sums out of every NPU; All-Reduce brings every NPU at least one message per chunk, and takes one out
+of it. One chunk costs N-1 messages to spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls).
 """
 
 from __future__ import annotations

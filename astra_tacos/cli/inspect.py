@@ -104,7 +104,7 @@ def _schedule(path: Path) -> dict[str, Any]:
 
 
 def _xml(path: Path) -> dict[str, Any]:
-    from astra_tacos.verify.program import verify_msccl_xml
+    from astra_tacos.verifier.program import verify_msccl_xml
 
     verdict = verify_msccl_xml(path)
     return {

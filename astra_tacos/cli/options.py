@@ -15,7 +15,7 @@ network_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
     """A size in bytes: `64MiB`, `1GB`, `4096`."""
 
     name = "size"

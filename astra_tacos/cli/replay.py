@@ -11,8 +11,7 @@ from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
-
-_BACKENDS = ("congestion-aware", "congestion-unaware")
+from astra_tacos.replayer.trace_replay import TRACE_BACKENDS, TraceBackend
 
 
 @click.command()
@@ -20,11 +19,11 @@ _BACKENDS = ("congestion-aware", "congestion-unaware")
 @network_option
 @click.option(
     "--backend",
-    type=click.Choice(_BACKENDS),
+    type=click.Choice(TRACE_BACKENDS),
     help="ASTRA-sim's model for a trace; by default the aware one in one dimension, else the unaware one.",
 )
 @json_option
-def replay(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
+def replay(path: Path, network_path: Path | None, backend: TraceBackend | None, as_json: bool) -> None:
     """Replay PATH, to the nanosecond as ASTRA-sim would.
 
     PATH is a run directory or schedule, replayed under its own timing model, or the prefix of a custom collective's traces,
@@ -48,7 +47,7 @@ def replay(path: Path, network_path: Path | None, backend: str | None, as_json: 
 
 
 def _replay_schedule(path: Path) -> dict[str, Any]:
-    from astra_tacos.replay.schedule_replay import replay_schedule
+    from astra_tacos.replayer.schedule_replay import replay_schedule
     from astra_tacos.schedule.storage import load_schedule
 
     schedule = load_schedule(path)
@@ -70,13 +69,13 @@ def _in_range(schedule: Any) -> bool:
     return all(int(column.min()) >= 0 and int(column.max()) < count for column, count in columns)
 
 
-def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
+def _replay_trace(prefix: Path, network_path: Path, backend: TraceBackend | None) -> dict[str, Any]:
     from astra_tacos.config.network import read_network
-    from astra_tacos.replay.trace_replay import replay_trace
+    from astra_tacos.replayer.trace_replay import replay_trace
     from astra_tacos.trace.reader import read_trace
 
     network = read_network(network_path)
-    model = backend or (_BACKENDS[0] if len(network.dimensions) == 1 else _BACKENDS[1])
+    model = backend or (TRACE_BACKENDS[0] if len(network.dimensions) == 1 else TRACE_BACKENDS[1])
     replayed = replay_trace(read_trace(prefix), network, model)
     finish = replayed.finish_ns.tolist()
     return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}

@@ -41,7 +41,9 @@ from astra_tacos.synthesizer import SYNTHESIZERS
     type=click.Choice(LINK_ORDERS),
     help="How traces keep the order of sends on a link; by default what fits the link model.",
 )
-@click.option("--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns.")
+@click.option(
+    "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
+)
 @click.option("--trials", type=click.IntRange(1), help="Seeds to try; by default 1 to 32, fewer for larger networks.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes.")
 @click.option("--threads", type=click.IntRange(1), help="Trials at a time; by default one per core.")
@@ -125,8 +127,8 @@ def _result(schedule: Any, reason: str) -> dict[str, Any]:
 def _check(schedule: Any) -> None:
     """The oracle has no objection, and the embedded replay takes exactly the predicted time."""
     from astra_tacos.errors import VerificationError
-    from astra_tacos.replay.schedule_replay import replay_schedule
-    from astra_tacos.verify.schedule_oracle import check
+    from astra_tacos.replayer.schedule_replay import replay_schedule
+    from astra_tacos.verifier.schedule_oracle import check
 
     check(schedule)
     replayed = replay_schedule(schedule).collective_time_ns

@@ -16,7 +16,7 @@ from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.topology.topology import Topology
-    from astra_tacos.verify.violation import Violation
+    from astra_tacos.verifier.violation import Violation
 
 _SHOWN = 20
 
@@ -81,18 +81,18 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
 def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None) -> Verdict:
     if kind is Kind.SCHEDULE:
         from astra_tacos.schedule.storage import load_schedule
-        from astra_tacos.verify.schedule_oracle import verify as verify_schedule
+        from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
 
         schedule = load_schedule(path)
         what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
         return str(path), what, verify_schedule(schedule)
     if kind is Kind.TRACE:
         from astra_tacos.trace.reader import read_trace
-        from astra_tacos.verify.program import verify_trace
+        from astra_tacos.verifier.program import verify_trace
 
         verdict = verify_trace(read_trace(path), collective, topology)
     elif kind is Kind.MSCCL_XML:
-        from astra_tacos.verify.program import verify_msccl_xml
+        from astra_tacos.verifier.program import verify_msccl_xml
 
         verdict = verify_msccl_xml(path, collective, topology)
     else:

@@ -158,7 +158,7 @@ def _attributes(
     schedule: Schedule, layout: _Layout, first_tag: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     send, kind = layout.send, layout.kind
-    values = {
+    values: dict[str, NDArray[np.integer]] = {
         "is_cpu_op": np.zeros(len(send), np.int64),
         "comm_size": schedule.size_bytes[send],
         "comm_src": schedule.src[send],
@@ -170,9 +170,9 @@ def _attributes(
         "is_rrc": np.ones(len(send), np.int64),
     }
     is_message = (kind == _SEND) | (kind == _RECV)
-    has = {name: is_message for name in _MESSAGE_ATTRIBUTES}
+    has = dict.fromkeys(_MESSAGE_ATTRIBUTES, is_message)
     has["is_cpu_op"] = np.ones(len(send), bool)
-    has |= {name: is_message | (kind == _REDUCE) for name in _CHUNK_ATTRIBUTES}
+    has |= dict.fromkeys(_CHUNK_ATTRIBUTES, is_message | (kind == _REDUCE))
     has["is_rrc"] = (kind == _RECV) & schedule.reduces[send]
     mask = np.stack([has[name] for name in values], axis=1)
     keys = np.array([ATTRIBUTE_KEYS[name] for name in values], np.uint8)

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernel: earliest times of sends whose order on every link is given."""
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ def settle(
         chunk, channel, reduces = chunk[order], channel[order], reduces[order]
     else:
         raise SynthesisError(f"{topology.name}: the order of sends through switches does not settle")
-    order = np.lexsort((topology.channel_link[channel], start))
-    columns = (column[order] for column in (chunk, channel, reduces, start, end))
-    return Schedule(topology, collective, timing, *columns, synthesizer=synthesizer, seed=seed)
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        chunk, channel, reduces, start, end = chunk[order], channel[order], reduces[order], start[order], end[order]
+    return Schedule(topology, collective, timing, chunk, channel, reduces, start, end, synthesizer, seed)

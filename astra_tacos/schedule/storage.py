@@ -83,8 +83,8 @@ def load_schedule(path: str | Path) -> Schedule:
         raise ConfigError(f"{path}: not a schedule of astra_tacos ({' '.join(str(error).split())})") from None
     if len({len(arrays[name]) for name in _SENDS}) != 1:
         raise ConfigError(f"{path}: the columns of its sends differ in length")
-    sends = [arrays[name] for name in _SENDS]
-    return Schedule(topology, collective, timing, *sends, str(header["synthesizer"]), int(header["seed"]))
+    sends = {name: arrays[name] for name in _SENDS}
+    return Schedule(topology, collective, timing, **sends, synthesizer=str(header["synthesizer"]), seed=int(header["seed"]))
 
 
 def _column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
@@ -108,7 +108,8 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     dimensions = tuple(Dimension(str(b), int(n), float(w), float(a)) for b, n, w, a in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
-    return Topology(str(header["network"]), num_npus, num_switches, *links, dimensions)
+    columns = {name: arrays[name] for name in _LINKS}
+    return Topology(str(header["network"]), num_npus, num_switches, **columns, dimensions=dimensions)
 
 
 def _collective(header: dict[str, Any]) -> Collective:

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernel: link-chunk matching over the time-expanded network.
 
 Per NPU there are two bit sets of chunks, `held` (arrived) and `taken` (arrived or on its way). A free link s -> d may take any

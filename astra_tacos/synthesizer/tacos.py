@@ -60,9 +60,22 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         np.maximum.at(chunk_ready, chunk, scattered.done_ns)
         link_free = _release_ns(scattered)
     forward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=False)
-    reduces = np.concatenate((reduces, np.zeros(len(forward.chunk), np.bool_)))
+    copies = np.zeros(len(forward.chunk), np.bool_)
+    if not collective.reduces and _never_idles(topology, timing):
+        columns = (forward.chunk, forward.channel, copies, forward.start_ns, forward.end_ns)
+        return Schedule(topology, collective, timing, *columns, "tacos", seed)
+    reduces = np.concatenate((reduces, copies))
     chunk, channel = np.concatenate((chunk, forward.chunk)), np.concatenate((channel, forward.channel))
     return settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
+
+
+def _never_idles(topology: Topology, timing: Timing) -> bool:
+    """Whether the matcher sends as early as can be, so that there is nothing to settle.
+
+    It does unless links differ, where slow ones may be left idle on purpose, or there are switches, whose ports wait for one
+    another.
+    """
+    return not topology.has_switches and bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
 
 
 def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
@@ -96,7 +109,9 @@ def _match(
 
     network = matching_network(topology, timing, reverse=reverse)
     num_sends = collective.num_chunks * (topology.num_npus - 1)
-    matching = _Matching(*(np.empty(num_sends, kind) for kind in (np.int32, np.int32, np.int64, np.int64)))
+    matching = _Matching(
+        np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
+    )
     link_free = np.maximum(link_free_ns - network.link_head_start_ns, 0)
     owner = collective.chunk_owner
     late_ns, late_what = _late(chunk_ready_ns, link_free)

@@ -32,8 +32,8 @@ def build_topology(network: NetworkConfig) -> Topology:
     Raises
     ------
     ConfigError
-        If a building block is unknown, a failed or overridden link does not exist, the network is disconnected (an unreachable pair is named), or it has
-        more channels than can be handled.
+        If a building block is unknown, a failed or overridden link does not exist, the network is disconnected (an unreachable
+        pair is named), or it has more channels than can be handled.
     """
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
@@ -61,7 +61,9 @@ def _compose(network: NetworkConfig) -> Topology:
             )
         blocks.append((BUILDING_BLOCKS[dimension.block](dimension.size), stride, dimension))
         stride *= dimension.size
-    src, dst, of_dimension = [], [], []
+    src: list[NDArray[np.int64]] = []
+    dst: list[NDArray[np.int64]] = []
+    of_dimension: list[NDArray[np.int64]] = []
     num_switches = 0
     for index, (block, stride, dimension) in enumerate(blocks):
         groups = _group_bases(num_npus, stride, dimension.size)
@@ -95,8 +97,7 @@ def _estimated_channels(dimension: Dimension) -> int:
 
 def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:
     """Member 0 of every group of NPUs that differ only in the coordinate of this stride."""
-    npus = np.arange(num_npus)
-    return npus[(npus // stride) % size == 0]
+    return np.flatnonzero((np.arange(num_npus) // stride) % size == 0)
 
 
 def _from_links(network: NetworkConfig) -> Topology:

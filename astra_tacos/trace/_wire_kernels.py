@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernel: protobuf's wire format of Chakra nodes, from columns to bytes."""
 
 from __future__ import annotations

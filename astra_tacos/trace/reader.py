@@ -60,7 +60,8 @@ def read_trace(prefix: str | Path) -> Trace:
     kinds: list[int] = []
     reduces: list[bool] = []
     columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
-    rank_first, dep_first, deps = [0], [0], []
+    rank_first, dep_first = [0], [0]
+    deps: list[int] = []
     for path in files:
         row_of: dict[int, int] = {}
         wanted: list[tuple[int, ...]] = []

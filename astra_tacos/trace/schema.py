@@ -48,5 +48,5 @@ def schema_module() -> ModuleType:
     except ImportError:
         from astra_tacos.trace import et_schema_pb2
 
-        return cast(ModuleType, et_schema_pb2)
+        return et_schema_pb2
     return cast(ModuleType, et_def_pb2)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from networks import ALL, topologies, topology
 from schedules import schedules
 
-from astra_tacos.bounds import BOUNDS, lower_bound
-from astra_tacos.bounds import distance
+from astra_tacos.bounds import BOUNDS, distance, lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import compute_timing
 

@@ -50,7 +50,15 @@ def test_synthesize_prints_the_certificate(workspace: Path) -> None:
     done = run("synthesize", "--network", "net.yml", "--collective", "all-gather", "--size", "64KiB", cwd=workspace)
     assert done.returncode == 0
     assert done.stderr == ""
-    for label in ("Ring 2 x Switch 4", "predicted time", "lower bound", "efficiency", "bus bandwidth", "busiest link", "idlest link"):
+    for label in (
+        "Ring 2 x Switch 4",
+        "predicted time",
+        "lower bound",
+        "efficiency",
+        "bus bandwidth",
+        "busiest link",
+        "idlest link",
+    ):
         assert label in done.stdout
     assert "verified" in done.stdout
     assert "--output DIR" in done.stdout

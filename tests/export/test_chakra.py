@@ -16,7 +16,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LINK_ORDERS, export_chakra
-from astra_tacos.replay.trace_replay import replay_trace
+from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 

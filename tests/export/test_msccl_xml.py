@@ -17,7 +17,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.verify.program import verify_msccl_xml
+from astra_tacos.verifier.program import verify_msccl_xml
 
 
 @pytest.mark.parametrize("chunks", (1, 2, 3))

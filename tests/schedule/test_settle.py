@@ -79,8 +79,10 @@ def test_through_a_switch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("ring8", "pipelined"), ("torus", "pipelined"), ("full", "pipelined"), ("switch", "pipelined"), ("pair", "pipelined")]
-    + [("hetero-torus", "blocking"), ("mesh", "blocking"), ("switches", "blocking"), ("mixed", "blocking")],
+    [
+        *((name, "pipelined") for name in ("ring8", "torus", "full", "switch", "pair")),
+        *((name, "blocking") for name in ("hetero-torus", "mesh", "switches", "mixed")),
+    ],
 )
 def test_auto_takes_what_astra_sim_replays_exactly(name: str, model: str) -> None:
     network = topology(*ALL[name])

@@ -16,7 +16,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search import default_trials, synthesize
-from astra_tacos.verify.schedule_oracle import verify
+from astra_tacos.verifier.schedule_oracle import verify
 
 every = pytest.mark.parametrize("name", SYNTHESIZERS)
 

@@ -41,7 +41,9 @@ def nodes(draw: st.DrawFn) -> list[dict]:
             "duration": draw(INT64),
             "ctrl": draw(st.lists(INT64, max_size=4)),
             "data": draw(st.lists(INT64, max_size=40)),
-            "attributes": draw(st.lists(st.tuples(st.sampled_from(sorted(ATTRIBUTE_KEYS)), st.integers(0, (1 << 31) - 1)), max_size=9)),
+            "attributes": draw(
+                st.lists(st.tuples(st.sampled_from(sorted(ATTRIBUTE_KEYS)), st.integers(0, (1 << 31) - 1)), max_size=9)
+            ),
         }
         for _ in range(count)
     ]

@@ -10,14 +10,14 @@ import numpy as np
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.trace import Trace
-from astra_tacos.verify.chakra_program import chakra_program
-from astra_tacos.verify.msccl_file import read_msccl_xml
-from astra_tacos.verify.msccl_program import msccl_program
-from astra_tacos.verify.msccl_rules import check_rules
-from astra_tacos.verify.program_form import Action, Program
-from astra_tacos.verify.program_order import check_alike, check_races, find_order
-from astra_tacos.verify.program_values import KNOWN_COLLECTIVES, check_values
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.chakra_program import chakra_program
+from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_program import msccl_program
+from astra_tacos.verifier.msccl_rules import check_rules
+from astra_tacos.verifier.program_form import Action, Program
+from astra_tacos.verifier.program_order import check_alike, check_races, find_order
+from astra_tacos.verifier.program_values import KNOWN_COLLECTIVES, check_values
+from astra_tacos.verifier.violation import Violation
 
 
 @dataclass(frozen=True, slots=True)

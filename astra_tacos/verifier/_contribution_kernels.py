@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernel: which contributions every NPU's copy of a chunk holds, event by event."""
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def follow_contributions(
 
     Only as many faults as `fault_kind` has room for are written. `ABSENT`: the source has nothing of the chunk yet.
     `COUNTED_TWICE`: a reduction adds what is in there already. `OVERWRITTEN`: a copy lacks a contribution of what it replaces.
-    `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to nothing. `MISSING`: in the end an NPU lacks contributions it must have.
+    `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to nothing. `MISSING`: in the end an NPU lacks
+    contributions that it must have.
     """
     words = (num_npus + 63) // 64 if every_npu_contributes else 1
     full = np.zeros(words, np.uint64)

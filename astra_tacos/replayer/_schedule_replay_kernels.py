@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernel: discrete-event replay of sends that every link takes in a given order."""
 
 from __future__ import annotations

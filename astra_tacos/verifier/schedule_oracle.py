@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import NO_LINK
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.violation import Violation
 
 
 def verify(schedule: Schedule) -> tuple[Violation, ...]:
@@ -153,7 +153,7 @@ def _check_overlaps(
 
 
 def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
-    from astra_tacos.verify import _contribution_kernels as kernels
+    from astra_tacos.verifier import _contribution_kernels as kernels
 
     collective = schedule.collective
     chunk = schedule.chunk[row]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.verify.program_form import Action, Program, expand
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.program_form import Action, Program, expand
+from astra_tacos.verifier.violation import Violation
 
 _NAMED = 4
 
@@ -36,7 +36,7 @@ class Order:
 
     def comes_before(self, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether operation `earlier[i]` is certain to come before `later[i]`."""
-        from astra_tacos.verify._order_kernels import comes_before
+        from astra_tacos.verifier._order_kernels import comes_before
 
         origin, target = self.place[earlier], self.place[later]
         order = np.argsort(origin, kind="stable")
@@ -47,7 +47,7 @@ class Order:
 
 def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
     """The order of a program, or None and a violation for each deadlock."""
-    from astra_tacos.verify._order_kernels import topological_order
+    from astra_tacos.verifier._order_kernels import topological_order
 
     before = np.concatenate((program.before, program.action_op[program.message_send]))
     after = np.concatenate((program.after, program.action_op[program.message_recv]))
@@ -63,7 +63,7 @@ def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
 
 def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[num_ops], a number for each operation that grows along the edges (as far as they have no cycles)."""
-    from astra_tacos.verify._order_kernels import topological_order
+    from astra_tacos.verifier._order_kernels import topological_order
 
     first, successor = grouped(before, after, num_ops)
     order, size = topological_order(first, successor, np.bincount(after, minlength=num_ops))
@@ -118,7 +118,7 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
 
 def check_races(program: Program, order: Order) -> list[Violation]:
     """A violation for each pair of accesses whose order decides what is computed, and is not certain."""
-    from astra_tacos.verify._order_kernels import conflicts
+    from astra_tacos.verifier._order_kernels import conflicts
 
     buffers = program.buffers
     if buffers is None:
@@ -142,7 +142,7 @@ def check_races(program: Program, order: Order) -> list[Violation]:
 
 def _accesses(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Location, operation and mode of every access to one location."""
-    from astra_tacos.verify._order_kernels import ADD, READ, WRITE
+    from astra_tacos.verifier._order_kernels import ADD, READ, WRITE
 
     kind, src, dst = program.action_kind, program.action_src, program.action_dst
     add = ADD if program.adds_commute else WRITE

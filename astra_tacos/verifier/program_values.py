@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.verify.program_form import Action, Buffers, Program
-from astra_tacos.verify.program_order import Order
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.program_form import Action, Buffers, Program
+from astra_tacos.verifier.program_order import Order
+from astra_tacos.verifier.violation import Violation
 
 Value = tuple[int, int]
 """Chunk, and a bit for each rank that has contributed."""

@@ -11,7 +11,7 @@ from networks import ALL, topology
 from schedules import changed, columns, schedule, schedules
 
 from astra_tacos.errors import VerificationError
-from astra_tacos.verify.schedule_oracle import check, verify
+from astra_tacos.verifier.schedule_oracle import check, verify
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.verify.program_form import MAX_LOCATIONS
+from astra_tacos.verifier.program_form import MAX_LOCATIONS
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -11,7 +11,7 @@ from schedules import changed, columns, schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ReplayError
-from astra_tacos.replay.schedule_replay import replay_schedule
+from astra_tacos.replayer.schedule_replay import replay_schedule
 
 
 def assert_as_predicted(of) -> None:

@@ -17,7 +17,7 @@ from naive import naive_trace_replay
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.errors import ReplayError
-from astra_tacos.replay.trace_replay import TRACE_BACKENDS, TraceReplay, replay_trace
+from astra_tacos.replayer.trace_replay import TRACE_BACKENDS, TraceReplay, replay_trace
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType, schema_module
 from astra_tacos.trace.trace import Trace

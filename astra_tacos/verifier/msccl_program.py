@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.verify.messages import match_messages
-from astra_tacos.verify.msccl_file import BUFFERS, STEP_TYPES, MscclFile
-from astra_tacos.verify.msccl_rules import NOP, dependency_rows
-from astra_tacos.verify.program_form import NOWHERE, Action, Buffers, Program
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.messages import match_messages
+from astra_tacos.verifier.msccl_file import BUFFERS, STEP_TYPES, MscclFile
+from astra_tacos.verifier.msccl_rules import NOP, dependency_rows
+from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program
+from astra_tacos.verifier.violation import Violation
 
 _SRC, _DST, _OWN = "src", "dst", "own"
 _RECIPES: dict[str, tuple[tuple[Action, str | None, str | None], ...]] = {

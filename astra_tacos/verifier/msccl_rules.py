@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from astra_tacos.verify.msccl_file import STEP_TYPES, MscclFile, ThreadBlock
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.msccl_file import STEP_TYPES, MscclFile, ThreadBlock
+from astra_tacos.verifier.violation import Violation
 
 NOP = STEP_TYPES.index("nop")
 SENDS = tuple(STEP_TYPES.index(kind) for kind in ("s", "rcs", "rrs", "rrcs"))

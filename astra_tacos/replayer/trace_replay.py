@@ -104,7 +104,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: TraceBackend) ->
         wait for ever (the message says who waits for what), or a send ends or frees its link at time 0. Also if the backend
         cannot model the network.
     """
-    from astra_tacos.replay import _trace_replay_kernels as kernels
+    from astra_tacos.replayer import _trace_replay_kernels as kernels
 
     _check(trace, network, backend)
     sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)

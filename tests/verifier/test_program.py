@@ -25,12 +25,12 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
-from astra_tacos.verify.chakra_program import chakra_program
-from astra_tacos.verify.msccl_file import read_msccl_xml
-from astra_tacos.verify.msccl_program import msccl_program
-from astra_tacos.verify.program import ProgramVerdict, verify_msccl_xml, verify_trace
-from astra_tacos.verify.program_form import Program
-from astra_tacos.verify.program_order import Order, grouped
+from astra_tacos.verifier.chakra_program import chakra_program
+from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_program import msccl_program
+from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
+from astra_tacos.verifier.program_form import Program
+from astra_tacos.verifier.program_order import Order, grouped
 
 NETWORKS = {"ring": RING8, "torus": TORUS, "mixed": MIXED}
 CASES = [(network, collective) for network in NETWORKS for collective in COLLECTIVES]

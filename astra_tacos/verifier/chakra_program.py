@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
-from astra_tacos.verify.messages import match_messages, successors
-from astra_tacos.verify.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
-from astra_tacos.verify.program_order import local_places
-from astra_tacos.verify.violation import Violation
+from astra_tacos.verifier.messages import match_messages, successors
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
+from astra_tacos.verifier.program_order import local_places
+from astra_tacos.verifier.violation import Violation
 
 _MAX_TAGS = 500_000_000
 """ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""

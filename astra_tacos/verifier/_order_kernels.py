@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Kernels: what comes before what in a graph of operations."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
     ReplayError
         If sends wait for one another in a circle.
     """
-    from astra_tacos.replay._schedule_replay_kernels import FINISHED, replay_sends
+    from astra_tacos.replayer._schedule_replay_kernels import FINISHED, replay_sends
 
     topology, timing = schedule.topology, schedule.timing
     size_class = schedule.collective.chunk_class[schedule.chunk]
