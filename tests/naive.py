@@ -15,14 +15,51 @@ from astra_tacos.trace.trace import Trace
 # ---- Replay of traces ----
 
 
+class NaiveHashSet:
+    """Elements in the order in which a `std::unordered_set<uint64_t>` of GCC's libstdc++ yields them.
+
+    All elements stand in one list, those of a bucket (element modulo number of buckets) side by side. A new one goes to the
+    front of its bucket, or to the front of the list if its bucket is empty. A set that has as many elements as buckets grows
+    before the next: to the next number of buckets, and all elements are inserted anew in the order of the list. (libstdc++'s
+    `bits/hashtable.h`: `_M_insert_bucket_begin`, `_M_rehash`; `hashtable_c++0x.cc`: `_Prime_rehash_policy`.)
+    """
+
+    BUCKETS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087)
+
+    def __init__(self) -> None:
+        self.order: list[int] = []
+        self.num_buckets = 0
+
+    def insert(self, element: int) -> None:
+        if element not in self.order:
+            if len(self.order) == self.num_buckets:
+                self.num_buckets = next(number for number in self.BUCKETS if number > self.num_buckets)
+                old, self.order = self.order, []
+                for other in old:
+                    self.link(other)
+            self.link(element)
+
+    def link(self, element: int) -> None:
+        bucket = [place for place, other in enumerate(self.order) if (other - element) % self.num_buckets == 0]
+        self.order.insert(bucket[0] if bucket else 0, element)
+
+    def remove(self, element: int) -> None:
+        self.order.remove(element)
+
+
 def naive_trace_replay(trace: Trace, network: NetworkConfig, backend: str) -> list[int]:
     """When each node of a trace finishes, -1 for those that never do: callbacks in a queue of (time, order of creation)."""
     events: list[tuple[int, int, Callable[[], None]]] = []
     numbers = itertools.count()
     now = 0
-    ranks = [rank for rank in range(trace.num_ranks) for _ in range(trace.rank_first[rank], trace.rank_first[rank + 1])]
-    awaited = [trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist() for row in range(trace.num_nodes)]
-    issued: set[int] = set()
+    rows = [range(trace.rank_first[rank], trace.rank_first[rank + 1]) for rank in range(trace.num_ranks)]
+    ranks = [rank for rank in range(trace.num_ranks) for _ in rows[rank]]
+    ids = [int(node_id) for node_id in trace.node_id]
+    row_of = {(ranks[row], node_id): row for row, node_id in enumerate(ids)}
+    deps = [trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist() for row in range(trace.num_nodes)]
+    awaited = [set(others) for others in deps]
+    children = [NaiveHashSet() for _ in ids]
+    ready = [NaiveHashSet() for _ in rows]
     finish_ns = [-1] * trace.num_nodes
     num_sent: dict[Any, int] = defaultdict(int)
     num_received: dict[Any, int] = defaultdict(int)
@@ -40,11 +77,25 @@ def naive_trace_replay(trace: Trace, network: NetworkConfig, backend: str) -> li
         src, dst = ends if trace.kind[row] == NodeType.COMM_SEND else ends[::-1]
         return int(trace.tag[row]), src, dst, int(trace.size_bytes[row])
 
+    def read_nodes(rank: int) -> None:
+        """Fill the sets of ids in the order in which `dependancy_solver.cpp` does."""
+        all_nodes = NaiveHashSet()
+        for row in rows[rank]:
+            all_nodes.insert(ids[row])
+            parents = NaiveHashSet()
+            for other in deps[row]:
+                parents.insert(ids[other])
+            for parent in parents.order:
+                all_nodes.insert(parent)
+                children[row_of[rank, parent]].insert(ids[row])
+        for node in all_nodes.order:
+            if not awaited[row_of[rank, node]]:
+                ready[rank].insert(node)
+
     def issue_ready(rank: int) -> None:
-        for row in range(trace.rank_first[rank], trace.rank_first[rank + 1]):
-            if row not in issued and all(finish_ns[other] >= 0 for other in awaited[row]):
-                issued.add(row)
-                issue(row)
+        for node in ready[rank].order.copy():
+            ready[rank].remove(node)
+            issue(row_of[rank, node])
 
     def issue(row: int) -> None:
         size = int(trace.size_bytes[row])
@@ -75,10 +126,15 @@ def naive_trace_replay(trace: Trace, network: NetworkConfig, backend: str) -> li
 
     def finish(row: int) -> None:
         finish_ns[row] = now
+        for node in children[row].order:
+            child = row_of[ranks[row], node]
+            awaited[child].remove(row)
+            if not awaited[child]:
+                ready[ranks[row]].insert(node)
         issue_ready(ranks[row])
 
-    def finish_all(rows: list[int]) -> None:
-        for row in rows:
+    def finish_all(batch: list[int]) -> None:
+        for row in batch:
             finish(row)
 
     def arrive(row: int, message: Any) -> None:
@@ -106,6 +162,7 @@ def naive_trace_replay(trace: Trace, network: NetworkConfig, backend: str) -> li
             cross(*queues[link].popleft())
 
     for rank in range(trace.num_ranks):
+        read_nodes(rank)
         issue_ready(rank)
     while events:
         now, _, action = heapq.heappop(events)

@@ -107,8 +107,8 @@ def synthesize(
             run = write_run_directory(schedule, output, result, link_order)
         result["output"] = str(run.path)
         result["astra_sim_backend"] = run.network.backend
-        result["astra_sim_exact"] = run.network.is_exact
-        result["notes"] = [note for note in (run.network.note, *run.xml_warnings) if note]
+        result["astra_sim_exact"] = run.is_exact
+        result["notes"] = list(run.notes)
         rows = [("files", str(run.path)), *(("note", note) for note in result["notes"]), ("run", run.command)]
     if as_json:
         print_json({"output": None, "notes": [], **result})

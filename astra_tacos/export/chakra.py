@@ -1,9 +1,10 @@
 """Schedules as Chakra traces of an ASTRA-sim custom collective: one file per NPU.
 
 A send is a COMM_SEND node at its source and a COMM_RECV node at its destination, under a tag of its own; a reduction is a COMP
-node after the receive. ASTRA-sim issues whatever is ready, so the order of sends on a link has to be written down too:
-`serial` lets each send wait for the arrival of the one before it, which is the blocking model; `tokens` chains one COMP node
-of no duration (1 ns) per send, so that sends queue up on the link in order, which is the pipelined model.
+node after the receive. ASTRA-sim issues whatever is ready, so the order of sends on a link has to be written down too.
+`serial` lets each send wait for the arrival of the one before it, which is the blocking model. `tokens` chains one COMP node
+of no duration (1 ns) per send, so that sends queue up on the link in order, which is the pipelined model: a token becomes ready
+with its send and lets go of the next one 1 ns later, so that only sends ready at the same instant pay for it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_file
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
@@ -82,10 +84,13 @@ def default_link_order(schedule: Schedule) -> LinkOrder:
 
 
 def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
-    layout = _layout(schedule, with_tokens=link_order == "tokens")
+    previous = previous_on_link(schedule)
+    has_next = np.zeros(schedule.num_sends, bool)
+    has_next[previous[previous >= 0]] = True
+    layout = _layout(schedule, np.flatnonzero(has_next) if link_order == "tokens" else np.empty(0, np.int64))
     send, kind = layout.send, layout.kind
-    data_first, data = _data(schedule, layout, link_order)
-    ctrl_first, ctrl = _order(schedule, layout, link_order)
+    data_first, data = _data(schedule, layout)
+    ctrl_first, ctrl = _order(previous, layout, link_order)
     attr_first, attr_key, attr_value = _attributes(schedule, layout, first_tag)
     node_id = layout.node_id
     size_class = schedule.collective.chunk_class[schedule.chunk[send]]
@@ -107,12 +112,15 @@ def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tu
     return table, layout.npu_first
 
 
-def _layout(schedule: Schedule, *, with_tokens: bool) -> _Layout:
+def _layout(schedule: Schedule, with_token: NDArray[np.int64]) -> _Layout:
     sends = np.arange(schedule.num_sends)
     reducing = np.flatnonzero(schedule.reduces)
-    parts = [(_SEND, sends, schedule.src), (_RECV, sends, schedule.dst), (_REDUCE, reducing, schedule.dst[reducing])]
-    if with_tokens:
-        parts.append((_TOKEN, sends, schedule.src))
+    parts = [
+        (_TOKEN, with_token, schedule.src[with_token]),
+        (_SEND, sends, schedule.src),
+        (_RECV, sends, schedule.dst),
+        (_REDUCE, reducing, schedule.dst[reducing]),
+    ]
     kind = np.concatenate([np.full(len(rows), which) for which, rows, _ in parts])
     send = np.concatenate([rows for _, rows, _ in parts])
     npu = np.concatenate([at for _, _, at in parts])
@@ -123,26 +131,22 @@ def _layout(schedule: Schedule, *, with_tokens: bool) -> _Layout:
     return _Layout(np.searchsorted(npu, np.arange(schedule.topology.num_npus + 1)), send, kind, row_of)
 
 
-def _data(schedule: Schedule, layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node's data come from: a send's chunk, a token's likewise, a reduction's receive."""
+def _data(schedule: Schedule, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that each node's data come from: a send's chunk, its token's likewise, a reduction's receive."""
     first, delivering = data_dependencies(schedule)
-    usable = np.where(schedule.reduces, layout.row_of[_REDUCE], layout.row_of[_RECV])
+    usable = np.where(schedule.reduces, layout.row_of[_REDUCE], layout.row_of[_RECV])[delivering]
     sends = np.repeat(np.arange(schedule.num_sends), np.diff(first))
-    waiting = layout.row_of[_TOKEN if link_order == "tokens" else _SEND]
-    edges = [(waiting[sends], usable[delivering])]
-    if link_order == "tokens":
-        edges.append((layout.row_of[_SEND], layout.row_of[_TOKEN]))
     reducing = np.flatnonzero(schedule.reduces)
+    edges = [(layout.row_of[kind, sends], usable) for kind in (_SEND, _TOKEN)]
     edges.append((layout.row_of[_REDUCE, reducing], layout.row_of[_RECV, reducing]))
     return _grouped(edges, len(layout.send))
 
 
-def _order(schedule: Schedule, layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node follows on its link."""
-    previous = previous_on_link(schedule)
+def _order(previous: NDArray[np.int64], layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that each node follows on its link: the send before it, or the token of that send."""
     later = np.flatnonzero(previous >= 0)
-    chained = layout.row_of[_TOKEN if link_order == "tokens" else _SEND]
-    return _grouped([(chained[later], chained[previous[later]])], len(layout.send))
+    awaited = layout.row_of[_TOKEN if link_order == "tokens" else _SEND, previous[later]]
+    return _grouped([(layout.row_of[kind, later], awaited) for kind in (_SEND, _TOKEN)], len(layout.send))
 
 
 def _grouped(
@@ -150,8 +154,8 @@ def _grouped(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     node = np.concatenate([waiting for waiting, _ in edges])
     needed = np.concatenate([awaited for _, awaited in edges])
-    order = np.argsort(node, kind="stable")
-    return np.concatenate(([0], np.cumsum(np.bincount(node, minlength=num_nodes)))), needed[order]
+    exists = node >= 0
+    return group_by(node[exists], needed[exists], num_nodes)
 
 
 def _attributes(

@@ -21,12 +21,27 @@ SCRIPT = "run_astra_sim.sh"
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """What was written: where, for which network of ASTRA-sim, and what the MSCCL XML export had to warn about."""
+    """What was written: where, how link order is kept (and whether as the timing model has it), for which network of ASTRA-sim,
+    and what the MSCCL XML export had to warn about."""
 
     path: Path
     link_order: LinkOrder
+    keeps_link_order: bool
     network: AstraSimNetwork
     xml_warnings: tuple[str, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ASTRA-sim takes the predicted time on it."""
+        return self.network.is_exact and self.keeps_link_order
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of ASTRA-sim's cycles, or of the XML, should know."""
+        notes = [self.network.note] if self.network.note else []
+        if not self.keeps_link_order:
+            notes.append(f"link order {self.link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ")
+        return (*notes, *self.xml_warnings)
 
     @property
     def command(self) -> str:
@@ -66,7 +81,7 @@ def write_run_directory(
         _write_json(directory / RESULT_FILE, result or {})
         (directory / SCRIPT).write_text(_script(name, network))
         (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
-    return RunDirectory(path, link_order, network, report.warnings)
+    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, report.warnings)
 
 
 def _system(collective_name: str, name: str) -> dict[str, Any]:

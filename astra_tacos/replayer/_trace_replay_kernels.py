@@ -7,7 +7,8 @@ is therefore part of the result: two messages that reach a link at one instant q
 event that frees the link) and `congestion_aware/Chunk.cpp`; in `astra-sim`: `CommonNetworkApi.cc` (an arrival finishes the
 send first, then a waiting receive; a receive that comes late is an event of its own), `Sys.cc` (the compute nodes of one rank
 that end together share one event, made by the first of them) and `CustomAlgorithm.cc` (a finished node issues the nodes it
-sets free at once).
+sets free at once). The nodes that one event sets free are issued in the order in which a hash set of their ids yields them
+(`dependancy_solver.cpp` of Chakra's feeder); `hash_order` states the rule.
 """
 
 from __future__ import annotations
@@ -29,10 +30,113 @@ _COMPUTES = 3
 _NONE = -1
 _ARRIVED = -2
 
+# fmt: off
+_BUCKETS = (
+    0, 13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697, 1447153, 2938679,
+    5967347, 12117689, 24607243, 49969847, 101473717, 206062531, 418451333, 849749479, 1725587117, 3504151727,
+)
+# fmt: on
+
+
+@njit(cache=True, nogil=True)
+def hash_order(node_id, rows, level, bucket, scratch):
+    """Put `rows` into the order in which a hash set of their ids yields them; returns the set's new level.
+
+    The rule is that of `std::unordered_set<uint64_t>` in GCC's libstdc++ (`bits/hashtable.h`, `_M_insert_bucket_begin` and
+    `_M_rehash`; `hashtable_c++0x.cc`, `_Prime_rehash_policy`). All elements stand in one list, those of a bucket (id modulo
+    the number of buckets) side by side. A new one goes to the front of its bucket, or to the front of the list if the bucket
+    is empty. A set that has as many elements as buckets grows before the next: to the next of `_BUCKETS`, and all elements are
+    inserted anew in the order of the list. Removals change no order and no number of buckets.
+
+    The set is empty and has `_BUCKETS[level]` buckets; `rows` are inserted one by one. `bucket` is -1 everywhere, before and
+    after; it has three entries a row and 13 more, which is room enough for all buckets. `scratch` is int64[4, len(rows) or more].
+    """
+    first, below, ordered, taken = scratch[0], scratch[1], scratch[2], scratch[3]
+    while True:
+        # As many as fit, first of all those that stood in the set before it grew.
+        num_held = min(len(rows), _BUCKETS[level])
+        num_taken = 0
+        for i in range(num_held):
+            place = np.int64(node_id[rows[i]] % np.uint64(_BUCKETS[level]))
+            if bucket[place] == _NONE:
+                bucket[place] = num_taken
+                taken[num_taken] = place
+                below[i] = _NONE
+                num_taken += 1
+            else:
+                below[i] = first[bucket[place]]
+            first[bucket[place]] = i
+        num_ordered = 0
+        for number in range(num_taken - 1, -1, -1):
+            bucket[taken[number]] = _NONE
+            i = first[number]
+            while i != _NONE:
+                ordered[num_ordered] = rows[i]
+                num_ordered += 1
+                i = below[i]
+        for i in range(num_held):
+            rows[i] = ordered[i]
+        if num_held == len(rows):
+            return level
+        level += 1
+
+
+@njit(cache=True, nogil=True)
+def order_children(node_id, rank_first, dep_first, dep, child_first, child, set_level, bucket, scratch):
+    """Put the children of every row, and of the start, into ASTRA-sim's order; expects them in order of rows.
+
+    Each node has a set of its children, filled in order of the file. Nodes without dependencies become ready in the order of a
+    map of all nodes, which a node enters when it, or the first that depends on it, is read. `set_level`, of each rank's set of
+    ready nodes, is a result, for `replay_nodes`. `bucket` and `scratch`: see `hash_order`, for the rows of the largest rank.
+    """
+    start = len(node_id)
+    empty = np.int64(0)  # a literal would compile `hash_order` twice
+    for node in range(start):
+        if child_first[node + 1] - child_first[node] > 1:
+            hash_order(node_id, child[child_first[node] : child_first[node + 1]], empty, bucket, scratch)
+
+    entered = np.zeros(start, np.bool_)
+    latest_child = np.full(start, _NONE, np.int64)
+    nodes = np.empty(scratch.shape[1], np.int64)
+    parents = np.empty(scratch.shape[1], np.int64)
+    root = child_first[start]
+    for owner in range(len(set_level)):
+        num_nodes = 0
+        for node in range(rank_first[owner], rank_first[owner + 1]):
+            if not entered[node]:
+                entered[node] = True
+                nodes[num_nodes] = node
+                num_nodes += 1
+            num_parents = 0
+            new_parents = False
+            for i in range(dep_first[node], dep_first[node + 1]):
+                if latest_child[dep[i]] != node:
+                    latest_child[dep[i]] = node
+                    parents[num_parents] = dep[i]
+                    num_parents += 1
+                    new_parents |= not entered[dep[i]]
+            if new_parents:
+                hash_order(node_id, parents[:num_parents], empty, bucket, scratch)
+                for i in range(num_parents):
+                    parent = parents[i]
+                    if not entered[parent]:
+                        entered[parent] = True
+                        nodes[num_nodes] = parent
+                        num_nodes += 1
+        hash_order(node_id, nodes[:num_nodes], empty, bucket, scratch)
+        first_root = root
+        for i in range(num_nodes):
+            node = nodes[i]
+            if dep_first[node] == dep_first[node + 1]:
+                child[root] = node
+                root += 1
+        set_level[owner] = hash_order(node_id, child[first_root:root], empty, bucket, scratch)
+
 
 @njit(cache=True, nogil=True)
 def replay_nodes(
     rank,
+    node_id,
     kind,
     size_bytes,
     compute_ns,
@@ -41,6 +145,9 @@ def replay_nodes(
     child_first,
     child,
     waits,
+    set_level,
+    bucket,
+    scratch,
     direct_ns,
     hop,
     hop_end,
@@ -57,8 +164,9 @@ def replay_nodes(
     Per node: `message_key` numbers the distinct (tag, source, destination, size); the messages of key k have the slots
     `slot_first[k] ..` in order of issue, in which sends and receives meet. `hop .. hop_end` are the entries of `hop_link` that
     a send crosses (`hop` moves on); with no links at all, it takes `direct_ns`. `waits` counts the dependencies left and is
-    used up. The row after the last node is the start, whose children are the nodes without dependencies. `issue_ns`,
-    `finish_ns`, `link_bytes` and `link_busy_ns` are results.
+    used up. The row after the last node is the start, whose children are the nodes without dependencies. Children are as
+    `order_children` leaves them; `set_level`, from there too, is used up, `bucket` and `scratch` are as there. `issue_ns`, `finish_ns`, `link_bytes` and
+    `link_busy_ns` are results.
 
     Returns DONE, or ENDS_AT_ZERO with the send that ends or frees its link at time 0, and otherwise -1.
     """
@@ -97,8 +205,10 @@ def replay_nodes(
     now = 0
     moving = _NONE
     finished = start
-    cursor = 0
-    cursor_end = 0
+    # The nodes that the last event set free, in order of issue.
+    ready = np.empty(start, np.int64)
+    num_ready = 0
+    next_ready = 0
     # One step a turn, deepest work first, so that each step's code (and the heap's) stands here once.
     while True:
         pushes = 0
@@ -137,43 +247,49 @@ def replay_nodes(
                         return ENDS_AT_ZERO, node
             if pushes > 0 and first_ns == 0:
                 return ENDS_AT_ZERO, node
-        elif cursor < cursor_end:
-            node = child[cursor]
-            cursor += 1
-            waits[node] -= 1
-            if waits[node] == 0:
-                issue_ns[node] = now
-                if kind[node] == SEND:
-                    slot[node] = sends_issued[message_key[node]]
-                    sends_issued[message_key[node]] += 1
-                    moving = node
-                elif kind[node] == RECEIVE:
-                    place = receives_issued[message_key[node]]
-                    receives_issued[message_key[node]] += 1
-                    if at_slot[place] == _ARRIVED:
-                        first_ns = now
-                        first_code = 4 * node + _RECEIVES
-                        pushes = 1
-                    else:
-                        at_slot[place] = node
+        elif next_ready < num_ready:
+            node = ready[next_ready]
+            next_ready += 1
+            issue_ns[node] = now
+            if kind[node] == SEND:
+                slot[node] = sends_issued[message_key[node]]
+                sends_issued[message_key[node]] += 1
+                moving = node
+            elif kind[node] == RECEIVE:
+                place = receives_issued[message_key[node]]
+                receives_issued[message_key[node]] += 1
+                if at_slot[place] == _ARRIVED:
+                    first_ns = now
+                    first_code = 4 * node + _RECEIVES
+                    pushes = 1
                 else:
-                    end = now + compute_ns[node]
-                    finish_ns[node] = end
-                    place = (((end + rank[node] * 7046029254386353131) * 2685821657736338717) >> 24) & mask
-                    while batch[place] != _NONE and (finish_ns[batch[place]] != end or rank[batch[place]] != rank[node]):
-                        place = (place + 1) & mask
-                    if batch[place] == _NONE:
-                        batch[place] = node
-                        first_ns = end
-                        first_code = 4 * node + _COMPUTES
-                        pushes = 1
-                    else:
-                        then[batch_last[batch[place]]] = node
-                    batch_last[batch[place]] = node
+                    at_slot[place] = node
+            else:
+                end = now + compute_ns[node]
+                finish_ns[node] = end
+                place = (((end + rank[node] * 7046029254386353131) * 2685821657736338717) >> 24) & mask
+                while batch[place] != _NONE and (finish_ns[batch[place]] != end or rank[batch[place]] != rank[node]):
+                    place = (place + 1) & mask
+                if batch[place] == _NONE:
+                    batch[place] = node
+                    first_ns = end
+                    first_code = 4 * node + _COMPUTES
+                    pushes = 1
+                else:
+                    then[batch_last[batch[place]]] = node
+                batch_last[batch[place]] = node
         elif finished != _NONE:
             finish_ns[finished] = now
-            cursor = child_first[finished]
-            cursor_end = child_first[finished + 1]
+            num_ready = 0
+            next_ready = 0
+            for i in range(child_first[finished], child_first[finished + 1]):
+                waits[child[i]] -= 1
+                if waits[child[i]] == 0:
+                    ready[num_ready] = child[i]
+                    num_ready += 1
+            if num_ready > 1 and finished != start:
+                owner = rank[finished]
+                set_level[owner] = hash_order(node_id, ready[:num_ready], set_level[owner], bucket, scratch)
             finished = then[finished]
         elif heap_size == 0:
             return DONE, _NONE

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by
 from astra_tacos.errors import ReplayError
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.schedule import Schedule
@@ -50,14 +51,14 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
     up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
     awaited_first, awaited = data_dependencies(schedule)
     rows = np.arange(schedule.num_sends)
-    child_first, child = _group(awaited, np.repeat(rows, np.diff(awaited_first)), schedule.num_sends)
+    child_first, child = group_by(awaited, np.repeat(rows, np.diff(awaited_first)), schedule.num_sends)
     through = down != NO_LINK
     links, takers = up, rows
     if timing.is_blocking:  # a down-link, too, takes its sends in order
         links, takers = np.concatenate((up, down[through])), np.concatenate((rows, rows[through]))
         order = np.argsort(takers, kind="stable")
         links, takers = links[order], takers[order]
-    link_first, link_row = _group(links, takers, topology.num_links)
+    link_first, link_row = group_by(links, takers, topology.num_links)
     result = ScheduleReplay(
         np.zeros(topology.num_npus, np.int64),
         np.zeros(topology.num_links, np.int64),
@@ -93,9 +94,3 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
             "sends wait for one another in a circle"
         )
     return result
-
-
-def _group(group: NDArray[np.integer], member: NDArray[np.int64], num_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each group begins, int64[num_groups + 1], and the members sorted by group, in their given order."""
-    order = np.argsort(group, kind="stable")
-    return np.concatenate(([0], np.cumsum(np.bincount(group, minlength=num_groups)))), member[order]

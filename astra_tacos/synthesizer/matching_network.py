@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK, Topology
 
@@ -111,11 +112,11 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         num_npus, src, dst, direct, switched, link_dst[link] - num_npus, land, up_busy
     )
 
-    out_first, leaving = _group_by(src[direct], direct, num_npus)
-    up_first, up_link = _group_by(link_src[ups], ups, num_npus)
+    out_first, leaving = group_by(src[direct], direct, num_npus)
+    up_first, up_link = group_by(link_src[ups], ups, num_npus)
     in_first = np.searchsorted(dst[entering], np.arange(num_npus + 1))
-    switch_up_first, switch_up = _group_by(link_dst[ups] - num_npus, ups, num_switches)
-    switch_down_first, switch_down = _group_by(link_src[downs] - num_npus, downs, num_switches)
+    switch_up_first, switch_up = group_by(link_dst[ups] - num_npus, ups, num_switches)
+    switch_down_first, switch_down = group_by(link_src[downs] - num_npus, downs, num_switches)
     table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
     switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
     arrays = (
@@ -127,8 +128,8 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         sources,
         np.where(link_src >= num_npus, link_src, link_dst),
         np.column_stack((switch_up_first, switch_down_first, table_first, switch_ns)),
-        switch_up,
-        switch_down,
+        switch_up.astype(np.int32),
+        switch_down.astype(np.int32),
         table,
         forward,
     )
@@ -221,8 +222,8 @@ def _switch_tables(
     link: NDArray[np.int32],
     down: NDArray[np.int32],
     switched: NDArray[np.bool_],
-    ups: tuple[NDArray[np.int64], NDArray[np.int32]],
-    downs: tuple[NDArray[np.int64], NDArray[np.int32]],
+    ups: tuple[NDArray[np.int64], NDArray[np.int64]],
+    downs: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """For each switch, a table of channels, up-links by down-links, -1 on an NPU's way back to itself."""
     num_links = int(max(link.max(), down.max())) + 1
@@ -249,13 +250,3 @@ def _switch_land_ns(
     fastest = np.full(num_switches + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, channel_switch[switched], land[switched, 0])
     return fastest
-
-
-def _group_by(
-    group: NDArray[np.integer], member: NDArray[np.integer], num_groups: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Where each group begins, int64[num_groups + 1], and the members sorted by group, int32[len(member)]."""
-    order = np.argsort(group, kind="stable")
-    first = np.zeros(num_groups + 1, np.int64)
-    np.cumsum(np.bincount(group, minlength=num_groups), out=first[1:])
-    return first, member[order].astype(np.int32)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by
 from astra_tacos.verifier.program_form import Action, Program, expand
 from astra_tacos.verifier.violation import Violation
 
@@ -51,13 +52,13 @@ def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
 
     before = np.concatenate((program.before, program.action_op[program.message_send]))
     after = np.concatenate((program.after, program.action_op[program.message_recv]))
-    first, successor = grouped(before, after, program.num_ops)
+    first, successor = group_by(before, after, program.num_ops)
     order, size = topological_order(first, successor, np.bincount(after, minlength=program.num_ops))
     if size < program.num_ops:
         return None, _deadlocks(program, before, after, order[:size])
     place = np.empty(program.num_ops, np.int64)
     place[order] = np.arange(program.num_ops)
-    first, predecessor = grouped(place[after], place[before], program.num_ops)
+    first, predecessor = group_by(place[after], place[before], program.num_ops)
     return Order(place, first, predecessor), []
 
 
@@ -65,16 +66,11 @@ def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int6
     """int64[num_ops], a number for each operation that grows along the edges (as far as they have no cycles)."""
     from astra_tacos.verifier._order_kernels import topological_order
 
-    first, successor = grouped(before, after, num_ops)
+    first, successor = group_by(before, after, num_ops)
     order, size = topological_order(first, successor, np.bincount(after, minlength=num_ops))
     place = np.full(num_ops, num_ops, np.int64)
     place[order[:size]] = np.arange(size)
     return place
-
-
-def grouped(key: NDArray[np.int64], value: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.argsort(key, kind="stable")
-    return np.concatenate(([0], np.cumsum(np.bincount(key, minlength=size)))).astype(np.int64), value[order]
 
 
 def _deadlocks(

@@ -142,3 +142,11 @@ def test_same_inputs_same_bytes(tmp_path: Path) -> None:
     assert files == sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*") if path.is_file())
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_a_link_order_that_is_not_the_models_is_noted(tmp_path: Path) -> None:
+    of = schedule(topology(*ALL["ring8"]), link_model="blocking")
+    assert write_run_directory(of, tmp_path / "a").is_exact
+    other = write_run_directory(of, tmp_path / "b", link_order="tokens")
+    assert not other.is_exact
+    assert "cycles will differ" in other.notes[0]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import naive_trace_replay
+from naive import NaiveHashSet, naive_trace_replay
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.errors import ReplayError
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer.trace_replay import TRACE_BACKENDS, TraceReplay, replay_trace
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType, schema_module
@@ -186,10 +186,10 @@ def test_overrides_and_failures_count(tmp_path: Path) -> None:
     trace = read_nodes(tmp_path, [[send(0, 1, 100)], [], []])
     slow = network(("Ring", 3), link_overrides=(LinkSpec(0, 1, None, 500.0),))
     assert replay_trace(trace, slow, AWARE).finish_ns[0] == 600
-    with pytest.raises(ReplayError, match=r"net\.yml: astra_tacos\.link_overrides is beyond the congestion-unaware backend"):
+    with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.link_overrides is beyond the congestion-unaware backend"):
         replay_trace(trace, slow, UNAWARE)
     failed = network(("Ring", 3), failed_links=((0, 1),))
-    with pytest.raises(ReplayError, match="route from rank 0 to rank 1 needs the link 0 -> 1, which is not there"):
+    with pytest.raises(ConfigError, match="route from rank 0 to rank 1 needs the link 0 -> 1, which is not there"):
         replay_trace(trace, failed, AWARE)
     assert replay_trace(trace, failed, UNAWARE).finish_ns[0] == 110
 
@@ -198,15 +198,15 @@ def test_a_graph_takes_messages_between_neighbours(tmp_path: Path) -> None:
     links = tuple(LinkSpec(src, (src + 1) % 3, BYTE_PER_NS, 10.0) for src in range(3))
     graph = NetworkConfig("net.yml", links=links)
     assert replay_trace(read_nodes(tmp_path, [[send(0, 1, 100)], [], []]), graph, AWARE).finish_ns[0] == 110
-    with pytest.raises(ReplayError, match="route from rank 0 to rank 2 needs the link 0 -> 2"):
+    with pytest.raises(ConfigError, match="route from rank 0 to rank 2 needs the link 0 -> 2"):
         replay_trace(read_nodes(tmp_path, [[send(0, 2, 100)], [], []]), graph, AWARE)
-    with pytest.raises(ReplayError, match=r"astra_tacos\.links is beyond"):
+    with pytest.raises(ConfigError, match=r"astra_tacos\.links is beyond"):
         replay_trace(read_nodes(tmp_path, [[send(0, 1, 100)], [], []]), graph, UNAWARE)
 
 
 # ---- Errors ----
 
-ERRORS: dict[str, tuple[list[list[Any]], str]] = {
+STUCK: dict[str, tuple[list[list[Any]], str]] = {
     "unmatched receive": (
         [[recv(7, 1, 64, tag=3)], []],
         "deadlock: rank 0, node 7 waits for a message from rank 1 (64 bytes, tag 3) that no node sends",
@@ -237,6 +237,8 @@ ERRORS: dict[str, tuple[list[list[Any]], str]] = {
         [[comp(0), comp(1, 9)], []],
         "rank 0, node 1: COMP that waits for a node that does not exist, expected dependencies within its file",
     ),
+}
+BAD_INPUT: dict[str, tuple[list[list[Any]], str]] = {
     "another kind": ([[make_node(2, NodeType.COMM_COLL)], []], "rank 0, node 2: COMM_COLL, expected COMM_SEND, COMM_RECV or"),
     "no kind": ([[make_node(2, NodeType.INVALID)], []], "rank 0, node 2: INVALID, expected COMM_SEND"),
     "no size": (
@@ -261,10 +263,11 @@ ERRORS: dict[str, tuple[list[list[Any]], str]] = {
 
 
 @pytest.mark.parametrize("backend", TRACE_BACKENDS)
-@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("name", [*STUCK, *BAD_INPUT])
 def test_errors(tmp_path: Path, name: str, backend: str) -> None:
-    ranks, message = ERRORS[name]
-    with pytest.raises(ReplayError, match=re.escape(message)) as caught:
+    ranks, message = (STUCK | BAD_INPUT)[name]
+    error: type[AstraTacosError] = ReplayError if name in STUCK else ConfigError
+    with pytest.raises(error, match=re.escape(message)) as caught:
         replay_trace(read_nodes(tmp_path, ranks), network(("FullyConnected", 2)), backend)  # type: ignore[arg-type]
     assert str(caught.value).startswith(f"{tmp_path / 't'}: ")
     assert "\n" not in str(caught.value)
@@ -279,7 +282,7 @@ def test_a_long_chain_of_waits_is_shortened(tmp_path: Path) -> None:
 
 def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
     fast = network(("Ring", 4), bandwidth=100.0, latency=500.0)
-    with pytest.raises(ReplayError, match=r"rank 0, node 0 sends 10 bytes at time 0 in under 1 ns of net"):
+    with pytest.raises(ConfigError, match=r"rank 0, node 0 sends 10 bytes at time 0 in under 1 ns of net"):
         replay_trace(read_nodes(tmp_path, [[send(0, 1, 10)], [], [], []]), fast, AWARE)
     late = read_nodes(tmp_path, [[comp(0), send(1, 1, 10, 0)], [], [], []])
     assert replay_trace(late, fast, AWARE).finish_ns[0] == 501
@@ -287,7 +290,7 @@ def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
 
 def test_unknown_backend(tmp_path: Path) -> None:
     trace = read_nodes(tmp_path, [[], []])
-    with pytest.raises(ReplayError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
+    with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
         replay_trace(trace, network(("Ring", 2)), "ns3")  # type: ignore[arg-type]
 
 

@@ -18,6 +18,7 @@ from networks import ALL, MIXED, RING8, TORUS, topology
 from schedules import schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml
@@ -30,7 +31,7 @@ from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.program_form import Program
-from astra_tacos.verifier.program_order import Order, grouped
+from astra_tacos.verifier.program_order import Order
 
 NETWORKS = {"ring": RING8, "torus": TORUS, "mixed": MIXED}
 CASES = [(network, collective) for network in NETWORKS for collective in COLLECTIVES]
@@ -498,7 +499,7 @@ def test_the_search_for_paths_matches_its_slow_twin(data: st.DataObject, size: i
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
     ends = np.sort(random.integers(0, size, (data.draw(st.integers(0, 3 * size)), 2)), axis=1)
     ends = ends[ends[:, 0] < ends[:, 1]]
-    first, predecessor = grouped(ends[:, 1], ends[:, 0], size)
+    first, predecessor = group_by(ends[:, 1], ends[:, 0], size)
     graph = networkx.DiGraph(ends.tolist())
     graph.add_nodes_from(range(size))
     closure = networkx.transitive_closure(graph)

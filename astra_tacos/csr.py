@@ -1,0 +1,22 @@
+"""Lists of lists as two arrays (compressed sparse rows): where each list begins, and all members one after another."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def group_by(
+    group: NDArray[np.integer], member: NDArray[np.integer], num_groups: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Members by group, in their given order within it.
+
+    Returns
+    -------
+    first, members
+        int64[num_groups + 1] and int64[len(member)]: group g is `members[first[g]:first[g + 1]]`.
+    """
+    order = np.argsort(group, kind="stable")
+    first = np.zeros(num_groups + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=num_groups), out=first[1:])
+    return first, member[order].astype(np.int64, copy=False)
