@@ -20,6 +20,7 @@ lint: .venv/.testable
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/synthesis.py
+	$(BIN)/python benchmarks/quality.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -10,16 +10,14 @@ median of warm runs of one trial on one thread; kernels are compiled before. `TA
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
+
+from results_page import machine, record
 
 from astra_tacos import all_gather, build_topology
 from astra_tacos.bounds import lower_bound
@@ -27,7 +25,6 @@ from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.tacos import tacos
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results.md"
 GIB = 1 << 30
 
 
@@ -77,15 +74,6 @@ def first_use_seconds() -> float:
         return time.perf_counter() - begin
 
 
-def machine() -> str:
-    try:
-        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-        name = model[1] if model else platform.processor()
-    except OSError:
-        name = platform.processor()
-    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}, {datetime.date.today().isoformat()}"
-
-
 def table() -> str:
     lines = [
         f"Machine: {machine()}. First use, all kernels compiled: {first_use_seconds():.1f} s.",
@@ -104,13 +92,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def record(text: str) -> None:
-    """Put the table between the marks in docs/results.md."""
-    begin, end = "<!-- synthesis: begin -->", "<!-- synthesis: end -->"
-    before, rest = RESULTS.read_text().split(begin)
-    RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
@@ -118,4 +99,4 @@ if __name__ == "__main__":
     text = table()
     print(text)
     if not arguments.no_record:
-        record(text)
+        record("synthesis", text)

@@ -43,9 +43,10 @@ _SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS = 0, 1, 2, 3
 _BLOCK_SHIFT = 3
 BLOCK = 1 << _BLOCK_SHIFT
 _BLOCK_MASK = np.uint64(BLOCK - 1)
-# In how many words, from a random place on, useful chunks are counted.
+# In how many words, from a random place on, useful chunks are counted, and from how many lacking chunks on that is worth it.
 _COUNTED_SHIFT = 2
 _COUNTED = 1 << _COUNTED_SHIFT
+_FEW = 64
 # Ports beyond which a switch's links are paired greedily.
 MATCHED_PORTS = 128
 
@@ -390,6 +391,9 @@ def match(
     samples = ((num_chunks - 1) >> (6 + _COUNTED_SHIFT)) + 1
     strict = False
     restricted = True
+    unequal = False
+    for slot in range(len(ins)):
+        unequal = unequal or ins[slot, _IN_RANK] > 0
 
     now = np.int64(0)
     rows = np.int64(0)
@@ -405,10 +409,12 @@ def match(
             num_picks = np.int64(0)
             in_from = np.int64(0)
             if place < num_npus:
-                # The free direct links into this NPU: fastest first, then fewest useful chunks, then at random.
+                # The free direct links into this NPU: fastest first, then fewest useful chunks, then at random. While the NPU
+                # lacks many chunks no link runs out of them, and counting is saved.
                 dst = np.uint64(place)
                 if lacking[dst] == 0:
                     continue
+                few = lacking[dst] <= _FEW
                 random += _GOLDEN
                 bits = _mix(random)
                 word_from = np.uint64(_below(bits, samples) << _COUNTED_SHIFT)
@@ -418,11 +424,12 @@ def match(
                         continue
                     src = np.uint64(ins[np.uint64(slot), _IN_SRC])
                     useful = _ZERO
-                    for w in range(_COUNTED):
-                        word = word_from + np.uint64(w)
-                        useful += _population(held[src, word] & ~taken[dst, word])
-                    if useful == _ZERO and samples == 1:
-                        continue
+                    if few:
+                        for w in range(_COUNTED):
+                            word = word_from + np.uint64(w)
+                            useful += _population(held[src, word] & ~taken[dst, word])
+                        if useful == _ZERO and samples == 1:
+                            continue
                     bits *= _MIX_1
                     picks[np.uint64(num_picks)] = (
                         (ins[np.uint64(slot), _IN_RANK] << _RANK_SHIFT)
@@ -431,7 +438,7 @@ def match(
                         | (slot - in_from)
                     )
                     num_picks += 1
-                if num_picks > 1:
+                if num_picks > 1 and (few or unequal):
                     _sort(picks, num_picks)
             else:
                 random += _GOLDEN

@@ -41,7 +41,7 @@ def test_help_names_every_command() -> None:
     text = in_process("--help").output
     for name, summary in COMMANDS.items():
         assert name in text
-        assert summary in text
+        assert summary in " ".join(text.split())
         assert in_process(name, "--help").exit_code == 0
     assert "astra-tacos, version" in in_process("--version").output
 
