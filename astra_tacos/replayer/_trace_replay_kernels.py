@@ -53,7 +53,7 @@ def hash_order(node_id, rows, level, bucket, scratch):
     """
     first, below, ordered, taken = scratch[0], scratch[1], scratch[2], scratch[3]
     while True:
-        # As many as fit, first of all those that stood in the set before it grew.
+        # As many as fit; after growing, the elements of before are the first of `rows`, in the order of the list.
         num_held = min(len(rows), _BUCKETS[level])
         num_taken = 0
         for i in range(num_held):
@@ -165,8 +165,8 @@ def replay_nodes(
     `slot_first[k] ..` in order of issue, in which sends and receives meet. `hop .. hop_end` are the entries of `hop_link` that
     a send crosses (`hop` moves on); with no links at all, it takes `direct_ns`. `waits` counts the dependencies left and is
     used up. The row after the last node is the start, whose children are the nodes without dependencies. Children are as
-    `order_children` leaves them; `set_level`, from there too, is used up, `bucket` and `scratch` are as there. `issue_ns`, `finish_ns`, `link_bytes` and
-    `link_busy_ns` are results.
+    `order_children` leaves them; `set_level`, from there too, is used up; `bucket` and `scratch` are as there. `issue_ns`,
+    `finish_ns`, `link_bytes` and `link_busy_ns` are results.
 
     Returns DONE, or ENDS_AT_ZERO with the send that ends or frees its link at time 0, and otherwise -1.
     """
