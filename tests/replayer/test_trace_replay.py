@@ -385,7 +385,7 @@ def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
         if draw(st.integers(0, 30)):
             ranks[dst].append(recv(len(ranks[dst]), src, size, *deps(dst), tag=tag))
     if draw(st.booleans()):
-        rename(ranks, draw(st.randoms(use_true_random=False)))
+        rename(ranks, random.Random(draw(st.integers(0, 1000))))
     return net, ranks
 
 
