@@ -9,9 +9,9 @@ from numba import njit
 FINISHED = 0
 STUCK = 1
 
-_ARRIVES = 0
-_REACHES_SWITCH = 1
-_FREES = 2
+_ARRIVES = np.int64(0)
+_REACHES_SWITCH = np.int64(1)
+_FREES = np.int64(2)
 
 
 @njit(cache=True, nogil=True)
@@ -93,7 +93,7 @@ def replay_sends(
     at = link_first[:-1].copy()
     free_at = np.zeros(len(at), np.int64)
     heap = np.empty((3 * num_sends + 1, 5), np.int64)
-    size = 0
+    size = np.int64(0)
     # Links whose next send may be able to start, as a stack.
     look = np.empty(len(at) + 2 * num_sends + len(child) + 1, np.int64)
     num_look = 0
@@ -102,7 +102,7 @@ def replay_sends(
             look[num_look] = link
             num_look += 1
     started = 0
-    now = 0
+    now = np.int64(0)
     while True:
         while num_look > 0:
             num_look -= 1

@@ -48,7 +48,8 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
 
     topology, timing = schedule.topology, schedule.timing
     size_class = schedule.collective.chunk_class[schedule.chunk]
-    up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
+    up = topology.channel_link[schedule.channel].astype(np.int64)
+    down = topology.channel_down_link[schedule.channel].astype(np.int64)
     awaited_first, awaited = data_dependencies(schedule)
     rows = np.arange(schedule.num_sends)
     child_first, child = group_by(awaited, np.repeat(rows, np.diff(awaited_first)), schedule.num_sends)

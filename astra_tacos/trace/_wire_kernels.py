@@ -13,7 +13,7 @@ _U128 = np.uint64(128)
 
 @njit(cache=True, nogil=True)
 def _varint_size(value):
-    rest = np.uint64(value)
+    rest = value
     size = 1
     while rest > _U127:
         rest >>= _U7
@@ -23,7 +23,7 @@ def _varint_size(value):
 
 @njit(cache=True, nogil=True)
 def _put_varint(out, at, value):
-    rest = np.uint64(value)
+    rest = value
     while rest > _U127:
         out[at] = np.uint8((rest & _U127) | _U128)
         rest >>= _U7
@@ -39,11 +39,11 @@ def _put_ids(out, at, field, first, ids, row):
         return at
     size = 0
     for slot in range(first[row], first[row + 1]):
-        size += _varint_size(ids[slot])
-    at = _put_varint(out, at, field)
-    at = _put_varint(out, at, size)
+        size += _varint_size(np.uint64(ids[slot]))
+    at = _put_varint(out, at, np.uint64(field))
+    at = _put_varint(out, at, np.uint64(size))
     for slot in range(first[row], first[row + 1]):
-        at = _put_varint(out, at, ids[slot])
+        at = _put_varint(out, at, np.uint64(ids[slot]))
     return at
 
 
@@ -81,8 +81,8 @@ def encode_nodes(
             body = np.empty(2 * bound, np.uint8)
         size = 0
         if node_id[row] != 0:
-            size = _put_varint(body, size, 1 << 3)
-            size = _put_varint(body, size, node_id[row])
+            size = _put_varint(body, size, np.uint64(1 << 3))
+            size = _put_varint(body, size, np.uint64(node_id[row]))
         number = name_number[row]
         digits = 1
         while number >= 10:
@@ -90,8 +90,8 @@ def encode_nodes(
             digits += 1
         prefix = name_first[name[row]]
         length = name_first[name[row] + 1] - prefix
-        size = _put_varint(body, size, 2 << 3 | 2)
-        size = _put_varint(body, size, length + digits)
+        size = _put_varint(body, size, np.uint64(2 << 3 | 2))
+        size = _put_varint(body, size, np.uint64(length + digits))
         for k in range(length):
             body[size + k] = name_bytes[prefix + k]
         number = name_number[row]
@@ -100,29 +100,29 @@ def encode_nodes(
             number //= 10
         size += length + digits
         if kind[row] != 0:
-            size = _put_varint(body, size, 3 << 3)
-            size = _put_varint(body, size, kind[row])
+            size = _put_varint(body, size, np.uint64(3 << 3))
+            size = _put_varint(body, size, np.uint64(kind[row]))
         size = _put_ids(body, size, 4 << 3 | 2, ctrl_first, ctrl, row)
         size = _put_ids(body, size, 5 << 3 | 2, data_first, data, row)
         if duration_us[row] != 0:
-            size = _put_varint(body, size, 7 << 3)
-            size = _put_varint(body, size, duration_us[row])
+            size = _put_varint(body, size, np.uint64(7 << 3))
+            size = _put_varint(body, size, np.uint64(duration_us[row]))
         for slot in range(attr_first[row], attr_first[row + 1]):
             key = key_first[attr_key[slot]]
             length = key_first[attr_key[slot] + 1] - key
             field = key_field[attr_key[slot]]
             value = attr_value[slot]
-            size = _put_varint(body, size, 10 << 3 | 2)
-            inner = 1 + _varint_size(length) + length + _varint_size(field) + _varint_size(value)
-            size = _put_varint(body, size, inner)
-            size = _put_varint(body, size, 1 << 3 | 2)
-            size = _put_varint(body, size, length)
+            size = _put_varint(body, size, np.uint64(10 << 3 | 2))
+            inner = 1 + _varint_size(np.uint64(length)) + length + _varint_size(np.uint64(field)) + _varint_size(np.uint64(value))
+            size = _put_varint(body, size, np.uint64(inner))
+            size = _put_varint(body, size, np.uint64(1 << 3 | 2))
+            size = _put_varint(body, size, np.uint64(length))
             for k in range(length):
                 body[size + k] = key_bytes[key + k]
             size += length
-            size = _put_varint(body, size, field)
-            size = _put_varint(body, size, value)
-        at = _put_varint(out, at, size)
+            size = _put_varint(body, size, np.uint64(field))
+            size = _put_varint(body, size, np.uint64(value))
+        at = _put_varint(out, at, np.uint64(size))
         for k in range(size):
             out[at + k] = body[k]
         at += size
