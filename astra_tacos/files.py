@@ -25,35 +25,35 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def replaced_directory(path: Path, marker: str) -> Iterator[Path]:
-    """A temporary directory that becomes `path` when the block ends well.
-
-    An existing directory is replaced only if it is empty or holds `marker`, a file that tells it was made by this package.
+def replaced_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory that takes the place of `path`, if there is one, when the block ends well.
 
     Raises
     ------
     ConfigError
-        If `path` exists and is something else, or its parent cannot be written to.
+        If the parent of `path` cannot be written to.
     """
-    if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or (path / marker).is_file())):
-        raise ConfigError(f"{path}: exists and is no run directory of astra_tacos (no {marker} in it): choose another output")
+    path = path.resolve()  # a link stays, what it leads to is replaced
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
+    outgoing = temporary.with_suffix(".old")
     try:
         temporary.chmod(0o777 & ~_umask())
         yield temporary
         if path.exists():
-            outgoing = temporary.with_suffix(".old")
             path.rename(outgoing)
+        try:
             temporary.rename(path)
-            shutil.rmtree(outgoing)
-        else:
-            temporary.rename(path)
+        except OSError:
+            if outgoing.exists():
+                outgoing.rename(path)
+            raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for rest in (temporary, outgoing):
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def _umask() -> int:

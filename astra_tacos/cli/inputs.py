@@ -8,6 +8,7 @@ from pathlib import Path
 
 from astra_tacos.errors import ConfigError
 
+_EXPECTED = "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml) or trace prefix (PREFIX.0.et, ...)"
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
 
 
@@ -39,15 +40,16 @@ def identify(path: Path) -> tuple[Kind, Path]:
     }
     if path.is_file() and path.suffix in by_suffix:
         return by_suffix[path.suffix], path
+    if not path.name:
+        raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
     match = _TRACE_FILE.fullmatch(path.name)
     if match and path.is_file():
         return Kind.TRACE, path.with_name(match[1])
     if path.with_name(f"{path.name}.0.et").is_file():
         return Kind.TRACE, path
-    expected = "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml) or trace prefix (PREFIX.0.et, ...)"
     if not path.exists():
-        raise ConfigError(f"{path}: no such file or trace prefix, expected {expected}")
-    raise ConfigError(f"{path}: not recognised, expected {expected}")
+        raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
+    raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
 
 
 def trace_prefixes(directory: Path) -> list[Path]:

@@ -44,6 +44,8 @@ def _text(value: Any) -> str:
         return "; ".join(_text(entry) for entry in value) if value else "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
     return str(value)
 
 
@@ -97,10 +99,13 @@ def _trace(prefix: Path) -> dict[str, Any]:
 
 
 def _schedule(path: Path) -> dict[str, Any]:
-    from astra_tacos.report.summary import summarise
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.schedule.schedule import check_rows
     from astra_tacos.schedule.storage import load_schedule
 
-    return summarise(load_schedule(path))
+    schedule = load_schedule(path)
+    check_rows(schedule)
+    return certify(schedule)
 
 
 def _xml(path: Path) -> dict[str, Any]:

@@ -70,6 +70,7 @@ def synthesize(
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
     system and network files, an MSCCL XML, and run_astra_sim.sh.
     """
+    from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
     from astra_tacos.schedule.timing import choose_link_model
     from astra_tacos.synthesizer.search import synthesize as search
@@ -79,6 +80,10 @@ def synthesize(
         raise click.UsageError("Missing option '--network'.")
     if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
         raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
+    if output is not None:
+        from astra_tacos.export.run_directory import check_output
+
+        check_output(output)
     topology = build_topology(read_network(network_path))
     what = COLLECTIVES[collective](topology.num_npus, size_bytes, chunks_per_npu)
     reason = choose_link_model(topology, what)[1] if link_model == "auto" else ""
@@ -94,11 +99,10 @@ def synthesize(
             threads=threads,
             on_progress=on_progress,
         )
-    result = _result(schedule, reason)
     if with_checks:
         with progress("verifying"):
             _check(schedule)
-        result["verified"] = True
+    result: dict[str, Any] = {**certify(schedule), "link_model_reason": reason, "verified": with_checks}
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory
@@ -114,14 +118,6 @@ def synthesize(
         print_json({"output": None, "notes": [], **result})
         return
     _print(result, rows, with_checks)
-
-
-def _result(schedule: Any, reason: str) -> dict[str, Any]:
-    from astra_tacos.report.summary import summarise
-
-    result = summarise(schedule)
-    result["link_model_reason"] = reason
-    return result
 
 
 def _check(schedule: Any) -> None:

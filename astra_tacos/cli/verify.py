@@ -39,6 +39,8 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
+    if kind is Kind.SCHEDULE and topology is not None:
+        raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     with progress("verifying"):
         if kind is Kind.RUN_DIRECTORY:
             verdicts = _verify_run(target, topology, collective)
@@ -55,7 +57,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
         )
     else:
         for name, what, found in verdicts:
-            click.echo(f"{name}: {f'{len(found)} violations' if found else 'ok'}: {what}")
+            click.echo(f"{name}: {_count(found) if found else 'ok'}: {what}")
             for violation in found[:_SHOWN]:
                 click.echo(f"  {violation}")
             if len(found) > _SHOWN:
@@ -82,10 +84,15 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     if kind is Kind.SCHEDULE:
         from astra_tacos.schedule.storage import load_schedule
         from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
+        from astra_tacos.verifier.violation import Violation
 
         schedule = load_schedule(path)
         what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
-        return str(path), what, verify_schedule(schedule)
+        violations = verify_schedule(schedule)
+        if collective not in (None, schedule.collective.name):
+            text = f"is an {schedule.collective.name}, expected an {collective}"
+            violations = (Violation("wrong-collective", text), *violations)
+        return str(path), what, violations
     if kind is Kind.TRACE:
         from astra_tacos.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
@@ -101,6 +108,10 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     if not verdict.semantic:
         what += "; it does not say which chunks it moves, so only its structure was checked"
     return str(path), what, verdict.violations
+
+
+def _count(violations: tuple[Violation, ...]) -> str:
+    return f"{len(violations)} violation{'' if len(violations) == 1 else 's'}"
 
 
 def _as_dict(violation: Violation) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from astra_tacos.config.yaml_text import describe, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 
 MAX_NPUS = 1_000_000
+_MAX_BANDWIDTH_GIBPS = 1e12
 ASTRA_SIM_BLOCKS = ("Ring", "FullyConnected", "Switch")
 _EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
@@ -96,7 +97,7 @@ def read_network(path: str | Path) -> NetworkConfig:
 
 def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:
     if "topology" in extension:
-        topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology")
+        topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology", "astra_tacos.")
     else:
         topology_key, blocks = "topology", _list(path, document, "topology")
         for index, block in enumerate(blocks):
@@ -117,13 +118,13 @@ def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str,
     return tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
 
 
-def _list(path: Path, mapping: Mapping[str, Any], key: str) -> list[Any]:
+def _list(path: Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
     if key not in mapping:
-        raise ConfigError(f"{path}: {key} is missing, expected a list of one entry per dimension")
+        raise ConfigError(f"{path}: {prefix}{key} is missing, expected a list of one entry per dimension")
     value = mapping[key]
     if not isinstance(value, list) or not value:
         found = "an empty list" if value == [] else describe(value)
-        raise ConfigError(f"{path}: {key} is {found}, expected a list of one entry per dimension")
+        raise ConfigError(f"{path}: {prefix}{key} is {found}, expected a list of one entry per dimension")
     return value
 
 
@@ -150,7 +151,7 @@ def _number(value: object) -> float | None:
 
 def _bandwidth(path: Path, key: str, value: object) -> float:
     number = _number(value)
-    if number is None or number <= 0:
+    if number is None or not 0 < number <= _MAX_BANDWIDTH_GIBPS:
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0")
     return number
 
@@ -172,12 +173,15 @@ def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, 
     pairs = extension.get("failed_links", [])
     if not isinstance(pairs, list):
         raise ConfigError(f"{path}: astra_tacos.failed_links is {describe(pairs)}, expected a list of [src, dst]")
-    failed = []
+    failed: list[tuple[int, int]] = []
     for index, pair in enumerate(pairs):
         key = f"astra_tacos.failed_links[{index}]"
         if not isinstance(pair, list) or len(pair) != 2:
             raise ConfigError(f"{path}: {key} is {describe(pair)}, expected [src, dst]")
-        failed.append((_device(path, key, pair[0]), _device(path, key, pair[1])))
+        ends = (_device(path, key, pair[0]), _device(path, key, pair[1]))
+        if ends in failed:
+            raise ConfigError(f"{path}: {key} is [{ends[0]}, {ends[1]}] again, expected each link once")
+        failed.append(ends)
     return tuple(failed)
 
 
@@ -185,7 +189,7 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
     entries = extension.get("link_overrides", [])
     if not isinstance(entries, list):
         raise ConfigError(f"{path}: astra_tacos.link_overrides is {describe(entries)}, expected a list of mappings")
-    overrides = []
+    overrides: list[LinkSpec] = []
     for index, entry in enumerate(entries):
         key = f"astra_tacos.link_overrides[{index}]"
         expected = "expected {src, dst, bandwidth and/or latency}"
@@ -200,6 +204,9 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
                 _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None,
             )
         )
+        ends = [(override.src, override.dst) for override in overrides]
+        if ends[-1] in ends[:-1]:
+            raise ConfigError(f"{path}: {key} is for {ends[-1][0]} -> {ends[-1][1]} again, expected each link once")
     return tuple(overrides)
 
 

@@ -66,6 +66,8 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
+    if link_order is not None and link_order not in LINK_ORDERS:
+        raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
     if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
         raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
     table, npu_first = _node_table(schedule, link_order or default_link_order(schedule), first_tag)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml
@@ -17,6 +20,11 @@ from astra_tacos.schedule.storage import save_schedule
 
 RESULT_FILE = "result.json"
 SCRIPT = "run_astra_sim.sh"
+_SCHEDULE = "schedule.npz"
+_FOLDERS = ("collective", "workload")
+_CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
+_LOG = "log"
+_OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, _LOG, *_FOLDERS, *_CONFIGURATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,37 @@ class RunDirectory:
     @property
     def command(self) -> str:
         """How to start ASTRA-sim on it."""
-        return f"ASTRA_SIM_BIN=.../{BINARIES[self.network.backend]} {self.path / SCRIPT}"
+        return f"ASTRA_SIM_BIN=.../{BINARIES[self.network.backend]} {shlex.quote(str(self.path / SCRIPT))}"
+
+
+def check_output(path: Path) -> None:
+    """Check that a run directory may be written to `path`: nothing is there, or nothing but what this module writes.
+
+    Raises
+    ------
+    ConfigError
+        If anything else is there, or it is the current directory.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise ConfigError(f"{path}: exists and is no directory: choose another output")
+    names = {entry.name for entry in path.iterdir()}
+    foreign = sorted(name for name in names if name not in _OWN and not name.endswith(".xml"))
+    if foreign or (names and not {RESULT_FILE, SCRIPT, _SCHEDULE} <= names):
+        raise ConfigError(f"{path}: exists and is no run directory of astra_tacos: choose another output")
+    if path.resolve() == Path.cwd():
+        raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 
 
 def write_run_directory(
-    schedule: Schedule, path: str | Path, result: dict[str, Any] | None = None, link_order: LinkOrder | None = None
+    schedule: Schedule, path: str | Path, more: dict[str, Any] | None = None, link_order: LinkOrder | None = None
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
     `collective/<name>.<npu>.et`, `<name>.xml`, `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
-    `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (which holds `result`). Nothing is left behind on
-    failure; a directory that this function wrote before is replaced.
+    `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (its certificate, and `more`).
+    Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
     Raises
     ------
@@ -68,17 +96,18 @@ def write_run_directory(
     name = collective.name.replace("-", "_")
     network = astra_sim_network(schedule.topology, schedule.timing.link_model)
     link_order = link_order or default_link_order(schedule)
-    with replaced_directory(path, marker=RESULT_FILE) as directory:
-        for folder in ("collective", "workload"):
+    check_output(path)
+    with replaced_directory(path) as directory:
+        for folder in _FOLDERS:
             (directory / folder).mkdir()
         export_chakra(schedule, directory / "collective" / name, link_order)
         report = export_msccl_xml(schedule, directory / f"{name}.xml")
         export_workload(collective, directory / "workload" / name)
-        save_schedule(schedule, directory / "schedule.npz")
+        save_schedule(schedule, directory / _SCHEDULE)
         _write_json(directory / "system.json", _system(collective.name, name))
         (directory / "network.yml").write_text(network.to_yaml())
         _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-        _write_json(directory / RESULT_FILE, result or {})
+        _write_json(directory / RESULT_FILE, certify(schedule) | (more or {}))
         (directory / SCRIPT).write_text(_script(name, network))
         (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
     return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, report.warnings)
@@ -111,7 +140,7 @@ exec "$ASTRA_SIM_BIN" \\
   --system-configuration=system.json \\
   --network-configuration=network.yml \\
   --remote-memory-configuration=remote_memory.json \\
-  --logging-folder=log "$@"
+  --logging-folder={_LOG} "$@"
 """
 
 

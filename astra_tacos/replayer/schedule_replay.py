@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ReplayError
 from astra_tacos.schedule.dependencies import data_dependencies
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import Schedule, check_rows
 from astra_tacos.topology.topology import NO_LINK
 
 
@@ -41,11 +41,14 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
 
     Raises
     ------
+    ConfigError
+        If a send names a chunk or channel that does not exist.
     ReplayError
         If sends wait for one another in a circle.
     """
     from astra_tacos.replayer._schedule_replay_kernels import FINISHED, replay_sends
 
+    check_rows(schedule)
     topology, timing = schedule.topology, schedule.timing
     size_class = schedule.collective.chunk_class[schedule.chunk]
     up = topology.channel_link[schedule.channel].astype(np.int64)

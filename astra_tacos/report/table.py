@@ -13,7 +13,7 @@ _UNWRAPPED = 1000
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of a synthesis: what was asked for, how fast it is, and how far from the bound."""
-    sizes = " or ".join(format_size(size) for size in result["chunk_bytes"])
+    sizes = " or ".join(format_size(size) if len(result["chunk_bytes"]) == 1 else f"{size:,} B" for size in result["chunk_bytes"])
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}"),

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
@@ -102,3 +103,22 @@ class Schedule:
             )
             np.add.at(busy, links[used], held)
         return busy
+
+
+def check_rows(schedule: Schedule) -> None:
+    """Check that every send names a chunk and a channel that exist.
+
+    Raises
+    ------
+    ConfigError
+        If one does not; `verify` lists them all.
+    """
+    columns = (
+        ("chunk", schedule.chunk, schedule.collective.num_chunks),
+        ("channel", schedule.channel, schedule.topology.num_channels),
+    )
+    for name, column, count in columns:
+        outside = np.flatnonzero((column < 0) | (column >= count))
+        if len(outside):
+            row = int(outside[0])
+            raise ConfigError(f"send {row}: {name} {column[row]}, expected 0 to {count - 1} ('astra-tacos verify' lists all)")

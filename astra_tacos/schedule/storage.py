@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_file
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.topology.topology import Topology
@@ -49,14 +49,8 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
     }
     arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
     arrays |= {name: getattr(topology, name) for name in _LINKS}
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replaced_file(Path(path)) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
 def load_schedule(path: str | Path) -> Schedule:
@@ -77,14 +71,16 @@ def load_schedule(path: str | Path) -> Schedule:
         topology = _topology(header, arrays)
         collective = _collective(header)
         timing = _timing(header, topology, collective)
+        synthesizer, seed = str(header["synthesizer"]), int(header["seed"])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path}: not a schedule of astra_tacos ({' '.join(str(error).split())})") from None
+        detail = "" if "allow_pickle" in str(error) else f" ({' '.join(str(error).split())})"
+        raise ConfigError(f"{path}: not a schedule of astra_tacos{detail}") from None
     if len({len(arrays[name]) for name in _SENDS}) != 1:
         raise ConfigError(f"{path}: the columns of its sends differ in length")
     sends = {name: arrays[name] for name in _SENDS}
-    return Schedule(topology, collective, timing, **sends, synthesizer=str(header["synthesizer"]), seed=int(header["seed"]))
+    return Schedule(topology, collective, timing, **sends, synthesizer=synthesizer, seed=seed)
 
 
 def _column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.topology.topology import NO_LINK, Topology
-from astra_tacos.units import bytes_per_ns, format_size, reduction_ns, reduction_us
+from astra_tacos.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size, reduction_ns, reduction_us
 
 LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
@@ -74,6 +74,8 @@ def compute_timing(
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
     sizes = collective.class_size_bytes.astype(np.float64)
+    if reduce_bandwidth_gbps and sizes[-1] / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
+        raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")
     latency = topology.link_latency_ns[:, None]
     rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
     serialisation = sizes / rate

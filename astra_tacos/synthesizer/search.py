@@ -60,6 +60,8 @@ def synthesize(
         raise ConfigError(f"link model: found {link_model!r}, expected {', '.join(LINK_MODELS)} or auto")
     if trials is not None and trials < 1:
         raise ConfigError(f"trials: found {trials}, expected at least 1")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads: found {threads}, expected at least 1")
     if not 0 <= seed < 1 << 62:
         raise ConfigError(f"seed: found {seed}, expected 0 to 2**62 - 1")
     if collective.num_npus != topology.num_npus:

@@ -152,13 +152,21 @@ def _check_overlaps(
     return violations
 
 
+def _reduction_ns(schedule: Schedule) -> NDArray[np.int64]:
+    """Per chunk, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
+    rate = schedule.timing.reduce_bandwidth_gbps
+    sizes = schedule.collective.chunk_size_bytes
+    microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
+    return np.maximum(microseconds * 1000, 1).astype(np.int64)
+
+
 def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
     from astra_tacos.verifier import _contribution_kernels as kernels
 
     collective = schedule.collective
     chunk = schedule.chunk[row]
     reduces = schedule.reduces[row]
-    usable = schedule.end_ns[row] + np.where(reduces, schedule.timing.reduction_ns[collective.chunk_class[chunk]], 0)
+    usable = schedule.end_ns[row] + np.where(reduces, _reduction_ns(schedule)[chunk], 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)
@@ -175,8 +183,8 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
             chunk_first,
             send[order],
             departs[order],
-            schedule.src[row] if len(row) else row,
-            schedule.dst[row] if len(row) else row,
+            schedule.topology.channel_src[schedule.channel[row]],
+            schedule.topology.channel_dst[schedule.channel[row]],
             reduces,
             schedule.topology.num_npus,
             collective.chunk_owner,
@@ -206,7 +214,8 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
 
 
 def _at(schedule: Schedule, code: str, row: int, text: str, npu: int | None = None) -> Violation:
-    src, dst = int(schedule.src[row]), int(schedule.dst[row])
+    channel = schedule.channel[row]
+    src, dst = int(schedule.topology.channel_src[channel]), int(schedule.topology.channel_dst[channel])
     chunk, time = int(schedule.chunk[row]), int(schedule.start_ns[row])
     message = f"send {row} (chunk {chunk}, NPU {src} to {dst}, at {time} ns) {text}"
     return Violation(code, message, row, src if npu is None else npu, chunk, time)

@@ -93,6 +93,13 @@ BAD = {
     "failed scalar": (GOOD + "astra_tacos: {failed_links: 3}", "failed_links is 3"),
     "failed triple": (GOOD + "astra_tacos: {failed_links: [[0, 1, 2]]}", "failed_links[0] is [0, 1, 2]"),
     "failed text": (GOOD + "astra_tacos: {failed_links: [[0, x]]}", "failed_links[0] is 'x', expected a device id"),
+    "failed twice": (GOOD + "astra_tacos: {failed_links: [[0, 1], [0, 1]]}", "failed_links[1] is [0, 1] again"),
+    "override twice": (
+        GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]}",
+        "link_overrides[1] is for 0 -> 1 again",
+    ),
+    "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is '1.0e300'"),
+    "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.topology is 'Mesh', expected a list"),
     "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
     "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
     "override key": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, speed: 3}]}", "link_overrides[0]"),

@@ -44,7 +44,8 @@ def test_layout(tmp_path: Path, collective: str) -> None:
     system = json.loads((run.path / "system.json").read_text())
     assert system[f"{collective}-implementation-custom"] == [f"collective/{name}"]
     assert system["preferred-dataset-splits"] == 1
-    assert json.loads((run.path / "result.json").read_text()) == {"answer": 42}
+    result = json.loads((run.path / "result.json").read_text())
+    assert (result["answer"], result["predicted_ns"], result["num_npus"]) == (42, of.collective_time_ns, 12)
     assert read_network(run.path / "network.yml").num_npus == 12
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -103,21 +104,35 @@ def test_network_files() -> None:
     assert (unequal.is_exact, unequal.dimensions[0].bandwidth_gibps) == (False, 25.0)
 
 
-def test_only_its_own_directories_are_replaced(tmp_path: Path) -> None:
+def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = schedule(topology(*ALL["ring8"]))
     write_run_directory(of, tmp_path / "run", {"run": 1})
     write_run_directory(of, tmp_path / "run", {"run": 2})
-    assert json.loads((tmp_path / "run" / "result.json").read_text()) == {"run": 2}
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 2
+    (tmp_path / "run" / "log").mkdir()  # ASTRA-sim's own
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    write_run_directory(of, tmp_path / "link", {"run": 3})
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 3
     (tmp_path / "empty").mkdir()
     write_run_directory(of, tmp_path / "empty")
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("precious")
     (tmp_path / "file").write_text("precious")
-    for path in (mine, tmp_path / "file"):
-        with pytest.raises(ConfigError, match="is no run directory of astra_tacos"):
+    named_alike = tmp_path / "alike"
+    named_alike.mkdir()
+    (named_alike / "result.json").write_text("{}")
+    (tmp_path / "run" / "thesis.tex").write_text("precious")
+    for path in (mine, named_alike, tmp_path / "run", tmp_path / "file"):
+        with pytest.raises(ConfigError, match="choose another output"):
             write_run_directory(of, path)
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(ConfigError, match="is the current directory"):
+        write_run_directory(of, ".")
     assert (mine / "thesis.tex").read_text() == "precious"
+    assert (named_alike / "result.json").read_text() == "{}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alike", "empty", "file", "link", "mine", "run"]
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +147,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(RuntimeError, match="disk full"):
             write_run_directory(of, tmp_path / name, {"run": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
-    assert json.loads((tmp_path / "old" / "result.json").read_text()) == {"run": 1}
+    assert json.loads((tmp_path / "old" / "result.json").read_text())["run"] == 1
 
 
 def test_same_inputs_same_bytes(tmp_path: Path) -> None:

@@ -40,12 +40,11 @@ def test_replay_equals_prediction_everywhere(name: str, link_model: str, collect
 @given(schedules())
 def test_replay_of_other_times_keeps_only_the_order(of) -> None:
     """Stretched times say the same about who waits for whom, so the replay brings the schedule back to its own times."""
-    late = changed(of, start_ns=of.start_ns * 3, end_ns=of.end_ns * 3 + of.start_ns * 0)
-    if np.array_equal(late.done_ns, of.done_ns * 3):
-        replayed = replay_schedule(late)
-        start, end = naive_times(of, naive_dependencies(of))
-        assert replayed.start_ns.tolist() == start
-        assert replayed.end_ns.tolist() == end
+    late = changed(of, start_ns=of.start_ns * 3, end_ns=of.end_ns * 3)  # a reduction ends before three times its time
+    replayed = replay_schedule(late)
+    start, end = naive_times(of, naive_dependencies(of))
+    assert replayed.start_ns.tolist() == start
+    assert replayed.end_ns.tolist() == end
 
 
 def test_a_circle_is_an_error() -> None:

@@ -41,6 +41,7 @@ def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
         "lengths": good | {"chunk": good["chunk"][1:]},
         "dtype": good | {"chunk": good["chunk"].astype(np.float64)},
         "header": good | {"header": np.array("{}")},
+        "no-seed": good | {"header": np.array(str(good["header"]).replace("seed", "sad"))},
         "json": good | {"header": np.array("{")},
         "link": good | {"link_dst": good["link_dst"] + 100},
         "bandwidth": good | {"link_bandwidth_gibps": good["link_bandwidth_gibps"] * np.nan},

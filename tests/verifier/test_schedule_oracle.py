@@ -40,6 +40,8 @@ def mutate(of, kind: str, row: int, other: int):
         new["chunk"][row] = of.collective.num_chunks
     elif kind == "channel out of range":
         new["channel"][row] = -1
+    elif kind == "channel far out of range":
+        new["channel"][row] = 10**6
     elif kind == "swap chunks":
         new["chunk"][[row, other]] = new["chunk"][[other, row]]
     elif kind == "swap rows":
@@ -51,7 +53,16 @@ def mutate(of, kind: str, row: int, other: int):
     return changed(of, **new)
 
 
-ALWAYS_WRONG = ("drop", "duplicate", "early", "fast", "kind", "chunk out of range", "channel out of range")
+ALWAYS_WRONG = (
+    "drop",
+    "duplicate",
+    "early",
+    "fast",
+    "kind",
+    "chunk out of range",
+    "channel out of range",
+    "channel far out of range",
+)
 
 
 @pytest.mark.parametrize("kind", ALWAYS_WRONG)
@@ -91,6 +102,7 @@ def test_each_violation_is_named() -> None:
         "kind": {"adds-to-nothing"},
         "chunk out of range": {"no-such-chunk", "incomplete"},
         "channel out of range": {"no-such-channel", "incomplete"},
+        "channel far out of range": {"no-such-channel", "incomplete"},
     }
     last = of.num_sends - 1
     for kind, expected in codes.items():

@@ -1,4 +1,4 @@
-"""The figures of a synthesized schedule."""
+"""The certificate of a schedule: its figures beside the lower bound."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from astra_tacos.bounds import lower_bound
 from astra_tacos.schedule.schedule import Schedule
 
 
-def summarise(schedule: Schedule) -> dict[str, Any]:
-    """Figures of a schedule and its certificate, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
+def certify(schedule: Schedule) -> dict[str, Any]:
+    """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `efficiency` is the lower bound over the predicted time. Link shares are of the collective's time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     bound = lower_bound(topology, collective, timing)
-    time = schedule.collective_time_ns
+    time = max(schedule.collective_time_ns, 1)
     algorithm_bandwidth = collective.buffer_bytes / time
     return {
         "network": topology.name,
@@ -50,6 +50,6 @@ def _link_extremes(schedule: Schedule) -> dict[str, Any]:
     time = schedule.collective_time_ns
     extremes = {"busiest_link": int(np.argmax(busy)), "idlest_link": int(np.argmin(busy))}
     return {
-        name: {"link": schedule.topology.describe_link(link), "busy_share": float(busy[link] / time)}
+        name: {"link": schedule.topology.describe_link(link), "busy_share": float(busy[link] / max(time, 1))}
         for name, link in extremes.items()
     }
