@@ -40,7 +40,7 @@ _SOURCE_SWITCHED, _SOURCE_ID, _SOURCE_NS, _SOURCE_BUSY_NS = 0, 1, 2, 3
 _SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS = 0, 1, 2, 3
 
 # Words are looked through in blocks, without a branch per word. The bit sets' rows are whole blocks.
-_BLOCK_SHIFT = 3
+_BLOCK_SHIFT = 2
 BLOCK = 1 << _BLOCK_SHIFT
 _BLOCK_MASK = np.uint64(BLOCK - 1)
 # In how many words, from a random place on, useful chunks are counted, and from how many lacking chunks on that is worth it.
