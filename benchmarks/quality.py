@@ -7,9 +7,7 @@ Links are held until arrival (`blocking`), as in TACOS. The figures do not depen
 
 from __future__ import annotations
 
-import argparse
-
-from results_page import record
+from results_page import main
 from tacos_cases import CASES, GIB
 
 from astra_tacos import all_gather, build_topology, synthesize
@@ -52,10 +50,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
-    arguments = parser.parse_args()
-    text = tables()
-    print(text)
-    if not arguments.no_record:
-        record("quality", text)
+    main(__doc__, "quality", tables)

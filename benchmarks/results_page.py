@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import platform
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results.md"
@@ -25,3 +27,14 @@ def record(name: str, text: str) -> None:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = RESULTS.read_text().split(begin)
     RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
+
+
+def main(description: str, name: str, tables: Callable[[], str]) -> None:
+    """Measure, print and, unless told otherwise, record."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
+    arguments = parser.parse_args()
+    text = tables()
+    print(text)
+    if not arguments.no_record:
+        record(name, text)

@@ -9,7 +9,6 @@ median of warm runs of one trial on one thread; kernels are compiled before. `TA
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -17,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from results_page import machine, record
+from results_page import machine, main
 
 from astra_tacos import all_gather, build_topology
 from astra_tacos.bounds import lower_bound
@@ -93,10 +92,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
-    arguments = parser.parse_args()
-    text = table()
-    print(text)
-    if not arguments.no_record:
-        record("synthesis", text)
+    main(__doc__, "synthesis", table)

@@ -44,11 +44,6 @@ class ProgramVerdict:
     semantic: bool
     violations: tuple[Violation, ...]
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether nothing is wrong, as far as could be checked."""
-        return not self.violations
-
 
 def verify_trace(trace: Trace, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
     """Judge the Chakra traces of a collective.
