@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,12 @@ class MatchingNetwork:
         )
 
 
+@lru_cache(maxsize=4)
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
-    """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced."""
+    """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
+
+    Every seed of a search wants the same layout, so the last few are kept; the kernel only reads them.
+    """
     from astra_tacos.synthesizer._tacos_kernels import KIND_BITS
 
     num_npus, num_switches = topology.num_npus, topology.num_switches
