@@ -102,20 +102,25 @@ def synthesize(
     if with_checks:
         with progress("verifying"):
             _check(schedule)
-    result: dict[str, Any] = {**certify(schedule), "link_model_reason": reason, "verified": with_checks}
+    more = {"link_model_reason": reason, "verified": with_checks}
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, result, link_order)
-        result["output"] = str(run.path)
-        result["astra_sim_backend"] = run.network.backend
-        result["astra_sim_exact"] = run.is_exact
-        result["notes"] = list(run.notes)
-        rows = [("files", str(run.path)), *(("note", note) for note in result["notes"]), ("run", run.command)]
+            run = write_run_directory(schedule, output, more, link_order)
+        where = {
+            "output": str(run.path),
+            "astra_sim_backend": run.network.backend,
+            "astra_sim_exact": run.is_exact,
+            "notes": list(run.notes),
+        }
+        result = run.result | where
+        rows = [("files", str(run.path)), *(("note", note) for note in run.notes), ("run", run.command)]
+    else:
+        result = certify(schedule) | more | {"output": None, "notes": []}
     if as_json:
-        print_json({"output": None, "notes": [], **result})
+        print_json(result)
         return
     _print(result, rows, with_checks)
 

@@ -15,6 +15,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
+    from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.topology.topology import Topology
     from astra_tacos.verifier.violation import Violation
 
@@ -74,25 +75,17 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
 
     schedule = load_schedule(directory / "schedule.npz")
     topology, collective = topology or schedule.topology, collective or schedule.collective.name
-    targets = [(Kind.SCHEDULE, directory / "schedule.npz")]
-    targets += [(Kind.TRACE, prefix) for prefix in trace_prefixes(directory)]
+    targets = [(Kind.TRACE, prefix) for prefix in trace_prefixes(directory)]
     targets += [(Kind.MSCCL_XML, xml) for xml in sorted(directory.glob("*.xml"))]
-    return [_verify_one(kind, target, topology, collective) for kind, target in targets]
+    programs = [_verify_one(kind, target, topology, collective) for kind, target in targets]
+    return [_verify_schedule(directory / "schedule.npz", schedule, collective), *programs]
 
 
 def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None) -> Verdict:
     if kind is Kind.SCHEDULE:
         from astra_tacos.schedule.storage import load_schedule
-        from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
-        from astra_tacos.verifier.violation import Violation
 
-        schedule = load_schedule(path)
-        what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
-        violations = verify_schedule(schedule)
-        if collective not in (None, schedule.collective.name):
-            text = f"is an {schedule.collective.name}, expected an {collective}"
-            violations = (Violation("wrong-collective", text), *violations)
-        return str(path), what, violations
+        return _verify_schedule(path, load_schedule(path), collective)
     if kind is Kind.TRACE:
         from astra_tacos.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
@@ -108,6 +101,18 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     if not verdict.semantic:
         what += "; it does not say which chunks it moves, so only its structure was checked"
     return str(path), what, verdict.violations
+
+
+def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
+    from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
+    from astra_tacos.verifier.violation import Violation
+
+    what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
+    violations = verify_schedule(schedule)
+    if collective not in (None, schedule.collective.name):
+        text = f"is an {schedule.collective.name}, expected an {collective}"
+        violations = (Violation("wrong-collective", text), *violations)
+    return str(path), what, violations
 
 
 def _count(violations: tuple[Violation, ...]) -> str:

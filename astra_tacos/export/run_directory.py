@@ -30,12 +30,13 @@ _OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, _LOG, *_FOLDERS, *_CONFIGURATIONS}
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
     """What was written: where, how link order is kept (and whether as the timing model has it), for which network of ASTRA-sim,
-    and what the MSCCL XML export had to warn about."""
+    what `result.json` says, and what the MSCCL XML export had to warn about."""
 
     path: Path
     link_order: LinkOrder
     keeps_link_order: bool
     network: AstraSimNetwork
+    result: dict[str, Any]
     xml_warnings: tuple[str, ...]
 
     @property
@@ -94,6 +95,7 @@ def write_run_directory(
     path = Path(path)
     collective = schedule.collective
     name = collective.name.replace("-", "_")
+    result = certify(schedule) | (more or {})
     network = astra_sim_network(schedule.topology, schedule.timing.link_model)
     link_order = link_order or default_link_order(schedule)
     check_output(path)
@@ -107,10 +109,10 @@ def write_run_directory(
         _write_json(directory / "system.json", _system(collective.name, name))
         (directory / "network.yml").write_text(network.to_yaml())
         _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-        _write_json(directory / RESULT_FILE, certify(schedule) | (more or {}))
+        _write_json(directory / RESULT_FILE, result)
         (directory / SCRIPT).write_text(_script(name, network))
         (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
-    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, report.warnings)
+    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, report.warnings)
 
 
 def _system(collective_name: str, name: str) -> dict[str, Any]:
