@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test fuzz bench lint clean
 
 demo: .venv/.installed
 	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
@@ -13,14 +13,21 @@ demo: .venv/.installed
 test: .venv/.testable lint
 	$(BIN)/python -m pytest -n auto
 
+# The trace reader against protobuf's parser, for ten minutes or as long as asked: make fuzz FUZZ_SECONDS=3600
+FUZZ_SECONDS ?= 600
+FUZZ_EXAMPLES ?= 5000
+fuzz: .venv/.testable
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -s tests/trace/test_reader_fuzz.py
+
 lint: .venv/.testable
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.installed
-	$(BIN)/python benchmarks/synthesis.py
-	$(BIN)/python benchmarks/quality.py
+bench: bench-synthesis bench-quality bench-replay bench-reading
+
+bench-%: .venv/.installed
+	$(BIN)/python benchmarks/$*.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

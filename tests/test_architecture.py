@@ -17,8 +17,9 @@ LEVELS = (
     {"topology"},
     {"collective"},
     {"schedule", "trace"},
+    {"run"},
     {"bounds"},
-    {"synthesizer", "verifier", "replayer", "export", "report"},
+    {"synthesizer", "verifier", "replayer", "export", "report", "linter"},
     {"cli"},
 )
 """Low to high; a module may import from lower levels and its own room."""

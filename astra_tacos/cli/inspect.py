@@ -92,9 +92,9 @@ def _trace(prefix: Path) -> dict[str, Any]:
     }
     if len(sizes):
         result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
-    chunks = np.unique(trace.total_chunks[sends])
-    if len(chunks) and chunks[0] >= 0:
-        result["chunks"] = [int(count) for count in chunks]
+    chunks = np.unique(trace.chunks.total_chunks[sends]).tolist() if trace.chunks else []
+    if chunks and chunks[0] >= 0:
+        result["chunks"] = chunks
     return result
 
 

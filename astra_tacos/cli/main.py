@@ -18,6 +18,7 @@ COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
     "replay": "Replay a schedule or trace: when does every NPU finish?",
+    "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""

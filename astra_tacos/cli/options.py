@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,3 +31,60 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic 
             return parse_size(str(value))
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of a training run, as ASTRA-sim takes them."""
+
+    workload: Path
+    system: Path
+    comm_group: Path | None
+    remote_memory: Path | None
+    directory: Path
+
+
+def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--workload, --system, --comm-group, --remote-memory and --directory, given to the command as `files`.
+
+    Where they are not `required`, `files` is None if none of them is given.
+    """
+    path = click.Path(path_type=Path)
+    options = (
+        click.option("--workload", type=path, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."),
+        click.option("--system", type=path, metavar="FILE", help="System JSON."),
+        click.option("--comm-group", type=path, metavar="FILE", help="Communicator group JSON."),
+        click.option("--remote-memory", type=path, metavar="FILE", help="Remote memory JSON."),
+        click.option(
+            "--directory",
+            type=click.Path(path_type=Path, exists=True, file_okay=False),
+            metavar="DIR",
+            help="Where ASTRA-sim is started: paths in the system JSON begin there. By default the current directory.",
+        ),
+    )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_files(
+            *arguments: Any,
+            workload: Path | None,
+            system: Path | None,
+            comm_group: Path | None,
+            remote_memory: Path | None,
+            directory: Path | None,
+            **others: Any,
+        ) -> None:
+            given = any(value is not None for value in (workload, system, comm_group, remote_memory, directory))
+            files = None
+            if required or given:
+                if workload is None or system is None:
+                    raise click.UsageError(f"Missing option '{'--system' if workload else '--workload'}'.")
+                files = RunFiles(workload, system, comm_group, remote_memory, directory or Path())
+            command(*arguments, files=files, **others)
+
+        decorated: Callable[..., None] = with_files
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate

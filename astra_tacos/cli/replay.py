@@ -2,34 +2,212 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
 from astra_tacos.errors import ConfigError
-from astra_tacos.replayer.trace_replay import TRACE_BACKENDS, TraceBackend
+
+if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.linter.lint import LintReport
+
+AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
+_file = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=_file, required=False)
+@run_options(required=False)
 @network_option
 @click.option(
     "--backend",
-    type=click.Choice(TRACE_BACKENDS),
-    help="ASTRA-sim's model for a trace; by default the aware one in one dimension, else the unaware one.",
+    type=click.Choice((AWARE, UNAWARE, ASTRA_SIM)),
+    help="ASTRA-sim's network models, embedded: by default the aware one in one dimension, else the unaware one. astra-sim runs "
+    "a binary of ASTRA-sim.",
 )
+@click.option(
+    "--astra-sim-bin",
+    type=_file,
+    metavar="FILE",
+    help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN, or AstraSim_Analytical_... on PATH.",
+)
+@click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
+@click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline that Perfetto (ui.perfetto.dev) opens.")
 @json_option
-def replay(path: Path, network_path: Path | None, backend: TraceBackend | None, as_json: bool) -> None:
-    """Replay PATH, to the nanosecond as ASTRA-sim would.
+def replay(
+    path: Path | None,
+    files: RunFiles | None,
+    network_path: Path | None,
+    backend: str | None,
+    astra_sim_bin: Path | None,
+    csv_path: Path | None,
+    chrome_trace: Path | None,
+    as_json: bool,
+) -> None:
+    """Replay a training run, a schedule or a trace, to the nanosecond as ASTRA-sim would.
 
-    PATH is a run directory or schedule, replayed under its own timing model, or the prefix of a custom collective's traces,
-    replayed on --network under one of ASTRA-sim's analytical models. Exit code 1 if a schedule takes another time than it says.
+    \b
+    A run:       astra-tacos replay --workload PREFIX --system S.json --network N.yml [--comm-group G.json]
+    A trace:     astra-tacos replay PREFIX --network N.yml
+    A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
+
+    A run prints when every rank finishes and its exposed communication, as ASTRA-sim does; if ranks would wait for ever, it
+    says who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is replayed under its
+    own timing model; exit code 1 if it takes another time than it says.
     """
+    if files is not None:
+        if path is not None:
+            raise click.UsageError(f"Got --workload and {path}: one of them is enough.")
+        if network_path is None:
+            raise click.UsageError("Missing option '--network'.")
+        if backend == ASTRA_SIM:
+            if csv_path or chrome_trace:
+                raise click.UsageError(
+                    "--csv and --chrome-trace need an embedded backend: ASTRA-sim prints only when ranks finish."
+                )
+            _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
+        else:
+            _replay_run(files, network_path, backend, csv_path, chrome_trace, as_json)
+        return
+    if path is None:
+        raise click.UsageError("Missing PATH, or --workload, --system and --network.")
+    if csv_path or chrome_trace or astra_sim_bin or backend == ASTRA_SIM:
+        raise click.UsageError("--csv, --chrome-trace and astra-sim are for whole runs: give --workload and --system.")
+    _replay_path(path, network_path, backend, as_json)
+
+
+def _replay_run(
+    files: RunFiles, network_path: Path, backend: str | None, csv_path: Path | None, chrome_trace: Path | None, as_json: bool
+) -> None:
+    from astra_tacos.replayer.run_replay import replay_run
+    from astra_tacos.report.run_report import print_run_tables, run_result, run_rows, write_run_csv
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.run.run import read_run
+
+    with progress("reading"):
+        run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
+    model = backend or _default_backend(run.network)
+    with progress("replaying (ranks that have finished)") as advanced:
+        outcome = replay_run(run, model, record_transmissions=chrome_trace is not None, progress=advanced)
+    result = run_result(run, outcome)
+    report = _lint(files, network_path, model, as_json)
+    result["findings"] = [asdict(finding) for finding in report.findings]
+    written: list[Path] = []
+    if csv_path is not None:
+        written += write_run_csv(csv_path, result)
+    if chrome_trace is not None:
+        from astra_tacos.export.chrome_trace import write_chrome_trace
+
+        with progress("writing"):
+            write_chrome_trace(chrome_trace, run, outcome)
+        written.append(chrome_trace)
+    if as_json:
+        print_json(result)
+        return
+    rows = run_rows(run, result)
+    rows += [("wrote", str(file)) for file in written]
+    print_rows(rows)
+    print_run_tables(result)
+    _print_findings(report)
+
+
+def _lint(files: RunFiles, network_path: Path, backend: str, as_json: bool) -> LintReport:
+    from astra_tacos.linter.lint import lint
+
+    limit = None if as_json else 1
+    with progress("linting"):
+        return lint(
+            files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory, backend, limit
+        )
+
+
+def _print_findings(report: LintReport) -> None:
+    """How many there are of each code; `lint` says more."""
+    for severity, counts in (("error", report.errors), ("warning", report.warnings)):
+        if counts:
+            listed = ", ".join(f"{code} ({count:,})" if count > 1 else code for code, count in sorted(counts.items()))
+            number = sum(counts.values())
+            click.echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; `astra-tacos lint` on the same files says more")
+
+
+def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | None, as_json: bool) -> None:
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.trace.reader import trace_files
+
+    network = read_network(network_path)
+    program = find_binary(binary, len(network.dimensions))
+    num_ranks = min(len(trace_files(files.workload)), network.num_npus)
+    with progress("running ASTRA-sim"):
+        seen = run_astra_sim(
+            program,
+            num_ranks,
+            files.workload,
+            files.system,
+            network_path,
+            files.comm_group,
+            files.remote_memory,
+            files.directory,
+        )
+    result: dict[str, Any] = {
+        "workload": str(files.workload),
+        "network": str(network_path),
+        "backend": ASTRA_SIM,
+        "binary": str(program),
+        "approximate": False,
+        "finish_ns": seen.finish_ns.tolist(),
+        "exposed_comm_ns": seen.exposed_comm_ns.tolist(),
+        "links": [],
+        "stalled": seen.stalled,
+    }
+    if seen.stalled:
+        result["reason"] = _why(files, network_path, network)
+    report = _lint(files, network_path, AWARE if "aware" in program.name.lower().split("_") else UNAWARE, as_json)
+    result["findings"] = [asdict(finding) for finding in report.findings]
+    if as_json:
+        print_json(result)
+    else:
+        rows = [("run", f"{files.workload} on {network_path}, by {program}")]
+        finished = [rank for rank in range(num_ranks) if rank not in set(seen.stalled)]
+        if finished:
+            last = max(finished, key=lambda rank: result["finish_ns"][rank])
+            rows.append(("end of the run", f"{result['finish_ns'][last]:,} ns, rank {last}"))
+            exposed = [result["exposed_comm_ns"][rank] for rank in finished]
+            rows.append(("exposed communication", f"{min(exposed):,} to {max(exposed):,} ns"))
+        if seen.stalled:
+            names = ", ".join(map(str, seen.stalled[:8])) + (", ..." if len(seen.stalled) > 8 else "")
+            rows.append(("never finished", f"{len(seen.stalled)} of {num_ranks} ranks: {names} (exit status {seen.exit_status})"))
+            rows.append(("ASTRA-sim's last words", seen.last_words or "none"))
+            rows.append(("the embedded replay", result["reason"]))
+        print_rows(rows)
+        _print_findings(report)
+    if seen.stalled:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _why(files: RunFiles, network_path: Path, network: NetworkConfig) -> str:
+    """What the embedded engine says about a run in which ASTRA-sim left ranks behind."""
+    from astra_tacos.errors import AstraTacosError
+    from astra_tacos.replayer.run_replay import replay_run
+    from astra_tacos.run.run import read_run
+
+    try:
+        run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
+        replay_run(run, _default_backend(network))
+    except AstraTacosError as error:
+        return str(error)
+    return "finishes: is the binary of the same kind, and do paths resolve from --directory?"
+
+
+def _replay_path(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
     kind, target = identify(path)
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
@@ -51,6 +229,10 @@ def replay(path: Path, network_path: Path | None, backend: TraceBackend | None, 
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
+def _default_backend(network: NetworkConfig) -> str:
+    return AWARE if len(network.dimensions) == 1 else UNAWARE
+
+
 def _replay_schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.replayer.schedule_replay import replay_schedule
     from astra_tacos.schedule.storage import load_schedule
@@ -68,14 +250,14 @@ def _replay_schedule(path: Path) -> dict[str, Any]:
     }
 
 
-def _replay_trace(prefix: Path, network_path: Path, backend: TraceBackend | None) -> dict[str, Any]:
+def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
     from astra_tacos.config.network import read_network
     from astra_tacos.replayer.trace_replay import replay_trace
     from astra_tacos.trace.reader import read_trace
 
     network = read_network(network_path)
-    model = backend or (TRACE_BACKENDS[0] if len(network.dimensions) == 1 else TRACE_BACKENDS[1])
-    replayed = replay_trace(read_trace(prefix), network, model)
+    model = backend or _default_backend(network)
+    replayed = replay_trace(read_trace(prefix, chunks=False), network, model)
     finish = replayed.finish_ns.tolist()
     return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}
 

@@ -1,1 +1,1 @@
-"""Readers of what users write: network files now."""
+"""Readers of what users write: networks, systems, communicator groups, remote memory."""

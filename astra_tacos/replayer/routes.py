@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,65 +15,107 @@ from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns
 
+_END = -1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Entries `first[i] .. end[i]` of `link` are what message i crosses; with no links at all, it takes `direct_ns[i]`."""
+    """Message p crosses the links `link[first_hop[p]]` and on, up to a -1.
 
-    first: NDArray[np.int64]
-    end: NDArray[np.int64]
-    link: NDArray[np.int64]
-    direct_ns: NDArray[np.int64]
-    latency_ns: NDArray[np.float64]
-    bytes_per_ns: NDArray[np.float64]
+    Where there are no links at all, b bytes take int(`direct_latency_ns[p]` + b / `direct_bytes_per_ns[p]`) instead.
+    """
+
+    first_hop: NDArray[np.int64]
+    link: NDArray[np.int32]
+    direct_latency_ns: NDArray[np.float64]
+    direct_bytes_per_ns: NDArray[np.float64]
+
+
+class NetworkModel(Protocol):
+    """How messages travel. Arrays are per link: ends (switches after the NPUs), latency, bandwidth."""
+
     link_src: NDArray[np.int32]
     link_dst: NDArray[np.int32]
+    link_latency_ns: NDArray[np.float64]
+    link_bytes_per_ns: NDArray[np.float64]
+
+    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+        """Routes of messages between pairs of NPUs."""
 
 
-def direct_delays(
-    network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64], size_bytes: NDArray[np.int64]
-) -> Routes:
-    if not network.dimensions or network.link_overrides:
-        key = "link_overrides" if network.dimensions else "links"
-        raise ConfigError(f"{network.source}: astra_tacos.{key} is beyond the congestion-unaware backend, expected dimensions")
-    delay_ns = np.full(len(src), -1.0)
-    stride = 1
-    for dimension in network.dimensions:
-        here, there = (src // stride) % dimension.size, (dst // stride) % dimension.size
-        first = (here != there) & (delay_ns < 0)
-        hops = 2 if dimension.block == "Switch" else np.abs(_steps(dimension, here, there))
-        rate = bytes_per_ns(np.float64(dimension.bandwidth_gibps))  # type: ignore[arg-type]
-        delay_ns = np.where(first, hops * dimension.latency_ns + size_bytes / rate, delay_ns)
-        stride *= dimension.size
-    no_links, no_ends = np.empty(0), np.empty(0, np.int32)
-    no_hops = np.zeros(len(src), np.int64)
-    return Routes(no_hops, no_hops, np.empty(0, np.int64), delay_ns.astype(np.int64), no_links, no_links, no_ends, no_ends.copy())
+class CongestionUnaware:
+    """No queues: a message takes int(hops * latency + size / bandwidth) of the first dimension in which its ends differ.
+
+    `congestion_unaware/MultiDimTopology.cpp`, `BasicTopology.cpp`. Link failures have no effect.
+
+    Raises
+    ------
+    ConfigError
+        If the network is a graph without dimensions, or overrides links.
+    """
+
+    def __init__(self, network: NetworkConfig) -> None:
+        if not network.dimensions or network.link_overrides:
+            key = "link_overrides" if network.dimensions else "links"
+            raise ConfigError(
+                f"{network.source}: astra_tacos.{key} is beyond the congestion-unaware backend, expected dimensions"
+            )
+        self._dimensions = network.dimensions
+        self.link_src, self.link_dst = np.empty((2, 0), np.int32)
+        self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
+
+    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+        latency_ns, rate = np.full(len(src), -1.0), np.ones(len(src))
+        stride = 1
+        for dimension in self._dimensions:
+            here, there = (src // stride) % dimension.size, (dst // stride) % dimension.size
+            first = (here != there) & (latency_ns < 0)
+            hops = 2 if dimension.block == "Switch" else np.abs(_steps(dimension, here, there))
+            latency_ns = np.where(first, hops * dimension.latency_ns, latency_ns)
+            rate[first] = bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
+            stride *= dimension.size
+        return Routes(np.zeros(len(src), np.int64), np.empty(0, np.int32), latency_ns, rate)
 
 
-def links_crossed(
-    network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64], size_bytes: NDArray[np.int64]
-) -> Routes:
-    topology = build_topology(network)
-    num_npus = topology.num_npus
-    pairs, pair = np.unique(src * num_npus + dst, return_inverse=True)
-    owner, channel = _channels_crossed(topology, network, *np.divmod(pairs, num_npus))
-    links = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
-    used = links != NO_LINK
-    link = links[used].astype(np.int64)
-    pair_first = np.searchsorted(np.repeat(owner, used.sum(axis=1)), np.arange(len(pairs) + 1))
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    direct_ns = np.zeros(len(src), np.int64)
-    latency_ns = topology.link_latency_ns.copy()  # a read-only array would make numba compile the kernel twice
-    return Routes(
-        pair_first[pair],
-        pair_first[pair + 1],
-        link,
-        direct_ns,
-        latency_ns,
-        rate,
-        topology.link_src,
-        topology.link_dst,
-    )
+class CongestionAware:
+    """Links are first in, first out; each hop takes int(latency + size / bandwidth) and holds its link for int(size / bandwidth).
+
+    `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. It goes beyond ASTRA-sim, which has one dimension and no Mesh here:
+    routes cross the dimensions in order, lowest first, on links of their own; link overrides and failures count; a graph
+    without dimensions takes messages between neighbours.
+    """
+
+    def __init__(self, network: NetworkConfig) -> None:
+        self._network, self._topology = network, build_topology(network)
+        self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
+        self.link_latency_ns = self._topology.link_latency_ns.copy()  # writable, as all arrays that the kernel is compiled for
+        self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
+
+    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+        """
+        Raises
+        ------
+        ConfigError
+            If a route needs a link that is not there.
+        """
+        topology = self._topology
+        owner, channel = _channels_crossed(topology, self._network, src, dst)
+        hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
+        used = hops != NO_LINK
+        num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
+        first_hop = np.concatenate(([0], np.cumsum(num_hops + 1)[:-1])).astype(np.int64)
+        link = np.full(int(num_hops.sum()) + len(src), _END, np.int32)
+        is_link = np.ones(len(link), np.bool_)
+        is_link[first_hop + num_hops] = False
+        link[is_link] = hops[used]
+        return Routes(first_hop, link, np.empty(0), np.empty(0))
+
+
+BACKENDS: dict[str, Callable[[NetworkConfig], NetworkModel]] = {
+    "congestion-aware": CongestionAware,
+    "congestion-unaware": CongestionUnaware,
+}
+"""ASTRA-sim's analytical network models."""
 
 
 def _channels_crossed(

@@ -9,11 +9,88 @@ from numpy.typing import NDArray
 
 ABSENT = -1
 DANGLING = -1
+UNKNOWN_KIND = 255
+"""Kind of a node whose type is not in 0 to 254."""
+WORKLOAD_ATTRIBUTES = (
+    "is_cpu_op",
+    "comm_type",
+    "comm_size",
+    "num_ops",
+    "tensor_size",
+    "comm_src",
+    "comm_dst",
+    "comm_tag",
+    "comm_priority",
+    "pg_name",
+    "involved_dim",
+)
+"""The attributes that ASTRA-sim reads; their places are the bits of `WorkloadColumns.wrong_type` and `no_value`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkColumns:
+    """Which chunks a node moves, as converters write it for collectives; `ABSENT` where a node does not say.
+
+    Parameters
+    ----------
+    chunk, num_chunks, total_chunks
+        int64[num_nodes], `msg_chunk_idx`, `msg_chunk_cnt`, `total_chunk_cnt`.
+    reduces
+        bool[num_nodes], `is_rrc`.
+    """
+
+    chunk: NDArray[np.int64]
+    num_chunks: NDArray[np.int64]
+    total_chunks: NDArray[np.int64]
+    reduces: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkloadColumns:
+    """What else ASTRA-sim reads of a training workload's nodes; `ABSENT` where a node does not say.
+
+    Parameters
+    ----------
+    comm_type, num_ops, tensor_size, comm_priority
+        int64[num_nodes].
+    is_cpu_op
+        bool[num_nodes], False where absent.
+    own
+        int64[num_nodes], the rank that the node says it is of: `comm_src` of a send, `comm_dst` of a receive.
+    group, group_names
+        int32[num_nodes], entry of `group_names` that is its `pg_name`, or `ABSENT`.
+    involved_dims
+        int64[num_nodes], bit d is set where `involved_dim` names dimension d; of dimensions 0 to 62.
+    involved_count
+        int64[num_nodes], length of `involved_dim`, 0 where absent; dimensions from there on do not take part.
+    wrong_type, no_value
+        uint32[num_nodes], bit i: attribute `WORKLOAD_ATTRIBUTES[i]` has a value of a type that ASTRA-sim's reader throws at
+        (`feeder_v3/et_feeder_node.h`, `flagged_implicit_converter`; `Workload.cc` for `involved_dim`), or none at all.
+    byte_offset
+        int64[num_nodes], where the node's length prefix begins in its file (in what is unpacked from it, if it is compressed).
+    """
+
+    comm_type: NDArray[np.int64]
+    num_ops: NDArray[np.int64]
+    tensor_size: NDArray[np.int64]
+    comm_priority: NDArray[np.int64]
+    is_cpu_op: NDArray[np.bool_]
+    own: NDArray[np.int64]
+    group: NDArray[np.int32]
+    group_names: tuple[str, ...]
+    involved_dims: NDArray[np.int64]
+    involved_count: NDArray[np.int64]
+    wrong_type: NDArray[np.uint32]
+    no_value: NDArray[np.uint32]
+    byte_offset: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Nodes of all ranks, sorted by rank; a node is named by its row. Attributes that a node lacks are `ABSENT`.
+    """Nodes of all ranks, sorted by rank, in the order of the file within one; a node is named by its row.
+
+    Attributes that a node lacks, or whose value is no integer, are `ABSENT`. Of several attributes of one name the first
+    counts, as for ASTRA-sim. Values beyond int64 are the largest int64.
 
     Parameters
     ----------
@@ -24,7 +101,7 @@ class Trace:
     node_id
         uint64[num_nodes], id within its file.
     kind
-        uint8[num_nodes], `NodeType`.
+        uint8[num_nodes], `NodeType`, or `UNKNOWN_KIND`.
     duration_us
         int64[num_nodes].
     size_bytes
@@ -33,12 +110,10 @@ class Trace:
         int64[num_nodes], `comm_dst` of a send, `comm_src` of a receive.
     tag
         int64[num_nodes], `comm_tag`.
-    chunk, num_chunks, total_chunks
-        int64[num_nodes], `msg_chunk_idx`, `msg_chunk_cnt`, `total_chunk_cnt`.
-    reduces
-        bool[num_nodes], `is_rrc`.
     dep_first, dep
-        int64[num_nodes + 1] and int64[...], rows a node depends on (data and control), `DANGLING` for ids that do not exist.
+        int64[num_nodes + 1] and int64[...], rows a node depends on (data, then control), `DANGLING` for ids that do not exist.
+    chunks, workload
+        Further columns, None where they were not asked for.
     """
 
     prefix: str
@@ -49,12 +124,10 @@ class Trace:
     size_bytes: NDArray[np.int64]
     peer: NDArray[np.int64]
     tag: NDArray[np.int64]
-    chunk: NDArray[np.int64]
-    num_chunks: NDArray[np.int64]
-    total_chunks: NDArray[np.int64]
-    reduces: NDArray[np.bool_]
     dep_first: NDArray[np.int64]
     dep: NDArray[np.int64]
+    chunks: ChunkColumns | None = None
+    workload: WorkloadColumns | None = None
 
     @property
     def num_ranks(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
+from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.verifier.messages import match_messages, successors
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
 from astra_tacos.verifier.program_order import local_places
@@ -29,8 +29,11 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     Raises
     ------
     ConfigError
-        If the trace has more chunks than any collective.
+        If the trace has more chunks than any collective, or was read without its chunks.
     """
+    chunks = trace.chunks
+    if chunks is None:
+        raise ConfigError(f"{trace.prefix}: read without its chunks, expected a trace with them")
     violations: list[Violation] = []
     rank = trace.rank
     after = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
@@ -43,9 +46,9 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     matched_send, matched_recv = match_messages(send_key, place[sends], recv_key, place[recvs])
     violations += _unmatched(trace, rank, np.delete(sends, matched_send), np.delete(recvs, matched_recv))
     alike = [successors(send_key, place[sends]), successors(recv_key, place[recvs])]
-    buffers = _buffers(trace, np.concatenate((sends, recvs)), violations)
-    reductions = _reductions(trace, before, after, recvs, violations) if buffers else []
-    actions = _actions(trace, rank, sends, recvs, reductions, buffers)
+    buffers = _buffers(trace, chunks, np.concatenate((sends, recvs)), violations)
+    reductions = _reductions(trace, chunks, before, after, recvs, violations) if buffers else []
+    actions = _actions(trace, chunks, rank, sends, recvs, reductions, buffers)
     order = np.argsort(actions[0], kind="stable")
     action_of = np.empty(len(order), np.int64)
     action_of[order] = np.arange(len(order))
@@ -124,9 +127,9 @@ def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], 
     return violations
 
 
-def _buffers(trace: Trace, messages: NDArray[np.int64], violations: list[Violation]) -> Buffers | None:
+def _buffers(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]) -> Buffers | None:
     """The buffer that messages refer to; None if the trace does not tell, or what it tells makes no sense."""
-    columns = np.stack((trace.chunk[messages], trace.num_chunks[messages], trace.total_chunks[messages]))
+    columns = np.stack((chunks.chunk[messages], chunks.num_chunks[messages], chunks.total_chunks[messages]))
     told = (columns != ABSENT).all(axis=0)
     if not told.any():
         return None
@@ -144,16 +147,16 @@ def _buffers(trace: Trace, messages: NDArray[np.int64], violations: list[Violati
     violations += [_at(trace, row, "node-kind", what) for row in np.flatnonzero(foreign)]
     if len(violations) > found:
         return None
-    violations += _uneven(trace, messages)
+    violations += _uneven(trace, chunks, messages)
     received = trace.kind[messages] == NodeType.COMM_RECV
     room = np.bincount(trace.rank[messages], np.where(received, count, 0), trace.num_ranks).max()
     return Buffers(total, total + int(room), 0, True)
 
 
-def _uneven(trace: Trace, messages: NDArray[np.int64]) -> list[Violation]:
+def _uneven(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64]) -> list[Violation]:
     """Violations for messages with the same chunks but another size than the first such message."""
-    chunks = np.stack((trace.chunk[messages], trace.num_chunks[messages]), axis=1)
-    _, first, which = np.unique(chunks, axis=0, return_index=True, return_inverse=True)
+    moved = np.stack((chunks.chunk[messages], chunks.num_chunks[messages]), axis=1)
+    _, first, which = np.unique(moved, axis=0, return_index=True, return_inverse=True)
     expected = trace.size_bytes[messages[first[which.ravel()]]]
     return [
         _at(trace, messages[at], "size-uneven", f"has {trace.size_bytes[messages[at]]} bytes, others for it {expected[at]}")
@@ -162,20 +165,25 @@ def _uneven(trace: Trace, messages: NDArray[np.int64]) -> list[Violation]:
 
 
 def _reductions(
-    trace: Trace, before: NDArray[np.int64], after: NDArray[np.int64], recvs: NDArray[np.int64], violations: list[Violation]
+    trace: Trace,
+    chunks: ChunkColumns,
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    recvs: NDArray[np.int64],
+    violations: list[Violation],
 ) -> list[tuple[int, int]]:
     """Pairs of a reducing receive and the COMP node that does it: the one that names the chunk, else the only one there is."""
     following: dict[int, list[int]] = defaultdict(list)
     edges = np.flatnonzero(
-        trace.reduces[before] & (trace.kind[before] == NodeType.COMM_RECV) & (trace.kind[after] == NodeType.COMP)
+        chunks.reduces[before] & (trace.kind[before] == NodeType.COMM_RECV) & (trace.kind[after] == NodeType.COMP)
     )
     for recv, comp in zip(before[edges].tolist(), after[edges].tolist(), strict=True):
         following[recv].append(comp)
     pairs = []
-    for recv in recvs[trace.reduces[recvs]].tolist():
-        chunk = int(trace.chunk[recv])
-        comps = list(dict.fromkeys(following[recv]))
-        comps = [comp for comp in comps if trace.chunk[comp] == chunk] or [comp for comp in comps if trace.chunk[comp] == ABSENT]
+    for recv in recvs[chunks.reduces[recvs]].tolist():
+        chunk = int(chunks.chunk[recv])
+        near = list(dict.fromkeys(following[recv]))
+        comps = [comp for comp in near if chunks.chunk[comp] == chunk] or [comp for comp in near if chunks.chunk[comp] == ABSENT]
         if len(comps) == 1:
             pairs.append((recv, comps[0]))
         elif comps:
@@ -187,6 +195,7 @@ def _reductions(
 
 def _actions(
     trace: Trace,
+    chunks: ChunkColumns,
     rank: NDArray[np.int64],
     sends: NDArray[np.int64],
     recvs: NDArray[np.int64],
@@ -202,14 +211,14 @@ def _actions(
     peer = np.where(kind == Action.REDUCE, NOWHERE, trace.peer[source])
     if buffers is None:
         return ops, kind, nowhere, nowhere, np.ones(len(ops), np.int64), peer
-    chunk_at = rank[source] * buffers.stride + trace.chunk[source]
+    chunk_at = rank[source] * buffers.stride + chunks.chunk[source]
     # A reducing receive has a place of its own behind the buffer of its rank.
     own = np.zeros(trace.num_nodes, np.int64)
-    size = np.where(trace.reduces[recvs], trace.num_chunks[recvs], 0)
+    size = np.where(chunks.reduces[recvs], chunks.num_chunks[recvs], 0)
     passed = np.cumsum(size) - size
     begins = np.searchsorted(rank[recvs], np.arange(trace.num_ranks))
     own[recvs] = passed - np.append(passed, 0)[begins][rank[recvs]]
     own_at = rank[source] * buffers.stride + buffers.num_chunks + own[source]
     src = np.where(kind == Action.SEND, chunk_at, np.where(kind == Action.REDUCE, own_at, NOWHERE))
-    dst = np.where(kind == Action.SEND, NOWHERE, np.where((kind == Action.RECV) & trace.reduces[source], own_at, chunk_at))
-    return ops, kind, src, dst, trace.num_chunks[source], peer
+    dst = np.where(kind == Action.SEND, NOWHERE, np.where((kind == Action.RECV) & chunks.reduces[source], own_at, chunk_at))
+    return ops, kind, src, dst, chunks.num_chunks[source], peer

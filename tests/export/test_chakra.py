@@ -17,7 +17,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LINK_ORDERS, export_chakra
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.trace.reader import _read_nodes, read_trace
+from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
 
@@ -33,9 +33,9 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
     assert np.array_equal(trace.rank[sends], of.src[row])
     assert np.array_equal(trace.peer[sends], of.dst[row])
     assert np.array_equal(trace.size_bytes[sends], of.size_bytes[row])
-    assert np.array_equal(trace.chunk[sends], of.chunk[row])
+    assert np.array_equal(trace.chunks.chunk[sends], of.chunk[row])
     receives = np.flatnonzero(trace.kind == NodeType.COMM_RECV)
-    assert np.array_equal(trace.reduces[receives], of.reduces[trace.tag[receives] - 1000])
+    assert np.array_equal(trace.chunks.reduces[receives], of.reduces[trace.tag[receives] - 1000])
     reduction_us = of.timing.reduction_us[of.collective.chunk_class[of.chunk]]
     assert trace.duration_us.sum() == reduction_us[of.reduces].sum()
     assert (trace.dep >= 0).all()
@@ -47,9 +47,9 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
 )
 def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, link_order) -> None:
     of = schedule(topology(*dimensions), "all-reduce")
-    paths = export_chakra(of, tmp_path / "x", link_order)
+    export_chakra(of, tmp_path / "x", link_order)
     trace = read_trace(tmp_path / "x")
-    names = [node.name for path in paths for _, node in _read_nodes(path)]
+    names = read_names(trace, range(trace.num_nodes))
     row_of = {name: row for row, name in enumerate(names)}
 
     def needs(name: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -25,7 +25,7 @@ from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
+from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.msccl_program import msccl_program
@@ -91,7 +91,8 @@ def test_recorded_traces_are_sound(golden: Path, golden_case: str) -> None:
 
 def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> None:
     trace = read_trace(files / "ring-all-reduce")
-    bare = replace(trace, **{name: np.full(trace.num_nodes, ABSENT) for name in ("chunk", "num_chunks", "total_chunks")})
+    none = np.full(trace.num_nodes, ABSENT)
+    bare = replace(trace, chunks=ChunkColumns(none, none, none, trace.chunks.reduces))
     assert verify_trace(bare) == ProgramVerdict(None, 8, made("ring", "all-reduce").num_sends, False, ())
     assert not verify_trace(without_edge(bare, 0)).semantic
 
@@ -124,29 +125,22 @@ def without_node(trace: Trace, row: int) -> Trace:
     while trace.dep_first[row + 1] > trace.dep_first[row]:
         trace = without_edge(trace, int(trace.dep_first[row]))
     columns = {
-        name: np.delete(getattr(trace, name), row)
-        for name in (
-            "node_id",
-            "kind",
-            "duration_us",
-            "size_bytes",
-            "peer",
-            "tag",
-            "chunk",
-            "num_chunks",
-            "total_chunks",
-            "reduces",
-        )
+        name: np.delete(getattr(trace, name), row) for name in ("node_id", "kind", "duration_us", "size_bytes", "peer", "tag")
     }
+    chunks = ChunkColumns(*(np.delete(getattr(trace.chunks, column.name), row) for column in fields(ChunkColumns)))
     rank_first = trace.rank_first - (trace.rank_first > row)
     dep_first = np.delete(trace.dep_first, row)
-    return replace(trace, dep=trace.dep - (trace.dep > row), rank_first=rank_first, dep_first=dep_first, **columns)
+    return replace(trace, dep=trace.dep - (trace.dep > row), rank_first=rank_first, dep_first=dep_first, chunks=chunks, **columns)
 
 
-def with_value(trace: Trace, column: str, row: int, value: int | bool) -> Trace:
-    values = getattr(trace, column).copy()
+def with_value(columns, column: str, row: int, value: int | bool):
+    values = getattr(columns, column).copy()
     values[row] = value
-    return replace(trace, **{column: values})
+    return replace(columns, **{column: values})
+
+
+def with_chunks_value(trace: Trace, column: str, row: int, value: int | bool) -> Trace:
+    return replace(trace, chunks=with_value(trace.chunks, column, row, value))
 
 
 def has_path(program: Program, before: int, after: int) -> bool:
@@ -160,7 +154,7 @@ def has_path(program: Program, before: int, after: int) -> bool:
 def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
     messages = np.flatnonzero(np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
     row = int(messages[draw(len(messages))])
-    total = int(trace.total_chunks.max())
+    total = int(trace.chunks.total_chunks.max())
     match kind:
         case "tag":
             return with_value(trace, "tag", row, int(trace.tag.max()) + 1)
@@ -169,11 +163,11 @@ def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
         case "peer":
             return with_value(trace, "peer", row, (int(trace.peer[row]) + 1) % trace.num_ranks)
         case "chunk":
-            return with_value(trace, "chunk", row, (int(trace.chunk[row]) + 1 + draw(total - 1)) % total)
+            return with_chunks_value(trace, "chunk", row, (int(trace.chunks.chunk[row]) + 1 + draw(total - 1)) % total)
         case "reduces":
             recvs = np.flatnonzero(trace.kind == NodeType.COMM_RECV)
             recv = int(recvs[draw(len(recvs))])
-            return with_value(trace, "reduces", recv, not trace.reduces[recv])
+            return with_chunks_value(trace, "reduces", recv, not trace.chunks.reduces[recv])
         case "node":
             return without_node(trace, draw(trace.num_nodes))
         case "dangling":

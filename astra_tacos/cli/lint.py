@@ -1,0 +1,144 @@
+"""`astra-tacos lint`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from astra_tacos.cli.console import progress
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.cli.options import RunFiles, network_option, run_options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from astra_tacos.linter.finding import Finding
+    from astra_tacos.linter.lint import LintReport
+
+_SHOWN = 3
+"""Findings of a code that are shown without --all."""
+_UNWRAPPED = 10_000
+_COLOURS = {"error": "bold red", "warning": "yellow"}
+
+
+def _explain(context: click.Context, _: click.Parameter, code: str | None) -> None:
+    """Print what a code means, and end."""
+    if code is None or context.resilient_parsing:
+        return
+    from astra_tacos.linter.checks import CHECKS
+
+    check = CHECKS.get(code.upper())
+    if check is None:
+        raise click.UsageError(f"No such code: {code}. Codes are {next(iter(CHECKS))} to {list(CHECKS)[-1]}, see --list.")
+    click.echo(f"{check.code}, {check.severity}: {check.title}\n")
+    width = min(shutil.get_terminal_size().columns, 100)
+    paragraphs = [
+        textwrap.fill(" ".join(text.split()), width, break_on_hyphens=False) for text in check.explanation.split("\n\n")
+    ]
+    click.echo("\n\n".join(paragraphs))
+    context.exit()
+
+
+def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print all codes, and end."""
+    if not wanted or context.resilient_parsing:
+        return
+    from astra_tacos.linter.checks import CHECKS
+
+    for check in CHECKS.values():
+        click.echo(f"{check.code}  {check.severity:<7}  {check.title}")
+    context.exit()
+
+
+@click.command()
+@run_options(required=True)
+@network_option
+@click.option(
+    "--backend",
+    type=click.Choice(("congestion-aware", "congestion-unaware")),
+    help="ASTRA-sim's network model; by default the aware one in one dimension, else the unaware one.",
+)
+@click.option("--all", "show_all", is_flag=True, help=f"Show every finding, not only the first {_SHOWN} of a code.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all findings and nothing else.")
+@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Say what a code means.")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the codes.")
+def lint(
+    files: RunFiles,
+    network_path: Path | None,
+    backend: str | None,
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Say what would make ASTRA-sim stall, abort or compute something else, before it runs.
+
+    Errors do, for sure; warnings may, or name what has no effect. Exit code 1 if there are errors. With --json, one list of
+    objects: code, severity, file, rank, node, message, remedy.
+    """
+    from astra_tacos.linter.lint import lint as lint_run
+
+    if network_path is None:
+        raise click.UsageError("Missing option '--network'.")
+    limit = None if show_all or as_json else _SHOWN
+    with progress("linting"):
+        report = lint_run(
+            files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory, backend, limit
+        )
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in report.findings], indent=2))
+    else:
+        _print(report)
+    if report.errors:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _print(report: LintReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for severity, counts in (("error", report.errors), ("warning", report.warnings)):
+        for code, count in sorted(counts.items()):
+            shown = [finding for finding in report.findings if finding.code == code and finding.severity == severity]
+            _add(table, shown, count)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines() if line.strip()]
+    click.echo("\n".join([*lines, "", _summary(report)] if lines else [_summary(report)]))
+
+
+def _add(table: Table, findings: list[Finding], count: int) -> None:
+    from rich.text import Text
+
+    for finding in findings:
+        colour = _COLOURS[finding.severity]
+        text = Text.assemble((finding.where, "bold"), ": ", finding.message)
+        if finding.remedy:
+            text.append(f" ({finding.remedy})", "dim")
+        table.add_row(Text(finding.code, colour), Text(finding.severity, colour), text)
+    if count > len(findings):
+        table.add_row("", "", Text(f"... and {count - len(findings):,} more of {findings[0].code} (--all shows them)", "dim"))
+
+
+def _summary(report: LintReport) -> str:
+    run = f"{report.num_ranks:,} ranks of {report.num_nodes:,} nodes on {report.num_npus:,} NPUs, {report.backend}"
+    errors, warnings = sum(report.errors.values()), sum(report.warnings.values())
+    if not errors and not warnings:
+        return f"nothing found in {run}"
+    counts = [_count(errors, "error")] * (errors > 0) + [_count(warnings, "warning")] * (warnings > 0)
+    code = next(iter(sorted(report.errors) or sorted(report.warnings)))
+    return f"{' and '.join(counts)} in {run}; --explain {code} says more about {code}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,128 @@
+"""Timelines in Chrome's trace event format, which Perfetto and chrome://tracing open.
+
+One track per NPU for compute, one for communication, one for receives (they overlap, so they are asynchronous events), and one
+per link that was used. Times are microseconds with three decimals: nanoseconds, exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.files import replaced_file
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.trace.reader import read_names
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import format_size
+
+_NPUS = 1
+_LINKS = 2
+_TRACKS = ("compute", "communication", "receives", "CPU")
+_COMPUTE, _COMMUNICATION, _RECEIVES, _CPU = range(len(_TRACKS))
+
+
+def write_chrome_trace(path: Path, run: Run, outcome: RunOutcome) -> None:
+    """Write what a replay saw; links appear if it recorded transmissions."""
+    with replaced_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+        separator = ""
+        for event in _events(run, outcome):
+            file.write(f"{separator}{json.dumps(event, separators=(',', ':'))}")
+            separator = ",\n"
+        file.write("\n]}\n")
+
+
+def _events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
+    yield _metadata("process_name", _NPUS, 0, "NPUs")
+    yield from _node_events(run, outcome)
+    if outcome.transmissions is not None and len(outcome.transmissions.link):
+        yield _metadata("process_name", _LINKS, 0, "links")
+        yield from _link_events(run, outcome)
+
+
+def _metadata(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
+
+
+def _node_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
+    trace, columns = run.workload, run.columns
+    track = np.full(trace.num_nodes, _COMMUNICATION)
+    track[trace.kind == NodeType.COMP] = _COMPUTE
+    track[trace.kind == NodeType.COMM_RECV] = _RECEIVES
+    track[columns.is_cpu_op] = _CPU
+    rows = np.flatnonzero(outcome.node_finish_ns >= 0)
+    used = np.unique(trace.rank[rows] * len(_TRACKS) + track[rows])
+    for number in used.tolist():
+        rank, kind = divmod(number, len(_TRACKS))
+        yield _metadata("thread_name", _NPUS, number, f"NPU {rank} {_TRACKS[kind]}")
+        yield {"ph": "M", "name": "thread_sort_index", "pid": _NPUS, "tid": number, "args": {"sort_index": number}}
+    rank_of = trace.rank
+    for row, name in zip(rows.tolist(), read_names(trace, rows.tolist()), strict=True):
+        kind = int(track[row])
+        start, end = int(outcome.node_issue_ns[row]), int(outcome.node_finish_ns[row])
+        event: dict[str, Any] = {
+            "name": name or NodeType(trace.kind[row]).name,
+            "cat": _TRACKS[kind],
+            "pid": _NPUS,
+            "tid": int(rank_of[row]) * len(_TRACKS) + kind,
+            "args": _details(run, outcome, row),
+        }
+        if kind == _RECEIVES:
+            yield event | {"ph": "b", "id": row, "ts": start / 1000}
+            yield {key: event[key] for key in ("name", "cat", "pid", "tid")} | {"ph": "e", "id": row, "ts": end / 1000}
+        else:
+            yield event | {"ph": "X", "ts": start / 1000, "dur": (end - start) / 1000}
+
+
+def _details(run: Run, outcome: RunOutcome, row: int) -> dict[str, Any]:
+    trace, columns = run.workload, run.columns
+    details: dict[str, Any] = {"node": int(trace.node_id[row]), "type": NodeType(trace.kind[row]).name}
+    if trace.size_bytes[row] >= 0:
+        details["bytes"] = int(trace.size_bytes[row])
+    if trace.peer[row] >= 0:
+        details["peer"] = int(trace.peer[row])
+    if outcome.collective[row] >= 0:
+        details["pattern"] = CommType(columns.comm_type[row]).name
+        details["algorithm"] = outcome.collective_names[outcome.collective[row]]
+        if columns.group[row] >= 0:
+            details["group"] = columns.group_names[columns.group[row]]
+    return details
+
+
+def _link_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
+    sent = outcome.transmissions
+    if sent is None:
+        return
+    num_npus = run.network.num_npus
+    for link in np.unique(sent.link).tolist():
+        ends = [_device(int(end), num_npus) for end in (outcome.link_src[link], outcome.link_dst[link])]
+        yield _metadata("thread_name", _LINKS, link, f"{ends[0]} -> {ends[1]}")
+        yield {"ph": "M", "name": "thread_sort_index", "pid": _LINKS, "tid": link, "args": {"sort_index": link}}
+    for link, src, dst, size, start, end in zip(
+        sent.link.tolist(),
+        sent.src.tolist(),
+        sent.dst.tolist(),
+        sent.size_bytes.tolist(),
+        sent.start_ns.tolist(),
+        sent.end_ns.tolist(),
+        strict=True,
+    ):
+        yield {
+            "ph": "X",
+            "name": f"{src} -> {dst}, {format_size(size)}",
+            "cat": "link",
+            "pid": _LINKS,
+            "tid": link,
+            "ts": start / 1000,
+            "dur": (end - start) / 1000,
+            "args": {"bytes": size},
+        }
+
+
+def _device(device: int, num_npus: int) -> str:
+    return f"NPU {device}" if device < num_npus else f"switch {device - num_npus}"

@@ -1,0 +1,1 @@
+"""What would make ASTRA-sim stall, abort or compute something else, said before any run."""

@@ -1,0 +1,180 @@
+"""S: native algorithms that the system names (other settings are in `system_checks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.collectives import EVERYONE, Collectives
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.trace.schema import CommType
+
+_ONE_PREFIX = "one"
+
+
+def _where(facts: Facts) -> str:
+    return str(facts.inputs.system_path)
+
+
+def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bool_]]]:
+    """For each pattern that some node runs natively: the collectives, the pattern, its key and which nodes."""
+    collectives = facts.collectives
+    if collectives is None or facts.inputs.system is None:
+        return
+    for pattern, key in PATTERN_KEYS.items():
+        nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
+        if nodes.any():
+            yield collectives, int(pattern), key, nodes
+
+
+def no_implementation(facts: Facts) -> Iterator[Found]:
+    """A pattern is used for which the system names neither a native nor a custom implementation.
+
+    ASTRA-sim throws `No collective implementation found`, which aborts it at time 0; later on the exception is only logged and
+    the rank stalls (`CollectiveImplLookup.cc`; `system/Sys.cc`, `call_events`).
+
+    Remedy: `"all-reduce-implementation": ["ring"]`, an entry per dimension.
+    """
+    for collectives, pattern, key, nodes in _native(facts):
+        if key not in facts.system.native and facts.workload is not None:
+            row = int(collectives.row[nodes][0])
+            message = f"no implementation of {pattern_name(pattern)}, which {int(nodes.sum()):,} nodes run"
+            yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
+
+
+def too_many_algorithms(facts: Facts) -> Iterator[Found]:
+    """A list of native algorithms has more entries than the network has dimensions.
+
+    ASTRA-sim asserts that it has not, whether or not the pattern is used (`GeneralComplexTopology.cc`).
+
+    Remedy: one entry per dimension.
+    """
+    network = facts.inputs.network
+    for key, names in facts.system.native.items():
+        if network is not None and len(names) > len(network.dimensions) > 0:
+            count = len(network.dimensions)
+            message = f"{key}-implementation has {len(names)} entries, the network {count} dimension{'s' * (count > 1)}"
+            yield Found(message, "one entry per dimension", _where(facts))
+
+
+def too_few_algorithms(facts: Facts) -> Iterator[Found]:
+    """A list of native algorithms has fewer entries than the network has dimensions.
+
+    The collective then runs in the dimensions that have one only: NPUs of different places in the others never exchange anything,
+    and it ends too early (`GeneralComplexTopology.cc`). oneRing, oneDirect and oneHalvingDoubling span all dimensions with one
+    entry.
+
+    Remedy: one entry per dimension.
+    """
+    network = facts.inputs.network
+    if network is None:
+        return
+    for collectives, pattern, key, nodes in _native(facts):
+        names = facts.system.native.get(key, ())
+        if not names or len(names) >= len(network.dimensions) or any(name.startswith(_ONE_PREFIX) for name in names):
+            continue
+        if facts.spans_network(collectives.group[nodes]).any():
+            message = f"{key}-implementation has {len(names)} of {len(network.dimensions)} dimensions: {pattern_name(pattern)}"
+            yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
+
+
+def optimization_absent(facts: Facts) -> Iterator[Found]:
+    """`collective-optimization` is absent, and a native All-Reduce runs in several dimensions.
+
+    ASTRA-sim then decides by memory it never set whether to reduce and gather dimension by dimension (`system/Sys.hh`,
+    collectiveOptimization); such runs were seen to stall, without a word.
+
+    Remedy: "localBWAware", or "baseline".
+    """
+    network, system = facts.inputs.network, facts.inputs.system
+    if network is None or system is None or system.collective_optimization is not None:
+        return
+    for _, pattern, key, _ in _native(facts):
+        if pattern == CommType.ALL_REDUCE and len(system.native.get(key, ())) > 1 and len(network.dimensions) > 1:
+            message = "collective-optimization is absent: All-Reduces in several dimensions run by chance, or stall"
+            yield Found(message, 'set it to "localBWAware" or "baseline"', _where(facts))
+
+
+def unfit_algorithm(facts: Facts) -> Iterator[FoundRows | Found]:
+    """A native algorithm that does not run on so many ranks, or not for this pattern.
+
+    halvingDoubling halves the number of ranks at each step: unless that is a power of two it stalls or leaves ranks out, and for
+    All-to-All it crashes. doubleBinaryTree crashes unless the size of a dimension is a power of two, crashes in any communicator
+    group smaller than the network, and runs an All-Reduce whatever the pattern is (`HalvingDoubling.cc`,
+    `DoubleBinaryTreeTopology.cc`, `CommunicatorGroup.cc`).
+
+    Remedy: ring or direct.
+    """
+    network = facts.inputs.network
+    if network is None:
+        return
+    for collectives, pattern, key, nodes in _native(facts):
+        names = facts.system.native.get(key, ())
+        if all(name.rstrip("0123456789") in ("ring", "oneRing", "direct", "oneDirect") for name in names):
+            continue
+        for group in np.unique(collectives.group[nodes]).tolist():
+            size = facts.group_size(group)
+            sizes = [dimension.size for dimension in network.dimensions]
+            whole = size == facts.num_npus
+            if not whole:
+                if len(names) != 1:
+                    continue
+                sizes = [size]
+            for name, count in zip(names, sizes, strict=False):
+                what = _misfit(name, pattern, size if name.startswith(_ONE_PREFIX) else count, whole)
+                if what and facts.workload is not None:
+                    row = int(collectives.row[nodes & (collectives.group == group)][0])
+                    place = "" if group == EVERYONE else f" of group {group}"
+                    yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
+                    break
+
+
+def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
+    power_of_two = count & (count - 1) == 0
+    if name in ("halvingDoubling", "oneHalvingDoubling"):
+        if pattern == CommType.ALL_TO_ALL:
+            return f"{name} crashes for this pattern"
+        return None if power_of_two else f"{name} on {count} ranks, which are no power of two, stalls or leaves some out"
+    if name == "doubleBinaryTree":
+        if not whole:
+            return "doubleBinaryTree crashes in a group smaller than the network"
+        if not power_of_two:
+            return f"doubleBinaryTree on {count} ranks, which are no power of two, crashes"
+        if pattern != CommType.ALL_REDUCE:
+            return "doubleBinaryTree runs an All-Reduce instead"
+    return None
+
+
+def ring_instead(facts: Facts) -> Iterator[Found]:
+    """A communicator group smaller than the network runs ring, although the system names other algorithms.
+
+    As dimensions mean nothing in a part of the network, ASTRA-sim replaces a list of several algorithms by one ring over the
+    group's ranks (`CommunicatorGroup.cc`, `get_collective_plan`).
+
+    Remedy: expect it, or give a custom collective.
+    """
+    for collectives, pattern, key, nodes in _native(facts):
+        names = facts.system.native.get(key, ())
+        if len(names) < 2 or all(name in ("ring", "oneRing") for name in names):
+            continue
+        groups = np.unique(collectives.group[nodes]).tolist()
+        small = [group for group in groups if facts.group_size(group) < facts.num_npus]
+        if small:
+            message = f"{pattern_name(pattern)} runs as a ring in group {listed(small)}, not as {', '.join(names)}"
+            yield Found(message, "expect it, or give a custom collective", _where(facts))
+
+
+CHECKS = (
+    Check("S04", Severity.ERROR, "no implementation of a pattern", no_implementation),
+    Check("S05", Severity.ERROR, "more algorithms than dimensions", too_many_algorithms),
+    Check("S06", Severity.ERROR, "fewer algorithms than dimensions", too_few_algorithms),
+    Check("S07", Severity.ERROR, "no collective-optimization", optimization_absent),
+    Check("S14", Severity.ERROR, "native algorithm that does not fit", unfit_algorithm),
+    Check("S15", Severity.WARNING, "ring instead of other algorithms", ring_instead),
+)

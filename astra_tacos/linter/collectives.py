@@ -1,0 +1,194 @@
+"""Which collective nodes of different ranks belong together, and what each of them runs.
+
+ASTRA-sim numbers the collectives of a communicator group in the order in which a rank issues them (`system/Sys.cc`,
+`generate_collective`): its native algorithms match by that number, custom ones by the tags of their traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import group_id
+from astra_tacos.linter.columns import count_before, number_rows
+from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.trace.reader import read_names
+
+EVERYONE = 0
+"""Id of the group of all ranks."""
+UNKNOWN = -1
+_MOST_NAMES = 1_000_000
+"""Above so many collectives names are not read to tell which ones belong together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """Collective nodes of the workload that ASTRA-sim can run.
+
+    Parameters
+    ----------
+    row
+        int64[n], their rows, by rank and then by `TraceView.order`.
+    rank, group, comm_type, size_bytes
+        int64[n]; `group` is an id, EVERYONE for all ranks.
+    named, run
+        int64[n], entry of the custom traces, or NATIVE: what a node names, and what it runs, as a group keeps to what the first
+        node of a pattern named (`system/CommunicatorGroup.cc`, `get_collective_plan`).
+    planner
+        int64[n], entry of the node whose choice that is.
+    sort
+        int64[n], the same number where it makes no difference which of two nodes runs first: group, what they run and, for
+        native algorithms, pattern and size are the same.
+    turn
+        int64[n], how many nodes of its sort come before on its rank.
+    number
+        int64[n], how many nodes of its group come before on its rank.
+    instance
+        int64[n], equal for the nodes of different ranks that belong together.
+    certain
+        bool[n], whether that is sure: dependencies order all nodes of the group on each of its ranks.
+    members
+        Ranks of each group that is used, in the order of its file.
+    """
+
+    row: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    group: NDArray[np.int64]
+    comm_type: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    named: NDArray[np.int64]
+    run: NDArray[np.int64]
+    planner: NDArray[np.int64]
+    sort: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    number: NDArray[np.int64]
+    instance: NDArray[np.int64]
+    certain: NDArray[np.bool_]
+    members: Mapping[int, tuple[int, ...]]
+
+    @property
+    def num_instances(self) -> int:
+        return int(self.instance.max(initial=-1)) + 1
+
+
+def group_ids(view: TraceView) -> NDArray[np.int64]:
+    """int64[num_nodes], id of each node's group: EVERYONE for none, "" and "0", UNKNOWN for a name that is no number."""
+    names = view.columns.group_names
+    ids = [EVERYONE if name in ("", "0") else group_id(name) or UNKNOWN for name in names]
+    return np.array([*ids, EVERYONE], np.int64)[view.columns.group]
+
+
+def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
+    """Members of the groups that are used and known."""
+    known = {EVERYONE: tuple(range(num_npus)), **groups}
+    return {group: known[group] for group in used.tolist() if group in known}
+
+
+def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each rank is in its group; False for groups that are not known."""
+    inside = np.zeros(len(group), np.bool_)
+    for number in np.unique(group).tolist():
+        if number in members:
+            where = group == number
+            inside[where] = np.isin(rank[where], np.array(members[number], np.int64))
+    return inside
+
+
+def find_collectives(
+    view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
+) -> Collectives:
+    """All of them; `implementation` is what each node of the workload names."""
+    group = group_ids(view)
+    runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
+    members = members_of(groups, num_npus, np.unique(group[runnable]))
+    rows = np.flatnonzero(runnable)
+    rows = rows[is_member(members, group[rows], view.rank[rows])]
+    rows = rows[np.argsort(view.place[rows])]
+    rank, group, comm_type, size = view.rank[rows], group[rows], view.columns.comm_type[rows], view.trace.size_bytes[rows]
+    named = implementation[rows].astype(np.int64)
+    planner = _planners(rank, group, comm_type)
+    run = named[planner]
+    keys = (group, run, np.where(run == NATIVE, comm_type, 0), np.where(run == NATIVE, size, 0))
+    sort = number_rows(*keys)
+    chained = _chained(view, rows, group)
+    certain = ~np.isin(group, np.unique(group[~chained]))
+    turn = _turns(view, rows, rank, sort, certain)
+    return Collectives(
+        row=rows,
+        rank=rank,
+        group=group,
+        comm_type=comm_type,
+        size_bytes=size,
+        named=named,
+        run=run,
+        planner=planner,
+        sort=sort,
+        turn=turn,
+        number=count_before(group, rank),
+        instance=number_rows(sort, turn),
+        certain=certain,
+        members=members,
+    )
+
+
+def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which node decides what each node runs: in a group, the first one of its pattern on that rank."""
+    planner = np.arange(len(rank))
+    grouped = np.flatnonzero(group != EVERYONE)
+    kind = number_rows(rank[grouped], group[grouped], comm_type[grouped])
+    _, first = np.unique(kind, return_index=True)
+    planner[grouped] = grouped[first][kind]
+    return planner
+
+
+def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether dependencies order each node after the group's node before it on its rank."""
+    order = np.lexsort((view.place[rows], group, view.rank[rows]))
+    rows, sorted_group = rows[order], group[order]
+    follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])
+    chained = np.ones(len(rows), np.bool_)
+    second = np.flatnonzero(follows) + 1
+    chained[order[second]] = view.precede(rows[second - 1], rows[second])
+    return chained
+
+
+def _turns(
+    view: TraceView,
+    rows: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    sort: NDArray[np.int64],
+    certain: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """How many nodes of its sort come before each node on its rank.
+
+    By the order of dependencies; where that leaves a choice, by name, if the ranks' names agree.
+    """
+    name = np.zeros(len(rows), np.int64)
+    open_ = np.flatnonzero(~certain)
+    if 0 < len(open_) <= _MOST_NAMES:
+        _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
+        order = np.lexsort((name[open_], rank[open_], sort[open_]))
+        name[open_[~_names_agree(sort[open_][order], rank[open_][order], name[open_][order])[np.argsort(order)]]] = 0
+    order = np.lexsort((view.place[rows], name))
+    turn = np.empty(len(rows), np.int64)
+    turn[order] = count_before(sort[order], rank[order])
+    return turn
+
+
+def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether all ranks have the same names among the nodes of a sort; sorted by sort, rank and name."""
+    agree = np.ones(len(sort), np.bool_)
+    begins = np.flatnonzero(np.concatenate(([True], (sort[1:] != sort[:-1]) | (rank[1:] != rank[:-1])))) if len(sort) else sort
+    lists: dict[int, bytes] = {}
+    bad: set[int] = set()
+    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(sort)).tolist(), strict=True):
+        key = int(sort[begin])
+        names = name[begin:end].tobytes()
+        if lists.setdefault(key, names) != names:
+            bad.add(key)
+    agree[np.isin(sort, np.array(sorted(bad), np.int64))] = False
+    return agree

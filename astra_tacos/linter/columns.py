@@ -1,0 +1,34 @@
+"""Rows of several columns, told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def number_rows(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], a number from 0 on for each distinct row of the columns, in the order of their values."""
+    order = np.lexsort(columns[::-1])
+    changes = np.zeros(len(order), np.int64)
+    for column in columns:
+        sorted_column = column[order]
+        changes[1:] |= sorted_column[1:] != sorted_column[:-1]
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(changes)
+    return numbers
+
+
+def distinct_rows(*columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each distinct row of the columns is first, and how often it is there; in the order of their values."""
+    _, first, count = np.unique(number_rows(*columns), return_index=True, return_counts=True)
+    return first, count
+
+
+def count_before(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], how many rows with the same values come before each row."""
+    numbers = number_rows(*columns)
+    order = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[order], numbers[order])
+    before = np.empty(len(order), np.int64)
+    before[order] = np.arange(len(order)) - begins
+    return before

@@ -1,0 +1,172 @@
+"""T: traces of custom collectives, and how they fit the nodes that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.collectives import EVERYONE
+from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import format_size
+
+
+def _group_text(group: int) -> str:
+    return "the group of all ranks" if group == EVERYONE else f"group {group}"
+
+
+def too_few_positions(facts: Facts) -> Iterator[Found]:
+    """A custom collective has no trace for some position of a group that uses it.
+
+    ASTRA-sim opens `PREFIX.<position in the group>.et` and exits where there is none: `Cannot access et file for collective
+    algorithm` (`CustomAlgorithm.cc`). A trace is made for one number of ranks.
+
+    Remedy: a trace for as many ranks as the group has.
+    """
+    for number, groups in facts.uses.items():
+        files = facts.custom_files[number]
+        for group in groups if files.ranks else ():
+            size = facts.group_size(group)
+            missing = sorted(set(range(size)) - set(files.ranks))
+            if missing:
+                message = f"no such file, but {_group_text(group)} has {size:,} ranks: none for position {listed(missing)}"
+                yield Found(message, "use a trace for so many ranks", files.file(missing[0]), missing[0])
+
+
+def too_many_positions(facts: Facts) -> Iterator[Found]:
+    """A custom collective has traces for more positions than a group that uses it.
+
+    The traces beyond the group are never read. Messages of others to them are an error: ASTRA-sim takes the position as an index
+    into the group's ranks without looking, so that they go to any rank or abort (`CustomAlgorithm.cc`,
+    `convert_algo_rank_to_real_rank`).
+
+    Remedy: a trace for as many ranks as the group has.
+    """
+    for number, groups in facts.uses.items():
+        files = facts.custom_files[number]
+        for group in groups:
+            size = facts.group_size(group)
+            if not files.ranks or files.ranks[-1] < size:
+                continue
+            message = f"made for {files.ranks[-1] + 1:,} positions, used by {_group_text(group)} of {size:,}"
+            severity = Severity.WARNING
+            if number in facts.custom:
+                view = facts.custom[number]
+                beyond = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.rank < size) & (view.trace.peer >= size)
+                if beyond.any():
+                    severity = Severity.ERROR
+                    message += f": {int(beyond.sum()):,} messages of its ranks go beyond the group"
+            yield Found(message, "use a trace for so many ranks", files.file(size), severity=severity)
+
+
+def other_kinds(facts: Facts) -> Iterator[FoundRows]:
+    """A node in a custom collective that is no send, receive or COMP.
+
+    ASTRA-sim takes it up and never ends it: its rank stalls, without a word (`CustomAlgorithm.cc`, `issue`).
+
+    Remedy: COMM_SEND, COMM_RECV and COMP only.
+    """
+    for view in facts.custom.values():
+        where = ~view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP)
+        yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
+
+
+def other_size(facts: Facts) -> Iterator[Found]:
+    """A custom collective moves another amount of data than the node that uses it says.
+
+    ASTRA-sim ignores the node's comm_size and sends what the trace says (`CustomAlgorithm.cc`): a trace serves one size. The size
+    is told by the chunks that the trace's messages name, where they do; else what all ranks receive is compared with the least
+    that the pattern takes.
+
+    Remedy: a trace made for this size.
+    """
+    workload, collectives = facts.workload, facts.collectives
+    if workload is None or collectives is None:
+        return
+    for number, view in facts.custom.items():
+        if view.files.unreadable:
+            continue
+        buffer, received = _buffer_bytes(view), _received_bytes(view)
+        entries = np.flatnonzero((collectives.run == number) & (collectives.size_bytes > 0))
+        first, _ = distinct_rows(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
+        for entry in entries[first].tolist():
+            comm_type, size = int(collectives.comm_type[entry]), int(collectives.size_bytes[entry])
+            ranks = facts.group_size(int(collectives.group[entry]))
+            if ranks != view.num_ranks:
+                continue
+            what = _mismatch(comm_type, size, ranks, buffer, received)
+            if what:
+                row = int(collectives.row[entry])
+                pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
+                yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
+
+
+def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
+    """Least and most bytes of the buffer that the messages' chunks make up, None where they do not tell."""
+    chunks = view.chunks
+    rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (chunks.num_chunks > 0) & (chunks.total_chunks > 0))
+    if not len(rows) or len(rows) < np.count_nonzero(view.rows(NodeType.COMM_SEND)):
+        return None
+    each = view.trace.size_bytes[rows] / chunks.num_chunks[rows]
+    total = int(chunks.total_chunks[rows].max())
+    return int(np.floor(each.min() * total)), int(np.ceil(each.max() * total))
+
+
+def _received_bytes(view: TraceView) -> int:
+    return int(view.trace.size_bytes[view.rows(NodeType.COMM_RECV)].clip(0).sum())
+
+
+def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | None, received: int) -> str | None:
+    gathers = comm_type == CommType.ALL_GATHER
+    if buffer is not None:
+        # An All-Gather's node says the shard of a rank; converters count chunks of the shard or of the whole.
+        fits = any(buffer[0] <= whole <= buffer[1] for whole in ((size, size * ranks) if gathers else (size,)))
+        moved = max(buffer) // (ranks if gathers and buffer[0] > size else 1)
+        return None if fits else f"whose chunks make up {format_size(moved)}"
+    least = (2 if comm_type == CommType.ALL_REDUCE else 1) * (ranks - 1) * size  # of an All-Gather's size as the whole
+    slack = ranks * ranks  # shares that do not divide evenly
+    if received < least - slack:
+        return f"whose ranks receive {format_size(received)} in all, less than the {format_size(least)} it takes"
+    return None
+
+
+def different_traces(facts: Facts) -> Iterator[Found]:
+    """Ranks of one collective run different traces, or one a trace and another one a native algorithm.
+
+    Per-node traces go by node id, the same for all ranks (`CollectiveImplLookup.cc`): where ranks have different ids for the same
+    collective, or a group's plan was decided by different nodes, one rank's messages meet none of the others', and all stall.
+
+    Remedy: give the nodes of one collective the same id on every rank.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None or not facts.uses:
+        return
+    names = ["the native algorithm", *facts.implementations[0]]
+    for group in collectives.members:
+        entries = np.flatnonzero(collectives.group == group)
+        ranks, member = np.unique(collectives.rank[entries], return_inverse=True)
+        counts = np.zeros((len(names), len(ranks)), np.int64)
+        np.add.at(counts, (collectives.run[entries] + 1, member), 1)
+        differs = (counts != counts[:, :1]).any(axis=0)
+        if not differs.any() or np.ptp(counts.sum(axis=0)):
+            continue  # all alike, or a matter of how many there are: C01
+        other = int(np.flatnonzero(differs)[0])
+        run = int(np.argmax(counts[:, other] - counts[:, 0]))
+        entry = entries[(member == other) & (collectives.run[entries] == run - 1)][0]
+        what = f"rank {ranks[other]} runs {names[run]} {counts[run, other]} times in {_group_text(group)}"
+        message = f"{what}, rank {ranks[0]} {counts[run, 0]} times"
+        yield view.at(int(collectives.row[entry]), message, "give a collective's nodes the same id on every rank")
+
+
+CHECKS = (
+    Check("T01", Severity.ERROR, "no trace for a position", too_few_positions),
+    Check("T02", Severity.ERROR, "traces beyond the group", too_many_positions),
+    Check("T03", Severity.ERROR, "node kind that custom collectives lack", other_kinds),
+    Check("T04", Severity.WARNING, "trace of another size", other_size),
+    Check("T05", Severity.ERROR, "ranks of one collective run different traces", different_traces),
+)

@@ -1,0 +1,148 @@
+"""What follows from the inputs, worked out once, when a check first asks for it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.system import SystemConfig
+from astra_tacos.linter.collectives import EVERYONE, Collectives, find_collectives
+from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.linter.inputs import AWARE, Inputs
+from astra_tacos.linter.messages import Messages, match_messages, sound_messages
+from astra_tacos.linter.run_order import RunOrder, order_run
+from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
+from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.run import NATIVE, implementations
+from astra_tacos.trace.schema import NodeType
+
+
+class Facts:
+    """The inputs of a run, and what checks make of them."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @property
+    def system(self) -> SystemConfig:
+        """The system; one with ASTRA-sim's defaults where its file cannot be used."""
+        return self.inputs.system or SystemConfig(str(self.inputs.system_path))
+
+    @property
+    def aware(self) -> bool:
+        """Whether the backend is the congestion-aware one."""
+        return self.inputs.backend == AWARE
+
+    @property
+    def communicates(self) -> bool:
+        """Whether communication nodes communicate: with replay-only they only take their duration."""
+        return not self.system.replay_only
+
+    @cached_property
+    def num_npus(self) -> int:
+        """NPUs of the network; where it cannot be read, ranks of the workload."""
+        network = self.inputs.network
+        if network is not None:
+            return network.num_npus
+        return max(self.inputs.workload.ranks, default=-1) + 1
+
+    @cached_property
+    def workload(self) -> TraceView | None:
+        """The workload, None where no file of it can be read."""
+        files = self.inputs.workload
+        return None if files.trace is None else TraceView(files, is_workload=True)
+
+    @cached_property
+    def implementations(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """Prefixes of the custom traces that nodes of the workload name, and which one each node names."""
+        if self.workload is None:
+            return (), np.empty(0, np.int32)
+        return implementations(self.workload.trace, self.system)
+
+    @cached_property
+    def custom_files(self) -> tuple[TraceFiles, ...]:
+        """Files of those custom traces."""
+        return tuple(read_trace_files(prefix, self.inputs.directory / prefix) for prefix in self.implementations[0])
+
+    @cached_property
+    def custom(self) -> dict[int, TraceView]:
+        """The custom traces of which anything can be read, by their place among the prefixes."""
+        return {
+            number: TraceView(files, is_workload=False)
+            for number, files in enumerate(self.custom_files)
+            if files.trace is not None
+        }
+
+    @cached_property
+    def views(self) -> tuple[TraceView, ...]:
+        """The workload and the custom traces, as far as they can be read."""
+        return (*((self.workload,) if self.workload is not None else ()), *self.custom.values())
+
+    @cached_property
+    def collectives(self) -> Collectives | None:
+        """Collective nodes of the workload, None where there is no workload or it does not communicate."""
+        if self.workload is None or not self.communicates:
+            return None
+        return find_collectives(self.workload, self.inputs.groups, self.num_npus, self.implementations[1])
+
+    @cached_property
+    def uses(self) -> dict[int, list[int]]:
+        """Groups that run each custom trace, by its place among the prefixes."""
+        collectives = self.collectives
+        if collectives is None:
+            return {}
+        first, _ = distinct_rows(collectives.run, collectives.group)
+        found: dict[int, list[int]] = {}
+        for run, group in zip(collectives.run[first].tolist(), collectives.group[first].tolist(), strict=True):
+            if run != NATIVE:
+                found.setdefault(run, []).append(group)
+        return found
+
+    def group_size(self, group: int) -> int:
+        """How many ranks a group has."""
+        return self.num_npus if group == EVERYONE else len(self.inputs.groups[group])
+
+    def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each of these groups has as many ranks as the network."""
+        numbers, which = np.unique(group, return_inverse=True)
+        return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
+
+    @cached_property
+    def messages(self) -> Messages | None:
+        """Point-to-point messages of the workload."""
+        if self.workload is None or not self.communicates:
+            return None
+        return match_messages(self.workload, self.num_npus)
+
+    @cached_property
+    def custom_messages(self) -> dict[int, Messages]:
+        """Messages within each custom trace."""
+        return {number: match_messages(view, view.num_ranks) for number, view in self.custom.items()}
+
+    @cached_property
+    def order(self) -> RunOrder | None:
+        """What waits for what across ranks."""
+        if self.workload is None or self.collectives is None or self.messages is None:
+            return None
+        sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
+        return order_run(self.workload, self.collectives, self.messages, self._synchronises, np.flatnonzero(sends))
+
+    @cached_property
+    def _synchronises(self) -> dict[int, bool]:
+        """Whether the ranks of each custom trace all hear of one another."""
+        return {number: self._connected(number) for number in range(len(self.custom_files))}
+
+    def _connected(self, number: int) -> bool:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        if number not in self.custom:
+            return False
+        view, messages = self.custom[number], self.custom_messages[number]
+        source, target = view.rank[messages.send], view.rank[messages.recv]
+        size = view.num_ranks
+        graph = coo_array((np.ones(len(source)), (source, target)), shape=(size, size))
+        count, _ = connected_components(graph, connection="strong")
+        return bool(count == 1)

@@ -1,0 +1,205 @@
+"""G: communicator groups, and the nodes that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.collectives import EVERYONE, UNKNOWN, group_ids, is_member
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import format_size
+
+
+def group_id_bad(facts: Facts) -> Iterator[Found]:
+    """A group's name is no whole number of 1 or more.
+
+    ASTRA-sim keeps 0 for the group of all ranks: "0" and negative ids end in `Assertion 'id > 0' failed`, words in
+    `std::invalid_argument: stoi` (`CommunicatorGroup.cc`, `set_id`; `workload/Workload.cc`, `initialize_comm_groups`). Of two
+    names for one number the last counts.
+
+    Remedy: number the groups from 1; nodes without pg_name, or with "0", use all ranks.
+    """
+    for problem in facts.inputs.problems.get("group_id", ()):
+        yield Found(problem.message, "number the groups from 1", problem.file)
+
+
+def group_members_bad(facts: Facts) -> Iterator[Found]:
+    """A group is no list of distinct ranks.
+
+    ASTRA-sim aborts at anything but numbers; of a rank that is given twice it takes the first place, and the ranks wait for
+    messages of one that does not exist: they stall (`CommunicatorGroup.cc`).
+
+    Remedy: list each rank once, in ascending order.
+    """
+    for problem in facts.inputs.problems.get("group_members", ()):
+        yield Found(problem.message, "list each rank once", problem.file)
+
+
+def group_unsorted(facts: Facts) -> Iterator[Found]:
+    """A group that runs a custom collective does not list its ranks in ascending order.
+
+    ASTRA-sim takes a rank's trace by its place in the *sorted* list, but turns the positions in that trace into ranks by the list
+    *as it is written* (`CommunicatorGroup.cc`, pos_in_group; `CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`): messages go
+    to the wrong ranks, which aborts or stalls. Native collectives take any order.
+
+    Remedy: sort the list, and give the trace positions of ascending ranks.
+    """
+    used = sorted({group for groups in facts.uses.values() for group in groups} - {EVERYONE})
+    for group in used:
+        members = facts.inputs.groups[group]
+        if list(members) != sorted(members):
+            message = f"group {group} is [{listed(members)}]: custom collectives need ascending ranks"
+            yield Found(message, "sort it", str(facts.inputs.groups_path))
+
+
+def group_unknown(facts: Facts) -> Iterator[FoundRows]:
+    """A node uses a group that does not exist.
+
+    ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
+
+    Remedy: add it to the file given by `--comm-group`.
+    """
+    view, inputs = facts.workload, facts.inputs
+    if view is None or not facts.communicates or inputs.groups_ignored or "groups" in inputs.problems:
+        return
+    group = group_ids(view)
+    bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [EVERYONE, UNKNOWN, *inputs.groups, *bad])
+    remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
+    yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
+
+
+def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
+    """A node's pg_name is no number.
+
+    ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`), which aborts it at time 0 and stalls the rank
+    later on.
+
+    Remedy: the id of a group; "" or "0" for all ranks.
+    """
+    view = facts.workload
+    if view is None or not facts.communicates:
+        return
+    names = view.columns.group_names
+    where = view.rows(NodeType.COMM_COLL) & (group_ids(view) == UNKNOWN)
+    yield view.each(
+        where,
+        lambda row: f"pg_name is {names[view.columns.group[row]]!r}, no group's number",
+        'write a number, or "" for all ranks',
+    )
+
+
+def rank_outside(facts: Facts) -> Iterator[FoundRows]:
+    """A rank uses a group that it is not in.
+
+    ASTRA-sim aborts: `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`), or looks for the trace `PREFIX.-1.et`.
+
+    BROADCASTs do not look at it.
+
+    Remedy: add the rank to the group, or use another group.
+    """
+    view = facts.workload
+    if view is None or not facts.communicates:
+        return
+    group = group_ids(view)
+    coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
+    coll &= view.columns.comm_type != CommType.BROADCAST
+    where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, EVERYONE), view.rank)
+
+    def describe(row: int) -> str:
+        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[int(group[row])])}"
+
+    yield view.each(where, describe, "use a group that holds the rank")
+
+
+def group_beyond(facts: Facts) -> Iterator[Found]:
+    """A group that is used holds ranks beyond the network.
+
+    ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
+
+    Remedy: ranks from 0 to the number of NPUs less one.
+    """
+    collectives = facts.collectives
+    if collectives is None:
+        return
+    for group, members in collectives.members.items():
+        beyond = [rank for rank in members if rank >= facts.num_npus]
+        if beyond:
+            message = f"group {group} holds rank {listed(beyond)}, the network has {facts.num_npus:,} NPUs"
+            yield Found(message, "take it out", str(facts.inputs.groups_path))
+
+
+def group_of_one(facts: Facts) -> Iterator[FoundRows]:
+    """A native collective in a group of one rank.
+
+    It has no phase to run, and ASTRA-sim never notes its end: the rank stalls, without a word (`system/Sys.cc`,
+    `generate_collective`, dataset->active). Custom collectives of one rank end.
+
+    Remedy: leave the node out.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None:
+        return
+    single = [group for group, members in collectives.members.items() if len(members) == 1]
+    rows = collectives.row[np.isin(collectives.group, single) & (collectives.run == NATIVE)]
+    group = group_ids(view)
+    yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
+
+
+def plan_clash(facts: Facts) -> Iterator[Found]:
+    """A node runs the collective of another node, because its group remembers one plan per pattern.
+
+    In a communicator group the first node of a pattern decides what all later ones of that pattern run on that rank: a later
+    node's per-node trace is not looked at (`CommunicatorGroup.cc`, `get_collective_plan`). Nodes of other sizes then move the
+    wrong data. The group of all ranks remembers nothing.
+
+    Remedy: a group of the same ranks under a new id, and that id as pg_name, for each distinct trace.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None:
+        return
+    prefixes = facts.implementations[0]
+    for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
+        planner = int(collectives.planner[entry])
+        pattern, group = pattern_name(int(collectives.comm_type[entry])), int(collectives.group[entry])
+        sizes = [int(collectives.size_bytes[which]) for which in (entry, planner)]
+        names = [_program(prefixes, int(collectives.named[which])) for which in (entry, planner)]
+        what = f"runs {names[1]}, which node {view.node(int(collectives.row[planner]))} names, not {names[0]}"
+        if sizes[0] != sizes[1]:
+            what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
+        harmless = sizes[0] == sizes[1] and _alike(facts, int(collectives.named[entry]), int(collectives.run[entry]))
+        severity = Severity.WARNING if harmless else Severity.ERROR
+        remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
+        yield view.at(int(collectives.row[entry]), what, remedy, severity)
+
+
+def _program(prefixes: tuple[str, ...], number: int) -> str:
+    return "the native algorithm" if number == NATIVE else prefixes[number]
+
+
+def _alike(facts: Facts, first: int, second: int) -> bool:
+    """Whether two traces have as many ranks and move as much."""
+    if first not in facts.custom or second not in facts.custom:
+        return False
+    views = [facts.custom[number] for number in (first, second)]
+    moved = [int(view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum()) for view in views]
+    return views[0].num_ranks == views[1].num_ranks and moved[0] == moved[1]
+
+
+CHECKS = (
+    Check("G01", Severity.ERROR, "group id", group_id_bad),
+    Check("G02", Severity.ERROR, "group members", group_members_bad),
+    Check("G03", Severity.ERROR, "group not in ascending order", group_unsorted),
+    Check("G04", Severity.ERROR, "unknown group", group_unknown),
+    Check("G05", Severity.ERROR, "pg_name that is no number", group_name_bad),
+    Check("G06", Severity.ERROR, "rank outside its group", rank_outside),
+    Check("G07", Severity.ERROR, "group beyond the network", group_beyond),
+    Check("G08", Severity.ERROR, "native collective in a group of one", group_of_one),
+    Check("G09", Severity.ERROR, "plan of another node", plan_clash),
+)

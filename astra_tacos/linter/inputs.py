@@ -1,0 +1,149 @@
+"""What a run is made of, read tolerantly: what cannot be read is remembered as a problem, and the rest goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.communicator import group_id, group_members
+from astra_tacos.config.json_text import read_json_object
+from astra_tacos.config.network import NetworkConfig, read_network
+from astra_tacos.config.per_node import read_per_node
+from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
+from astra_tacos.config.system import SystemConfig, parse_system
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
+
+AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
+BACKENDS = (AWARE, UNAWARE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """A configuration file, or a part of it, that cannot be used."""
+
+    file: str
+    message: str
+    group: int | None = None
+    """The communicator group that is left out for it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The inputs of a run as far as they can be read.
+
+    Parameters
+    ----------
+    directory
+        Where ASTRA-sim is started.
+    backend
+        One of `BACKENDS`; where the user named none, aware for one dimension and unaware otherwise.
+    system, network, remote_memory
+        None where the file cannot be used.
+    groups_path, groups
+        None where no file is given; groups that make sense, by id.
+    groups_ignored
+        The path of the groups holds "empty", so ASTRA-sim reads none.
+    workload
+        Traces of the ranks.
+    problems
+        Files that cannot be used, by kind: system, network, remote_memory, groups, per_node, and parts of the groups: group_id,
+        group_members.
+    """
+
+    directory: Path
+    backend: str
+    system_path: Path
+    network_path: Path
+    groups_path: Path | None
+    system: SystemConfig | None
+    network: NetworkConfig | None
+    remote_memory: RemoteMemory | None
+    groups: Mapping[int, tuple[int, ...]]
+    groups_ignored: bool
+    workload: TraceFiles
+    problems: Mapping[str, tuple[FileProblem, ...]]
+
+
+def read_inputs(
+    workload: str | Path,
+    system: str | Path,
+    network: str | Path,
+    comm_group: str | Path | None = None,
+    remote_memory: str | Path | None = None,
+    directory: str | Path = Path(),
+    backend: str | None = None,
+) -> Inputs:
+    """Read all files of a run; what is wrong with one of them is a problem, no error."""
+    directory = Path(directory)
+    problems: dict[str, list[FileProblem]] = {}
+
+    def attempt(kind: str, file: str, read: Any, *arguments: Any) -> Any:
+        try:
+            return read(*arguments)
+        except ConfigError as error:
+            problems.setdefault(kind, []).append(FileProblem(file, str(error).removeprefix(f"{file}: ")))
+            return None
+
+    network_config: NetworkConfig | None = attempt("network", str(network), read_network, Path(network))
+    memory = None if remote_memory is None else attempt("remote_memory", str(remote_memory), read_remote_memory, remote_memory)
+    groups, ignored = {}, comm_group is not None and "empty" in str(comm_group)
+    if comm_group is not None and not ignored:
+        document = attempt("groups", str(comm_group), read_json_object, Path(comm_group)) or {}
+        groups = _groups(Path(comm_group), document, problems)
+    if backend is None:
+        one_dimension = network_config is None or len(network_config.dimensions) <= 1
+        backend = AWARE if one_dimension else UNAWARE
+    return Inputs(
+        directory=directory,
+        backend=backend,
+        system_path=Path(system),
+        network_path=Path(network),
+        groups_path=None if comm_group is None else Path(comm_group),
+        system=_system(Path(system), directory, problems),
+        network=network_config,
+        remote_memory=memory,
+        groups=groups,
+        groups_ignored=ignored,
+        workload=read_trace_files(str(workload), Path(workload), network_config.num_npus if network_config else None),
+        problems={kind: tuple(found) for kind, found in problems.items()},
+    )
+
+
+def _system(path: Path, directory: Path, problems: dict[str, list[FileProblem]]) -> SystemConfig | None:
+    """The system; without its per-node collectives where only their file is bad."""
+    try:
+        config = parse_system(path, read_json_object(path))
+    except ConfigError as error:
+        problems.setdefault("system", []).append(FileProblem(str(path), str(error).removeprefix(f"{path}: ")))
+        return None
+    if config.per_node_source is None:
+        return config
+    opened = directory / config.per_node_source
+    try:
+        return replace(config, per_node=read_per_node(opened))
+    except ConfigError as error:
+        what = str(error).removeprefix(f"{opened}: ")
+        if not opened.exists() and (path.parent / config.per_node_source).exists():
+            what += f"; there is one in {path.parent}"
+        problems.setdefault("per_node", []).append(FileProblem(config.per_node_source, what))
+        return config
+
+
+def _groups(path: Path, document: Mapping[str, Any], problems: dict[str, list[FileProblem]]) -> dict[int, tuple[int, ...]]:
+    groups: dict[int, tuple[int, ...]] = {}
+    for name, ranks in document.items():
+        group = group_id(name)
+        if group is None or group in groups:
+            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
+            problems.setdefault("group_id", []).append(FileProblem(str(path), what))
+            continue
+        try:
+            groups[group] = group_members(path, group, ranks)
+        except ConfigError as error:
+            what = str(error).removeprefix(f"{path}: ")
+            problems.setdefault("group_members", []).append(FileProblem(str(path), what, group))
+    return groups

@@ -1,0 +1,101 @@
+"""Looking for everything that is wrong with a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.checks import CHECKS
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Finding, Found, FoundRows, Severity
+from astra_tacos.linter.inputs import read_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """What was found.
+
+    Parameters
+    ----------
+    findings
+        Errors first, then by code.
+    errors, warnings
+        How many findings of each code there are, also those beyond the limit.
+    num_npus, num_ranks, num_nodes
+        NPUs of the network; ranks and nodes of the workload that were read.
+    backend
+        The backend it was checked for.
+    """
+
+    findings: tuple[Finding, ...]
+    errors: Mapping[str, int]
+    warnings: Mapping[str, int]
+    num_npus: int
+    num_ranks: int
+    num_nodes: int
+    backend: str
+
+
+def lint(
+    workload: str | Path,
+    system: str | Path,
+    network: str | Path,
+    comm_group: str | Path | None = None,
+    remote_memory: str | Path | None = None,
+    directory: str | Path = Path(),
+    backend: str | None = None,
+    limit: int | None = None,
+) -> LintReport:
+    """Say what would make ASTRA-sim stall, abort or compute something else. Nothing is raised for bad files: they are findings.
+
+    Parameters
+    ----------
+    workload
+        Prefix of the traces: `PREFIX.<rank>.et`.
+    system, network, comm_group, remote_memory
+        Files.
+    directory
+        Where ASTRA-sim is started: paths in the system JSON and in the per-node YAML begin there.
+    backend
+        congestion-aware or congestion-unaware; by default aware for one dimension, else unaware.
+    limit
+        Most findings of a code and severity that are put into words; all are counted.
+    """
+    facts = Facts(read_inputs(workload, system, network, comm_group, remote_memory, directory, backend))
+    findings: list[Finding] = []
+    counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
+    for check in CHECKS.values():
+        for found in check.find(facts):
+            _add(check, found, findings, counts, limit)
+    findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
+    trace = facts.workload.trace if facts.workload else None
+    return LintReport(
+        findings=tuple(findings),
+        errors=counts[Severity.ERROR],
+        warnings=counts[Severity.WARNING],
+        num_npus=facts.num_npus,
+        num_ranks=len(facts.inputs.workload.ranks),
+        num_nodes=trace.num_nodes if trace else 0,
+        backend=facts.inputs.backend,
+    )
+
+
+def _add(
+    check: Check,
+    found: Found | FoundRows,
+    findings: list[Finding],
+    counts: Mapping[Severity, dict[str, int]],
+    limit: int | None,
+) -> None:
+    severity = check.severity if isinstance(found, FoundRows) else found.severity or check.severity
+    seen = counts[severity].get(check.code, 0)
+    number = len(found.rows) if isinstance(found, FoundRows) else 1
+    if not number:
+        return
+    counts[severity][check.code] = seen + number
+    room = number if limit is None else max(limit - seen, 0)
+    shown = [found.describe(row) for row in found.rows[:room].tolist()] if isinstance(found, FoundRows) else [found][:room]
+    for one in shown:
+        findings.append(Finding(check.code, severity, one.message, one.remedy, one.file, one.rank, one.node))

@@ -1,0 +1,129 @@
+"""N: networks that the backend refuses, or does not model as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from astra_tacos.config.network import ASTRA_SIM_BLOCKS, NetworkConfig
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.zero_time import access_ns, first_issued, first_sends, roofline_ns, serialisation_ns, shortest_ns
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import NodeType
+
+
+def ring_of_two(facts: Facts) -> Iterator[Found]:
+    """A Ring of two NPUs on the congestion-aware backend.
+
+    It connects each NPU with the next one in both directions, which for two NPUs makes the same link twice, and aborts:
+    `Assertion 'connected' failed` (`congestion_aware/network/Device.cpp`, `connect`). The unaware backend takes such a ring.
+
+    Remedy: FullyConnected is the same network for two NPUs.
+    """
+    network = facts.inputs.network
+    if facts.aware and network and any(dim.block == "Ring" and dim.size == 2 for dim in network.dimensions):
+        yield Found("a Ring of 2 NPUs aborts the congestion-aware backend", "use FullyConnected", network.source)
+
+
+def several_dimensions(facts: Facts) -> Iterator[Found]:
+    """A network of several dimensions on the congestion-aware backend.
+
+    ASTRA-sim's exits: `only support 1-dim topology` (`congestion_aware/api/Helper.cpp`). The replay of this project takes such a
+    network: links of each dimension, routes in order of dimension, the lowest first.
+
+    Remedy: `--backend congestion-unaware` to run it in ASTRA-sim.
+    """
+    network = facts.inputs.network
+    if facts.aware and network and len(network.dimensions) > 1:
+        message = f"{len(network.dimensions)} dimensions: ASTRA-sim's congestion-aware backend takes one"
+        yield Found(f"{message}, only this project's replay more", "use congestion-unaware for ASTRA-sim", network.source)
+
+
+def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
+    """The network holds what only this project reads: the key `astra_tacos`.
+
+    ASTRA-sim ignores it: failed links work there, overridden links have the bandwidth and latency of their dimension, and
+    networks that are a list of links, or have blocks of other kinds than Ring, FullyConnected and Switch, cannot be run at all.
+
+    Remedy: replay it here, or export a network that ASTRA-sim models alike (see `astra-tacos synthesize`).
+    """
+    network = facts.inputs.network
+    if network is None:
+        return
+    for what in _extensions(network):
+        yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
+
+
+def _extensions(network: NetworkConfig) -> Iterator[str]:
+    if network.links:
+        yield f"the network is a list of {len(network.links):,} links"
+    others = sorted({dimension.block for dimension in network.dimensions} - set(ASTRA_SIM_BLOCKS))
+    if others:
+        yield f"a dimension is a {' and a '.join(others)}"
+    if network.failed_links:
+        yield f"{len(network.failed_links):,} links have failed"
+    if network.link_overrides:
+        yield f"{len(network.link_overrides):,} links have a bandwidth or latency of their own"
+
+
+def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
+    """Something that takes less than 1 ns happens at time 0.
+
+    ASTRA-sim's event queue asserts that its first event lies after time 0: `Assertion 'current_event_list.get_event_time() >
+    current_time' failed` (`common/event-queue/EventQueue.cpp`, `proceed`). Such an event comes of a send whose link time (aware)
+    or travel time (unaware) rounds down to 0 ns, if it is issued before anything else has happened; of a native collective
+    where `endpoint-delay` is 0; of a compute node that the roofline gives less than 1 ns, and of a load or store of 0 ns. Later
+    ones do no harm.
+
+    Remedy: let it depend on a COMP node, which takes 1 ns at least.
+    """
+    workload = facts.workload
+    if workload is None or not facts.communicates:
+        return
+    remedy = "let it wait for a COMP node"
+    first = first_issued(workload)
+    sends = np.flatnonzero(first & workload.rows(NodeType.COMM_SEND) & (workload.trace.size_bytes > 0))
+    short = sends[shortest_ns(facts, workload, sends) < 1]
+    yield workload.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
+    for number, rows in first_sends(facts, first).items():
+        view = facts.custom[number]
+        short = rows[shortest_ns(facts, view, rows) < 1]
+        yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
+    if facts.collectives is not None and facts.system.endpoint_delay_ns == 0:
+        whole = facts.spans_network(facts.collectives.group)  # smaller groups have a delay of their own
+        native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
+        yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
+    computes = np.flatnonzero(first & workload.rows(NodeType.COMP))
+    short = computes[roofline_ns(facts, workload, computes) < 1]
+    yield workload.each(short, "computes for less than 1 ns by the roofline, at time 0", "give it more operations")
+    accesses = np.flatnonzero(first & workload.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE))
+    short = accesses[access_ns(facts, workload, accesses) < 1]
+    yield workload.each(short, "{kind} takes less than 1 ns, at time 0", "give the remote memory a latency")
+
+
+def instant_link(facts: Facts) -> Iterator[FoundRows]:
+    """Messages so small that they hold a link for less than 1 ns, on the congestion-aware backend.
+
+    Link time is cut off to whole nanoseconds, here to 0 (`congestion_aware/network/Link.cpp`, `serialization_delay`): any number
+    of such messages passes a link at once, so the result is faster than the network.
+
+    Remedy: send larger messages.
+    """
+    if not facts.aware or facts.inputs.network is None or not facts.communicates:
+        return
+    for view in facts.views:
+        rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (view.trace.size_bytes > 0))
+        rows = rows[serialisation_ns(facts, view, rows) < 1]
+        yield view.each(rows, "{size} take a link no time", "send more at once")
+
+
+CHECKS = (
+    Check("N01", Severity.ERROR, "ring of two NPUs", ring_of_two),
+    Check("N02", Severity.WARNING, "several dimensions on the aware backend", several_dimensions),
+    Check("N03", Severity.WARNING, "network beyond ASTRA-sim", beyond_astra_sim),
+    Check("N04", Severity.ERROR, "less than 1 ns at time 0", instant_at_start),
+    Check("N05", Severity.WARNING, "messages that take a link no time", instant_link),
+)

@@ -1,0 +1,220 @@
+"""A: kinds of nodes and what they do (their attributes are in `attribute_checks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.collectives import EVERYONE, group_ids
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import ABSENT
+from astra_tacos.units import format_size
+
+_MOST_SKIPPED = 64
+"""Skipped nodes of a rank that are followed to what runs beside them."""
+
+
+def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
+    return view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & facts.communicates
+
+
+def cpu_communication(facts: Facts) -> Iterator[FoundRows]:
+    """A communication node with is_cpu_op.
+
+    ASTRA-sim throws `Comm node should not be on CPU` (`workload/Workload.cc`, `issue_comm`): an abort at time 0, a stalled rank
+    later.
+
+    Remedy: is_cpu_op False.
+    """
+    view = facts.workload
+    if view is None or not facts.communicates:
+        return
+    comm = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+    yield view.each(comm & view.columns.is_cpu_op, "{kind} with is_cpu_op", "set is_cpu_op to False")
+
+
+def metadata_node(facts: Facts) -> Iterator[FoundRows]:
+    """A METADATA node, or a node of a type that the Chakra schema does not have.
+
+    ASTRA-sim's statistics abort at it, before the code that would read it: `Assertion 'false' failed`, `Invalid node_type`
+    (`workload/Statistics.cc`, `get_operator_type`).
+
+    Remedy: leave it out.
+    """
+    view = facts.workload
+    if view is None:
+        return
+    where = view.rows(NodeType.METADATA) | (view.trace.kind > max(NodeType))
+    yield view.each(where, "{kind}", "leave it out")
+
+
+def skipped_node(facts: Facts) -> Iterator[Found | FoundRows]:
+    """A node that ASTRA-sim skips: of type INVALID, or under the roofline one of tensor_size 0.
+
+    It ends at once, but what depends on it is looked for only at the rank's next event (`workload/Workload.cc`, `skip_invalid`).
+    If nothing else of the rank is running then, there is none: the rank stalls, without a word. That is an error here where all
+    other nodes of the rank come before or after the skipped one, else a warning.
+
+    Remedy: a COMP node, or dependencies past it.
+    """
+    view, system = facts.workload, facts.system
+    if view is None or system.replay_only:
+        return
+    where = view.rows(NodeType.INVALID)
+    if system.roofline_enabled:
+        where |= view.rows(NodeType.COMP) & ~view.columns.is_cpu_op & (view.columns.tensor_size == 0)
+    child_first, _ = view.children
+    where &= np.diff(child_first) > 0
+    remedy = "make it a COMP node, or let its dependents go past it"
+
+    def describe(row: int) -> str:
+        what = "INVALID" if view.trace.kind[row] == NodeType.INVALID else "COMP of tensor_size 0"
+        return f"{what} is skipped, and what depends on it starts with the rank's next event"
+
+    for row in _alone(view, where):
+        where[row] = False
+        yield view.at(row, f"{describe(row)}: there is none, the rank stalls", remedy)
+    for row in np.flatnonzero(where).tolist():
+        yield view.at(row, describe(row), remedy, Severity.WARNING)
+
+
+def _alone(view: TraceView, where: NDArray[np.bool_]) -> list[int]:
+    """Those of the nodes that all other nodes of their rank come before or after."""
+    found: list[int] = []
+    for rank in np.unique(view.rank[where]).tolist():
+        begin, end = int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1])
+        for row in (np.flatnonzero(where[begin:end])[:_MOST_SKIPPED] + begin).tolist():
+            others = np.arange(begin, end)
+            others = others[others != row]
+            same = np.full(len(others), row)
+            if (view.precede(others, same) | view.precede(same, others)).all():
+                found.append(row)
+    return found
+
+
+def no_statistics(facts: Facts) -> Iterator[Found]:
+    """A rank runs CPU nodes, loads or stores, or skipped nodes.
+
+    Once the rank's line is printed, its statistics throw `Only GPU and COMM types are supported for overlap extraction`
+    (`workload/Statistics.cc`, `extract_comp_comm_overlap`). The rank gets no statistics; and where its last event is a message of
+    the workload everything aborts, so that later ranks never print their line. That is an error here where all that nothing
+    depends on are messages, else a warning.
+
+    Remedy: GPU nodes, if that is good enough.
+    """
+    view = facts.workload
+    if view is None:
+        return
+    where = view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
+    where |= view.rows(NodeType.COMP) & view.columns.is_cpu_op
+    child_first, _ = view.children
+    last = np.diff(child_first) == 0
+    messages = _messages(facts, view)
+    for rank in np.unique(view.rank[where]).tolist():
+        rows = slice(int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1]))
+        row = rows.start + int(np.flatnonzero(where[rows])[0])
+        count = int(where[rows].sum())
+        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({_kind(view, row)})"
+        ends_alone = bool(messages[rows][last[rows]].all())
+        end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
+        yield view.at(row, f"{what}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
+
+
+def _kind(view: TraceView, row: int) -> str:
+    return "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else NodeType(int(view.trace.kind[row])).name
+
+
+def unsupported_pattern(facts: Facts) -> Iterator[FoundRows]:
+    """A collective of a pattern that ASTRA-sim does not run.
+
+    REDUCE, GATHER, SCATTER, REDUCE_SCATTER_BLOCK and BARRIER throw `Unsupported collective comm type`, with a per-node trace too
+    (`workload/Workload.cc`, `issue_coll_comm`): an abort at time 0, a stalled rank later.
+
+    Remedy: a comm_type that is supported (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) and a custom trace that moves what
+    the pattern moves.
+    """
+    view = facts.workload
+    if view is None or not facts.communicates:
+        return
+    known = [int(pattern) for pattern in (*PATTERN_KEYS, CommType.BROADCAST)] + [ABSENT]
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(view.columns.comm_type, known)
+    remedy = "give it a supported comm_type and a per-node custom trace"
+    yield view.each(where, "{kind} is not supported", remedy)
+
+
+def broadcast_waits(facts: Facts) -> Iterator[FoundRows]:
+    """A BROADCAST.
+
+    ASTRA-sim sends nothing for it: it takes `duration_micros`, 1 ns for 0, on each rank by itself (`workload/Workload.cc`,
+    `issue_coll_comm`).
+
+    Remedy: a supported comm_type and a per-node custom trace that broadcasts; or the duration it should take.
+    """
+    view = facts.workload
+    if view is None or not facts.communicates:
+        return
+    where = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.BROADCAST)
+
+    def describe(row: int) -> str:
+        size, duration = int(view.trace.size_bytes[row]), int(view.trace.duration_us[row])
+        return f"BROADCAST of {format_size(max(size, 0))} sends nothing and takes {f'{duration:,} us' if duration else '1 ns'}"
+
+    yield view.each(where, describe, "give it a supported comm_type and a per-node custom trace")
+
+
+def no_dimension(facts: Facts) -> Iterator[FoundRows]:
+    """A native collective whose involved_dim leaves nothing to do, or is shorter than the network's dimensions.
+
+    With no dimension involved the collective has no phase and never ends: its ranks stall. A list that is shorter than the
+    dimensions is read past its end; without the attribute ASTRA-sim assumes four dimensions, so a network of five reads past the
+    end too (`workload/Workload.cc`, `issue_coll_comm`). Communicator groups do not look at it.
+
+    Remedy: a bool_list of one entry per dimension, at least one of them true.
+    """
+    view, collectives, network = facts.workload, facts.collectives, facts.inputs.network
+    if view is None or collectives is None or network is None or not network.dimensions:
+        return
+    count = len(network.dimensions)
+    rows = collectives.row[(group_ids(view)[collectives.row] == EVERYONE) & (collectives.run < 0)]
+    given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
+    nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
+    short = np.where(given > 0, given, 4) < count
+    yield view.each(rows[nothing], "involved_dim involves no dimension: it never ends", "involve one")
+    short_given, short_absent = rows[short & ~nothing & (given > 0)], rows[short & (given == 0)]
+    yield view.each(short_given, f"involved_dim is shorter than the {count} dimensions", "one entry per dimension")
+    yield view.each(short_absent, f"no involved_dim: ASTRA-sim assumes four of {count} dimensions", "write involved_dim")
+
+
+def no_operations(facts: Facts) -> Iterator[FoundRows]:
+    """A compute node of 0 operations under the roofline.
+
+    Its performance is 0 operations a second, its time 0/0, which becomes a time far away: the rank stalls
+    (`workload/Workload.cc`, `issue_comp`).
+
+    Remedy: 1 operation at least, or leave the node out.
+    """
+    view, system = facts.workload, facts.system
+    if view is None or not system.roofline_enabled or system.replay_only:
+        return
+    columns = view.columns
+    where = view.rows(NodeType.COMP) & ~columns.is_cpu_op & (columns.num_ops == 0) & (columns.tensor_size > 0)
+    yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
+
+
+CHECKS = (
+    Check("A11", Severity.ERROR, "communication on the CPU", cpu_communication),
+    Check("A12", Severity.ERROR, "METADATA or unknown node", metadata_node),
+    Check("A13", Severity.ERROR, "skipped node", skipped_node),
+    Check("A14", Severity.ERROR, "node that statistics lack", no_statistics),
+    Check("A15", Severity.ERROR, "unsupported pattern", unsupported_pattern),
+    Check("A16", Severity.WARNING, "BROADCAST only waits", broadcast_waits),
+    Check("A17", Severity.ERROR, "no dimension involved", no_dimension),
+    Check("A18", Severity.ERROR, "no operations under the roofline", no_operations),
+)

@@ -1,0 +1,320 @@
+"""C: collectives across ranks: do all of them come, and in one order?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter.check import Check
+from astra_tacos.linter.circles import circles
+from astra_tacos.linter.collectives import EVERYONE, Collectives
+from astra_tacos.linter.columns import distinct_rows, number_rows
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.finding import Found, Severity
+from astra_tacos.linter.run_order import SEND_GROUP, Pairs
+from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import format_size
+
+_SHOWN_OF_CHAIN = 10
+_REMEDY = "order them by control dependencies, alike on every rank"
+
+
+def _group_text(group: int) -> str:
+    return "all ranks" if group == EVERYONE else f"group {group}"
+
+
+def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
+    """`node 12 (ALL_REDUCE of group 1)`."""
+    kind = view.kind_name(row)
+    entry = np.flatnonzero(collectives.row == row)
+    if len(entry):
+        kind += f" of {_group_text(int(collectives.group[entry[0]]))}"
+    elif view.trace.kind[row] == NodeType.COMM_SEND:
+        kind = f"send to rank {view.trace.peer[row]}"
+    elif view.trace.kind[row] == NodeType.COMM_RECV:
+        kind = f"receive from rank {view.trace.peer[row]}"
+    return f"node {view.node(row)} ({kind})"
+
+
+def missing_member(facts: Facts) -> Iterator[Found]:
+    """The ranks of a group do not run equally many collectives.
+
+    All ranks of a collective wait for one another: where one has a node less, the others stall at their last one
+    (`system/Sys.cc`: the collectives of a group are numbered in the order of their issue).
+
+    Remedy: a node per collective on each rank of its group.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None:
+        return
+    for group, members, sorts, counts in _counts(facts, collectives):
+        total = counts.sum(axis=0)
+        if total.min() == total.max():
+            continue
+        least, most = int(total.argmin()), int(total.argmax())
+        sort = sorts[np.argmax(counts[:, most] - counts[:, least])]
+        entry = _entry(collectives, members[most], sort)
+        numbers = f"rank {members[least]} runs {int(total.min()):,} collectives of {_group_text(group)}"
+        what = f"{numbers}, rank {members[most]} {int(total.max()):,}: it lacks {_what(collectives, entry, facts)}, as here"
+        yield view.at(int(collectives.row[entry]), what, "a node for it on each rank of the group")
+
+
+def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
+    """Each group whose ranks' files could all be read, those ranks, its sorts, and how many nodes [sort, rank] they have."""
+    assert facts.workload is not None
+    trace = facts.workload.trace
+    readable = np.zeros(facts.num_npus, np.bool_)
+    rows = np.diff(trace.rank_first) > 0
+    readable[: len(rows)] = rows[: facts.num_npus]
+    for group, ranks in collectives.members.items():
+        members = [rank for rank in ranks if rank < facts.num_npus]
+        entries = np.flatnonzero(collectives.group == group)
+        if not readable[members].all() or not len(entries):
+            continue
+        sorts, sort = np.unique(collectives.sort[entries], return_inverse=True)
+        place = np.full(facts.num_npus, -1)
+        place[members] = np.arange(len(members))
+        counts = np.zeros((len(sorts), len(members)), np.int64)
+        np.add.at(counts, (sort, place[collectives.rank[entries]]), 1)
+        yield group, members, sorts, counts
+
+
+def _entry(collectives: Collectives, rank: int, sort: int) -> int:
+    """A rank's last node of a sort."""
+    return int(np.flatnonzero((collectives.rank == rank) & (collectives.sort == sort))[-1])
+
+
+def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
+    if collectives.run[entry] != NATIVE:
+        return f"{facts.implementations[0][int(collectives.run[entry])]} ({pattern_name(int(collectives.comm_type[entry]))})"
+    return f"{pattern_name(int(collectives.comm_type[entry]))} of {format_size(max(int(collectives.size_bytes[entry]), 0))}"
+
+
+def different_collectives(facts: Facts) -> Iterator[Found]:
+    """The ranks of a group run collectives of different patterns or sizes.
+
+    Native algorithms match by number: the first collective of a group on one rank meets the first one on the others. Where
+    pattern or size differ, so do the messages' sizes or their number, and the ranks stall, without a word.
+
+    Remedy: the same comm_type and comm_size on each rank.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None:
+        return
+    for group, members, sorts, counts in _counts(facts, collectives):
+        total = counts.sum(axis=0)
+        differs = np.flatnonzero((counts != counts[:, :1]).any(axis=0))
+        if total.min() != total.max() or not len(differs):
+            continue
+        other = int(differs[0])
+        more = counts[:, other] - counts[:, 0]
+        here = _entry(collectives, members[other], sorts[more.argmax()])
+        there = _entry(collectives, members[0], sorts[more.argmin()])
+        if NATIVE not in (collectives.run[here], collectives.run[there]) or min(collectives.size_bytes[[here, there]]) < 0:
+            continue  # traces that differ: T05, or a size that is missing: A01
+        what = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
+        yield view.at(
+            int(collectives.row[here]),
+            f"{what}, rank {members[other]} this {_what(collectives, here, facts)} instead",
+            "the same comm_type and comm_size on each rank",
+        )
+
+
+def different_sizes(facts: Facts) -> Iterator[Found]:
+    """The ranks of a custom collective give it different sizes.
+
+    It makes no difference to ASTRA-sim, which takes sizes from the trace; one of the sizes is wrong, though.
+
+    Remedy: the same comm_size on each rank.
+    """
+    view, collectives = facts.workload, facts.collectives
+    if view is None or collectives is None:
+        return
+    custom = np.flatnonzero(collectives.run != NATIVE)
+    order = custom[np.lexsort((collectives.rank[custom], collectives.instance[custom]))]
+    instance, size = collectives.instance[order], collectives.size_bytes[order]
+    for at in np.flatnonzero((instance[1:] == instance[:-1]) & (size[1:] != size[:-1])).tolist():
+        first, other = int(order[at]), int(order[at + 1])
+        what = f"{format_size(max(int(size[at + 1]), 0))} here, {format_size(max(int(size[at]), 0))} on rank"
+        yield view.at(
+            int(collectives.row[other]),
+            f"{what} {int(collectives.rank[first])}, node {view.node(int(collectives.row[first]))}",
+            "the same comm_size on each rank",
+        )
+
+
+def different_numbers(facts: Facts) -> Iterator[Found]:
+    """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
+
+    The ranks' messages meet by the number of the collective. In a communicator group only the group's collectives count, but
+    for the group of all ranks ASTRA-sim counts every collective that a rank has started, those in groups and custom ones too
+    (and each of their `preferred-dataset-splits`): `num_streams++` comes before it looks at the group (`system/Sys.cc`,
+    `generate_collective`). Where a rank has started more of them than another one, their messages never meet, and all ranks
+    stall, without a word.
+
+    Remedy: a group of all ranks in the file of groups, and its id as pg_name: such a group counts by itself.
+    """
+    view, collectives, order = facts.workload, facts.collectives, facts.order
+    if view is None or collectives is None or order is None or not len(collectives.row):
+        return
+    turn = np.lexsort((order.place[collectives.row], collectives.rank))
+    streams = _streams(facts, collectives)[turn]
+    started = np.empty(len(turn), np.int64)
+    started[turn] = np.cumsum(streams) - streams
+    _, first = np.unique(collectives.rank, return_index=True)
+    started -= np.repeat(started[turn][first], np.diff(np.append(first, len(turn))))
+    pairs = order.pairs.where((order.pairs.first_group != SEND_GROUP) & (order.pairs.second_group != SEND_GROUP))
+    free = np.isin(collectives.row, np.concatenate((pairs.first, pairs.second)))
+    free |= np.isin(collectives.rank, order.short_ranks)
+    chosen = np.flatnonzero((collectives.group == EVERYONE) & (collectives.run == NATIVE) & ~free)
+    chosen = chosen[np.lexsort((collectives.rank[chosen], collectives.instance[chosen], order.place[collectives.row[chosen]]))]
+    same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
+    differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
+    if len(differs):
+        one, other = int(chosen[differs[0]]), int(chosen[differs[0] + 1])
+        counts = [f"rank {int(collectives.rank[entry])} has started {int(started[entry]):,}" for entry in (one, other)]
+        what = f"{_node_text(view, collectives, int(collectives.row[other]))}: {' collectives before it, '.join(counts)}"
+        yield view.at(int(collectives.row[other]), f"{what}, so they never meet", "name a group of all ranks as its pg_name")
+
+
+def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
+    """Streams that ASTRA-sim makes of each collective: one of a custom one, of a native one a stream per chunk."""
+    splits = max(facts.system.preferred_dataset_splits or 1, 1)
+    chunk = collectives.size_bytes // splits
+    whole = (collectives.comm_type != CommType.ALL_GATHER) & (chunk < facts.num_npus)
+    parts = np.where(whole | (chunk < 1), splits, -(-collectives.size_bytes // np.maximum(chunk, 1)))
+    return np.where(collectives.run == NATIVE, parts, 1)
+
+
+def deadlock(facts: Facts) -> Iterator[Found]:
+    """Ranks wait for one another in a circle: they stall, whatever the timing.
+
+    All ranks of a collective wait for one another, a receive waits for its send, and everything for its dependencies. Where two
+    ranks order two collectives in opposite ways, or a send has to wait for a collective that waits for its receiver, none of them
+    ever starts. ASTRA-sim says nothing: no rank of the circle prints its line.
+
+    Remedy: one order for all ranks.
+    """
+    view, collectives, order = facts.workload, facts.collectives, facts.order
+    if view is None or collectives is None or order is None:
+        return
+    for rows in order.deadlocks:
+        links = [f"rank {view.rank[row]} {_node_text(view, collectives, row)}" for row in rows]
+        if len(links) > _SHOWN_OF_CHAIN:
+            links = [*links[: _SHOWN_OF_CHAIN - 1], "...", links[-1]]
+        what = f"waits for itself: {' -> '.join([*links, links[0]])}; {order.never:,} nodes never run"
+        yield view.at(rows[0], what, "one order for all ranks")
+
+
+def free_order(facts: Facts) -> Iterator[Found]:
+    """A rank may start two nodes in either order, and one of the orders stalls it for ever.
+
+    A rank runs one collective or send at a time: of those that are ready the lowest id, and what becomes ready later waits
+    (`workload/HardwareResource.cc`, `is_available`; `workload/Workload.cc`, `issue_dep_free_nodes`). Where dependencies do not
+    order two collectives that share ranks, timing does, and ids, which may differ between ranks. If two ranks choose differently,
+    each holds its place for a collective that the other one cannot start: all stall. The same holds for a collective and a send
+    that it waits for by way of another rank. Whether it happens changes with bandwidth and latency.
+
+    Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
+    """
+    view, collectives, order = facts.workload, facts.collectives, facts.order
+    if view is None or collectives is None or order is None:
+        return
+    pairs = order.pairs
+    risky = pairs.where(pairs.first_waits | pairs.second_waits | _share_ranks(collectives, pairs))
+    if not len(risky):
+        return
+    low = np.minimum(risky.first_group, risky.second_group)
+    high = np.maximum(risky.first_group, risky.second_group)
+    first, count = distinct_rows(low, high)
+    for at, number in zip(first.tolist(), count.tolist(), strict=True):
+        row, other = int(risky.first[at]), int(risky.second[at])
+        what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
+        if risky.first_waits[at] or risky.second_waits[at]:
+            late, early = (row, other) if risky.first_waits[at] else (other, row)
+            why = f"node {view.node(late)} needs node {view.node(early)} by way of other ranks, and blocks it if it starts first"
+        else:
+            why = f"which both need {_shared_text(collectives, risky, at)}: these stall if they choose differently"
+        more = f" ({number:,} such pairs)" if number > 1 else ""
+        yield view.at(row, f"{what}, {why}{more}", _REMEDY)
+
+
+def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
+    members = [set(collectives.members[int(group[at])]) for group in (pairs.first_group, pairs.second_group)]
+    return f"ranks {listed(sorted(members[0] & members[1]))}"
+
+
+def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
+    """Whether both are collectives, of groups that have two ranks in common."""
+    if not len(pairs):
+        return np.zeros(0, np.bool_)
+    which = number_rows(pairs.first_group, pairs.second_group)
+    _, first = np.unique(which, return_index=True)
+    members = {group: set(ranks) for group, ranks in collectives.members.items()}
+    both = zip(pairs.first_group[first].tolist(), pairs.second_group[first].tolist(), strict=True)
+    share = [SEND_GROUP not in (one, two) and len(members[one] & members[two]) > 1 for one, two in both]
+    return np.array(share, np.bool_)[which]
+
+
+def free_circle(facts: Facts) -> Iterator[Found]:
+    """Groups of which any two share one rank can wait for one another in a circle.
+
+    As with C05, but the choices of several ranks have to come together: each starts a collective that waits for the next rank.
+    Data-parallel and tensor-parallel groups form such circles: they cross in a grid of ranks.
+
+    Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
+    """
+    view, collectives, order = facts.workload, facts.collectives, facts.order
+    if view is None or collectives is None or order is None:
+        return
+    pairs = order.pairs
+    single = (pairs.first_group != SEND_GROUP) & (pairs.second_group != SEND_GROUP) & ~_share_ranks(collectives, pairs)
+    chosen = pairs.where(single & (pairs.first_group != pairs.second_group))
+    if not len(chosen):
+        return
+    used = np.isin(collectives.row, np.unique(np.concatenate((chosen.first, chosen.second))))
+    instance_of = dict(zip(collectives.row[used].tolist(), collectives.instance[used].tolist(), strict=True))
+    sure = used & collectives.certain
+    number_of = dict(zip(collectives.row[sure].tolist(), collectives.number[sure].tolist(), strict=True))
+    for circle in circles(chosen, instance_of, number_of):
+        choices = [
+            f"nodes {view.node(one)} and {view.node(two)} on rank {rank}"
+            for rank, (one, two) in zip(circle.ranks, circle.rows, strict=True)
+        ]
+        groups = " -> ".join("all" if group == EVERYONE else str(group) for group in (*circle.groups, circle.groups[0]))
+        what = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"
+        yield view.at(circle.rows[0][0], what, _REMEDY)
+
+
+def cut_short(facts: Facts) -> Iterator[Found]:
+    """A search for orders that stall was cut short, so that more may be wrong than was found.
+
+    Too many collectives and sends of a rank have no order, or too many nodes would have to be followed through other ranks.
+    Findings C05 and C06 then show a part, or what a message from another rank orders after all.
+
+    Remedy: chain each rank's collectives by control dependencies, then lint again.
+    """
+    order = facts.order
+    if order is None or facts.workload is None:
+        return
+    if len(order.short_ranks):
+        what = f"not all pairs of collectives without an order were looked at on rank {listed(order.short_ranks)}"
+        yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
+    if not order.followed:
+        yield Found("the order that comes about by way of other ranks was not followed", _REMEDY, facts.workload.files.prefix)
+
+
+CHECKS = (
+    Check("C01", Severity.ERROR, "collective without a node on some rank", missing_member),
+    Check("C02", Severity.ERROR, "collectives differ between ranks", different_collectives),
+    Check("C03", Severity.WARNING, "sizes of a custom collective differ between ranks", different_sizes),
+    Check("C04", Severity.ERROR, "ranks wait in a circle", deadlock),
+    Check("C05", Severity.WARNING, "order left to timing", free_order),
+    Check("C06", Severity.WARNING, "order left to timing, in a circle of groups", free_circle),
+    Check("C07", Severity.WARNING, "search cut short", cut_short),
+    Check("C08", Severity.ERROR, "collective of all ranks after others", different_numbers),
+)

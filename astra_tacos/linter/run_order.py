@@ -1,0 +1,226 @@
+"""Which nodes of a run wait for which across its ranks, and where a rank is free to choose a fatal order.
+
+A rank runs one collective or send at a time (`workload/HardwareResource.cc`): what is ready first, of those the lowest id. All
+ranks of a collective wait for one another, so two collectives that ranks start in different orders wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter import _order_kernels as kernels
+from astra_tacos.linter.collectives import Collectives
+from astra_tacos.linter.messages import Messages
+from astra_tacos.linter.trace_view import TraceView
+
+_MOST_WORDS = 1 << 25
+"""Of bits per rank: which of its collectives and sends come before which of its nodes."""
+_MOST_PAIRS = 1 << 12
+"""Pairs per rank."""
+_MOST_STEPS = 1 << 31
+"""Passes over edges, to follow the order through other ranks."""
+
+SEND_GROUP = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs of nodes of one rank that it may start in either order.
+
+    Parameters
+    ----------
+    first, second
+        int64[n], rows.
+    rank, first_group, second_group
+        int64[n], their communicator groups, SEND_GROUP for a send.
+    first_waits, second_waits
+        bool[n], whether that node completes only after the other one has, by way of other ranks.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    first_group: NDArray[np.int64]
+    second_group: NDArray[np.int64]
+    first_waits: NDArray[np.bool_]
+    second_waits: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def where(self, mask: NDArray[np.bool_]) -> Pairs:
+        """Those pairs only."""
+        return Pairs(*(getattr(self, name)[mask] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunOrder:
+    """What waits for what.
+
+    Parameters
+    ----------
+    deadlocks
+        Circles of rows, each of which waits for the one before it, the first for the last.
+    never
+        How many rows wait for such a circle.
+    pairs
+        What ranks may start in either order.
+    place
+        int64[num_nodes], an order of rows that keeps everything that is surely in order.
+    short_ranks
+        Ranks whose pairs were not all looked at.
+    followed
+        Whether the order that comes about by way of other ranks was followed.
+    """
+
+    deadlocks: tuple[tuple[int, ...], ...]
+    never: int
+    pairs: Pairs
+    place: NDArray[np.int64]
+    short_ranks: NDArray[np.int64]
+    followed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graph:
+    """The run as one graph, the nodes of a collective merged into one vertex."""
+
+    vertex: NDArray[np.int64]
+    usable: NDArray[np.bool_]
+    send_of: NDArray[np.int64]
+    first: NDArray[np.int64]
+    needed: NDArray[np.int64]
+    order: NDArray[np.int64]
+    stuck: NDArray[np.bool_]
+
+
+def order_run(
+    view: TraceView, collectives: Collectives, messages: Messages, synchronises: Mapping[int, bool], sent: NDArray[np.int64]
+) -> RunOrder:
+    """Follow the order of a whole run.
+
+    Parameters
+    ----------
+    synchronises
+        By what collectives run: whether every rank waits for every other one.
+    sent
+        Rows of sends that take part.
+    """
+    apart = [run for run, together in synchronises.items() if not together]
+    waits = ~np.isin(collectives.run, np.array(apart, np.int64))
+    sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
+    deadlocks, never = _deadlocks(view, sure)
+    graph = _graph(view, collectives, waits, messages, np.ones(len(messages.send), np.bool_))
+    if graph.stuck.any():  # nodes of uncertain partnership were joined the wrong way
+        graph = sure
+    pairs, short_ranks, followed = _free_pairs(view, collectives, graph, sent)
+    place = np.full(len(graph.first) - 1, len(graph.order))
+    place[graph.order] = np.arange(len(graph.order))
+    return RunOrder(deadlocks, never, pairs, place[graph.vertex], short_ranks, followed)
+
+
+def _graph(
+    view: TraceView, collectives: Collectives, merged: NDArray[np.bool_], messages: Messages, sure: NDArray[np.bool_]
+) -> _Graph:
+    trace = view.trace
+    vertex = np.arange(trace.num_nodes)
+    rows = collectives.row[merged]
+    vertex[rows] = trace.num_nodes + collectives.instance[merged]
+    num = trace.num_nodes + collectives.num_instances
+    send_of = np.full(trace.num_nodes, -1, np.int64)
+    send_of[messages.recv[sure]] = messages.send[sure]
+    source, target = kernels.merged_edges(trace.dep_first, trace.dep, vertex, view.runs, send_of)
+    turn = np.argsort(target, kind="stable")
+    first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=num))))
+    needed = source[turn]
+    order, waits = kernels.merged_order(first, needed, *kernels.transpose(first, needed, num))
+    return _Graph(vertex, view.runs, send_of, first, needed, order, waits > 0)
+
+
+def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """One circle, if there is any, and how many rows never start."""
+    never = int(np.count_nonzero(graph.stuck[graph.vertex] & graph.usable))
+    if not never:
+        return (), 0
+    circle = kernels.find_cycle(graph.first, graph.needed, graph.stuck, int(np.flatnonzero(graph.stuck)[0]))[::-1]
+    member: dict[int, list[int]] = defaultdict(list)
+    wanted = np.isin(graph.vertex, circle)
+    for row in np.flatnonzero(wanted).tolist():
+        member[int(graph.vertex[row])].append(row)
+    chain: list[int] = []
+    for before, after in zip(circle.tolist(), np.roll(circle, -1).tolist(), strict=True):
+        chain += _link(view, graph, member[before], member[after])
+    return (tuple(dict.fromkeys(chain)),), never
+
+
+def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -> list[int]:
+    """The rows by which one vertex needs another: the needed one and the one that needs it."""
+    trace, inside = view.trace, set(before)
+    for row in after:
+        needs = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
+        for need in [*needs, int(graph.send_of[row])]:
+            if need in inside:
+                return [need, row]
+    return [before[0], after[0]]
+
+
+def _free_pairs(
+    view: TraceView, collectives: Collectives, graph: _Graph, sent: NDArray[np.int64]
+) -> tuple[Pairs, NDArray[np.int64], bool]:
+    trace = view.trace
+    sort = np.full(trace.num_nodes, -1, np.int64)
+    sort[sent] = 0
+    sort[collectives.row] = collectives.sort + 1
+    group = np.full(trace.num_nodes, SEND_GROUP, np.int64)
+    group[collectives.row] = collectives.group
+    first, second, cut = kernels.unordered_pairs(
+        trace.rank_first, view.ordered, view.order, trace.dep_first, trace.dep, sort, _MOST_WORDS, _MOST_PAIRS
+    )
+    free = ~graph.stuck[graph.vertex[first]] & ~graph.stuck[graph.vertex[second]]
+    first, second = first[free], second[free]
+    followed = len(first) == 0 or (len(np.unique(graph.vertex[first])) // 64 + 1) * len(graph.needed) * 2 <= _MOST_STEPS
+    first_waits = second_waits = np.zeros(len(first), np.bool_)
+    if followed and len(first):
+        own = np.repeat((False, False, True, True), len(first))
+        answers = _reaches(
+            graph, trace.dep_first, trace.dep, np.concatenate((first, second) * 2), np.concatenate((second, first) * 2), own
+        )
+        forward, backward, second_waits, first_waits = answers.reshape(4, -1)
+        free = ~forward & ~backward
+        first, second, first_waits, second_waits = first[free], second[free], first_waits[free], second_waits[free]
+    pairs = Pairs(first, second, view.rank[first], group[first], group[second], first_waits, second_waits)
+    return pairs, np.flatnonzero(cut), followed
+
+
+def _reaches(
+    graph: _Graph,
+    dep_first: NDArray[np.int64],
+    dep: NDArray[np.int64],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    own: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Whether each `before` completes before `after` becomes ready, or (`own`) before its collective completes."""
+    turn = np.argsort(graph.vertex[before], kind="stable")
+    source, source_first = np.unique(graph.vertex[before][turn], return_index=True)
+    answer = np.empty(len(before), np.bool_)
+    answer[turn] = kernels.reaches(
+        graph.order,
+        graph.first,
+        graph.needed,
+        dep_first,
+        dep,
+        graph.vertex,
+        graph.usable,
+        graph.send_of,
+        source,
+        np.append(source_first, len(before)),
+        after[turn],
+        own[turn],
+    )
+    return answer

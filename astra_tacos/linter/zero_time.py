@@ -1,0 +1,96 @@
+"""What happens at time 0, and what takes no time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.units import bytes_per_ns
+
+
+def first_issued(view: TraceView) -> NDArray[np.bool_]:
+    """Which compute nodes, collectives, sends and accesses of the workload are surely issued at time 0.
+
+    Of a rank's nodes that depend on nothing, the lowest id of each slot (`workload/HardwareResource.cc`).
+    """
+    ready = ~view.depends & view.runs & ~view.columns.is_cpu_op
+    first = np.zeros(view.trace.num_nodes, np.bool_)
+    network = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+    for kinds in ((NodeType.COMP,), network):
+        rows = np.flatnonzero(ready & view.rows(*kinds))
+        rows = rows[np.lexsort((view.trace.node_id[rows], view.rank[rows]))]
+        _, lowest = np.unique(view.rank[rows], return_index=True)
+        first[rows[lowest]] = True
+    return first
+
+
+def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
+    """Sends of custom traces that are surely issued at time 0, by the trace's place among the prefixes."""
+    collectives = facts.collectives
+    if collectives is None:
+        return {}
+    found: dict[int, NDArray[np.int64]] = {}
+    started = first[collectives.row] & (collectives.run != NATIVE)
+    for number in np.unique(collectives.run[started]).tolist():
+        if number not in facts.custom:
+            continue
+        view = facts.custom[number]
+        chosen = started & (collectives.run == number)
+        positions = {
+            sorted(collectives.members[group]).index(rank)
+            for group, rank in zip(collectives.group[chosen].tolist(), collectives.rank[chosen].tolist(), strict=True)
+        }
+        sends = view.rows(NodeType.COMM_SEND) & ~view.depends & np.isin(view.rank, sorted(positions))
+        found[number] = np.flatnonzero(sends & (view.trace.size_bytes > 0))
+    return found
+
+
+def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time that messages hold a link; of several dimensions the slowest. Not a number where there are no dimensions."""
+    network = facts.inputs.network
+    if network is None or not network.dimensions:
+        return np.full(len(rows), np.nan)
+    rates = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in network.dimensions]))
+    times: NDArray[np.float64] = view.trace.size_bytes[rows] / rates.min()
+    return times
+
+
+def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time until the first event that a send makes: its link is free again (aware), it arrives (unaware)."""
+    network = facts.inputs.network
+    if facts.aware or network is None or not network.dimensions:
+        return serialisation_ns(facts, view, rows)
+    size = view.trace.size_bytes[rows]
+    times = [
+        (2 if dimension.block == "Switch" else 1) * dimension.latency_ns
+        + size / bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
+        for dimension in network.dimensions
+    ]
+    longest: NDArray[np.float64] = np.max(times, axis=0)
+    return longest
+
+
+def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time that the roofline gives compute nodes (`workload/Workload.cc`, `issue_comp`). Not a number where it does not apply."""
+    system, columns = facts.system, view.columns
+    ops, size = columns.num_ops[rows].astype(np.float64), columns.tensor_size[rows].astype(np.float64)
+    applies = (ops > 0) & (size > 0) & ~columns.is_cpu_op[rows]
+    if not system.roofline_enabled or system.peak_perf_tflops == 0 or system.local_mem_bw_gbps == 0:
+        return np.full(len(rows), np.nan)
+    size[~applies] = ops[~applies] = np.nan
+    rate = np.minimum(system.peak_perf_tflops * 1e12, ops / size * system.local_mem_bw_gbps * 1e9)
+    times: NDArray[np.float64] = ops / rate * 1e9
+    return times
+
+
+def access_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time of loads and stores (`AnalyticalRemoteMemory.cc`). Not a number where there is no remote memory or no bandwidth."""
+    memory = facts.inputs.remote_memory
+    if memory is None or memory.kind == "none" or memory.bytes_per_ns == 0:
+        return np.full(len(rows), np.nan)
+    times: NDArray[np.float64] = memory.latency_ns + view.columns.tensor_size[rows] / memory.bytes_per_ns
+    return times

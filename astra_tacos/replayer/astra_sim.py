@@ -1,0 +1,121 @@
+"""Running a real ASTRA-sim: the user's own binary, started as its documentation says, and its log read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+
+BINARY_VARIABLE = "ASTRA_SIM_BIN"
+_BINARIES = {1: "AstraSim_Analytical_Congestion_Aware"}
+_OTHER_BINARY = "AstraSim_Analytical_Congestion_Unaware"
+_FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TROUBLE = re.compile(r"critical|error|assert|terminate|what\(\)|\[\w*E\w*\]", re.IGNORECASE)
+_NO_MEMORY = '{"memory-type": "NO_MEMORY_EXPANSION"}\n'
+_LAST_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AstraSimResult:
+    """What ASTRA-sim printed.
+
+    Parameters
+    ----------
+    binary
+        What was run.
+    finish_ns, exposed_comm_ns
+        int64[num_ranks], -1 for ranks without a `finished` line.
+    exit_status
+        0 proves nothing, and neither does another: look at `finish_ns`.
+    last_words
+        The last line that looks like trouble, "" if there is none.
+    """
+
+    binary: Path
+    finish_ns: NDArray[np.int64]
+    exposed_comm_ns: NDArray[np.int64]
+    exit_status: int
+    last_words: str
+
+    @property
+    def stalled(self) -> list[int]:
+        """Ranks that never finished."""
+        return [int(rank) for rank in np.flatnonzero(self.finish_ns < 0)]
+
+
+def find_binary(binary: str | Path | None, num_dimensions: int) -> Path:
+    """The binary to run: as given, else `$ASTRA_SIM_BIN`, else from PATH the one for the network's dimensions.
+
+    Raises
+    ------
+    ConfigError
+        If it is not there or cannot be run.
+    """
+    name = _BINARIES.get(num_dimensions, _OTHER_BINARY)
+    given = binary or os.environ.get(BINARY_VARIABLE)
+    found = shutil.which(str(given or name))
+    if found is None:
+        what = f"{given}: no such program" if given else f"{name}: not on PATH"
+        raise ConfigError(f"{what}, expected ASTRA-sim's binary (--astra-sim-bin FILE or ${BINARY_VARIABLE})")
+    return Path(found).absolute()
+
+
+def run_astra_sim(
+    binary: Path,
+    num_ranks: int,
+    workload: Path,
+    system: Path,
+    network: Path,
+    groups: Path | None = None,
+    remote_memory: Path | None = None,
+    directory: Path = Path(),
+    timeout_s: float | None = None,
+) -> AstraSimResult:
+    """Run ASTRA-sim in `directory` and read its log.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be started, or takes longer than `timeout_s`.
+    """
+    with tempfile.TemporaryDirectory(prefix="astra_tacos.") as scratch:
+        memory = remote_memory or Path(scratch) / "remote_memory.json"
+        if remote_memory is None:
+            memory.write_text(_NO_MEMORY)
+        options = {
+            "workload-configuration": workload,
+            "system-configuration": system,
+            "network-configuration": network,
+            "remote-memory-configuration": memory,
+            "logging-folder": Path(scratch) / "log",
+        }
+        if groups is not None:
+            options["comm-group-configuration"] = groups
+        command = [str(binary), *(f"--{name}={path.absolute()}" for name, path in options.items())]
+        try:
+            done = subprocess.run(
+                command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigError(f"{binary}: still running after {timeout_s:g} s, expected it to end") from None
+        except OSError as error:
+            raise ConfigError(f"{binary}: cannot be run ({error.strerror or error})") from None
+    text = _COLOUR.sub("", done.stdout.decode(errors="replace"))
+    finish_ns, exposed_comm_ns = np.full((2, num_ranks), -1, np.int64)
+    for rank, finish, exposed in _FINISHED.findall(text):
+        # The first line counts: a rank whose statistics fail may report again.
+        if int(rank) < num_ranks and finish_ns[int(rank)] < 0:
+            finish_ns[int(rank)], exposed_comm_ns[int(rank)] = int(finish), int(exposed)
+    trouble = [line.strip() for line in text.splitlines() if _TROUBLE.search(line)]
+    last_words = trouble[-1][:_LAST_WORDS] if trouble else ""
+    return AstraSimResult(binary, finish_ns, exposed_comm_ns, done.returncode, last_words)

@@ -1,0 +1,324 @@
+"""Which collectives may run in a run: each a program, played by the members of a communicator group.
+
+A collective node names an implementation: the trace of its id, else of its pattern, else ASTRA-sim's native one. In a
+communicator group (not in the group of all ranks that is used without a name) the first node of a pattern that a rank issues
+decides for all later ones of that pattern (`CommunicatorGroup.cc`, `get_collective_plan`): such nodes share a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import group_id
+from astra_tacos.csr import group_by
+from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.replayer.collective_program import CollectiveProgram
+from astra_tacos.replayer.native import native_program
+from astra_tacos.replayer.node_check import check_collective
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import Trace
+from astra_tacos.units import NS_PER_US
+
+NO_CAST = -1
+NO_PLAN = -1
+ALL_RANKS = 0
+NO_LIST = -1
+_DIMENSIONS_INVOLVED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Casts:
+    """The collectives of a run.
+
+    Parameters
+    ----------
+    programs
+        Distinct programs.
+    members
+        Ranks of each group that is used, int64 arrays; entry 0 is the group of all ranks.
+    cast_program, cast_group
+        int64[num_casts], entries of `programs` and `members`.
+    custom, native
+        int32[num_nodes], cast of a collective node's custom implementation and of its native one, NO_CAST where there is none
+        or none can be needed.
+    native_position
+        int32[num_nodes], of the node's rank in its native implementation.
+    plan, num_plans
+        int32[num_nodes], the plan that a node shares, NO_PLAN without a group.
+    position
+        int32[num_nodes], of the node's rank among its group's ranks in ascending order (`CommunicatorGroup.cc` sorts them to
+        find it; a peer, on the other hand, is an entry of the group as it is written).
+    """
+
+    programs: tuple[CollectiveProgram, ...]
+    members: tuple[NDArray[np.int64], ...]
+    cast_program: NDArray[np.int64]
+    cast_group: NDArray[np.int64]
+    custom: NDArray[np.int32]
+    native: NDArray[np.int32]
+    plan: NDArray[np.int32]
+    num_plans: int
+    position: NDArray[np.int32]
+    native_position: NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class _Casting:
+    """Casts while they are being collected."""
+
+    members: list[NDArray[np.int64]]
+    programs: list[CollectiveProgram] = field(default_factory=list)
+    program_of: dict[object, int] = field(default_factory=dict)
+    cast_of: dict[tuple[int, int], int] = field(default_factory=dict)
+    native_group_of: dict[int, int] = field(default_factory=dict)
+
+    def cast(self, program: int, group: int) -> int:
+        return self.cast_of.setdefault((program, group), len(self.cast_of))
+
+    def program(self, case: object, make: Callable[[], CollectiveProgram]) -> int:
+        if case not in self.program_of:
+            made = make()
+            self.program_of[case] = len(self.programs)
+            self.programs.append(made)
+        return self.program_of[case]
+
+    def native_group(self, group: int) -> int:
+        """Entry of `members` for native implementations: a group of all ranks plays by their numbers."""
+        if group == ALL_RANKS or len(self.members[group]) < len(self.members[ALL_RANKS]):
+            return group
+        if group not in self.native_group_of:
+            self.native_group_of[group] = len(self.members)
+            self.members.append(self.members[ALL_RANKS])
+        return self.native_group_of[group]
+
+
+def cast_collectives(run: Run) -> Casts:
+    """All collectives of a run.
+
+    Raises
+    ------
+    ConfigError
+        If a node names a group that does not exist or does not have its rank, a trace has too few ranks or a node that
+        ASTRA-sim cannot run, or no implementation is given.
+    ReplayError
+        If a node of a trace waits for one that does not exist, or custom collectives are to be split.
+    """
+    trace, columns = run.workload, run.columns
+    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
+    rank = trace.rank[rows]
+    if rows.size:
+        _check_system(run)
+    members, group = _groups(run, rows)
+    position = _positions(run, rows, rank, members, group)
+    pattern, size = columns.comm_type[rows], trace.size_bytes[rows]
+    implementation = run.implementation[rows]
+    plan, num_plans, may_be_native = _plans(group, rank, pattern, implementation, len(members))
+
+    casting = _Casting(members)
+    custom, native = (np.full(trace.num_nodes, NO_CAST, np.int32) for _ in range(2))
+    chosen = np.flatnonzero(implementation != NATIVE)
+    for case, which in _distinct(implementation[chosen], group[chosen]):
+        first = trace.describe_node(int(rows[chosen[which[0]]]))
+        custom[rows[chosen[which]]] = casting.cast(_custom(run, casting, case, first), case[1])
+    chosen = np.flatnonzero(may_be_native)
+    involved = np.where(group == ALL_RANKS, columns.involved_dims[rows], NO_LIST)
+    count = columns.involved_count[rows]
+    everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
+    turn = _turns(run, rank, pattern, everyone, trace.node_id[rows])
+    for case, which in _distinct(*(column[chosen] for column in (pattern, size, group, involved, count, turn))):
+        first = trace.describe_node(int(rows[chosen[which[0]]]))
+        native[rows[chosen[which]]] = casting.cast(_native(run, casting, case, first), casting.native_group(case[2]))
+    spread = np.full((3, trace.num_nodes), NO_PLAN, np.int32)
+    spread[:, rows] = plan, position, _native_positions(rank, members, group, everyone)
+    played = np.array(list(casting.cast_of), np.int64).reshape(-1, 2)
+    return Casts(
+        programs=tuple(casting.programs),
+        members=tuple(members),
+        cast_program=played[:, 0],
+        cast_group=played[:, 1],
+        custom=custom,
+        native=native,
+        plan=spread[0],
+        num_plans=num_plans,
+        position=spread[1],
+        native_position=spread[2],
+    )
+
+
+def _check_system(run: Run) -> None:
+    """What ASTRA-sim needs for any collective (`Sys.cc`)."""
+    system = run.system
+    splits, active = system.preferred_dataset_splits, system.active_chunks_per_dimension
+    if splits is None or splits < 1:
+        raise ConfigError(
+            f"{system.source}: preferred-dataset-splits is {splits if splits is not None else 'missing'}, where ASTRA-sim stops; expected 1 or more"
+        )
+    if active < 1:
+        raise ConfigError(f"{system.source}: active-chunks-per-dimension is {active}, where ASTRA-sim stalls; expected 1 or more")
+    if splits != 1 and (run.implementation != NATIVE).any():
+        node = run.workload.describe_node(int(np.argmax(run.implementation != NATIVE)))
+        raise ReplayError(
+            f"{run.workload.prefix}: deadlock: {node} is a custom collective, in which ASTRA-sim stalls unless "
+            f"preferred-dataset-splits is 1 ({system.source}: {splits})"
+        )
+
+
+def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
+    """The distinct rows of some columns, and where each of them is."""
+    if not len(columns[0]):
+        return
+    cases, which = np.unique(np.stack([column.astype(np.int64) for column in columns], axis=1), axis=0, return_inverse=True)
+    first, places = group_by(which.reshape(-1), np.arange(len(columns[0])), len(cases))
+    for number, case in enumerate(cases.tolist()):
+        yield tuple(case), places[first[number] : first[number + 1]]
+
+
+def _turns(
+    run: Run, rank: NDArray[np.int64], pattern: NDArray[np.int64], everyone: NDArray[np.bool_], node_id: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """0 or 1: which of the two trees of `doubleBinaryTree` the first chunk takes; 0 where that algorithm is not used.
+
+    They take turns over a rank's collectives of a pattern among all ranks, which are taken to run in order of their ids.
+    """
+    turn = np.zeros(len(rank), np.int64)
+    for number in np.unique(pattern).tolist():
+        if "doubleBinaryTree" not in run.system.native.get(pattern_key(number), ()):
+            continue
+        chosen = np.flatnonzero((pattern == number) & everyone)
+        in_order = chosen[np.lexsort((node_id[chosen], rank[chosen]))]
+        begins = np.searchsorted(rank[in_order], rank[in_order])
+        turn[in_order] = (np.arange(len(in_order)) - begins) * (run.system.preferred_dataset_splits or 0) % 2
+    return turn
+
+
+def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
+    """A custom collective's trace as a program: a reduction takes its duration, 0 meaning 1 ns (`CustomAlgorithm.cc`)."""
+    return CollectiveProgram(
+        source=source,
+        rank_first=trace.rank_first,
+        node_id=trace.node_id.view(np.int64),
+        kind=trace.kind,
+        delay_ns=np.maximum(trace.duration_us * NS_PER_US, 1),
+        size_bytes=trace.size_bytes,
+        peer=trace.peer,
+        tag=trace.tag,
+        dep_first=trace.dep_first,
+        dep=trace.dep,
+        native=False,
+    )
+
+
+def _groups(run: Run, rows: NDArray[np.int64]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """Members of the groups that are used, and per row its entry of them."""
+    columns, trace = run.columns, run.workload
+    members = [np.arange(run.network.num_npus)]
+    entry_of_name = np.zeros(len(columns.group_names) + 1, np.int64)
+    entry_of_group: dict[int, int] = {}
+    for name in np.unique(columns.group[rows]).tolist():
+        text = "" if name < 0 else columns.group_names[name]
+        if text in ("", "0"):
+            entry_of_name[name] = ALL_RANKS
+            continue
+        group = group_id(text)
+        if group is None or group not in run.groups.members:
+            node = trace.describe_node(int(rows[np.argmax(columns.group[rows] == name)]))
+            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source} (--comm-group)")
+        if group not in entry_of_group:
+            ranks = np.array(run.groups.members[group], np.int64)
+            if ranks.size and ranks.max() >= run.network.num_npus:
+                raise ConfigError(
+                    f"{run.groups.source}: group {group} has rank {ranks.max()}, expected ranks below {run.network.num_npus}"
+                )
+            entry_of_group[group] = len(members)
+            members.append(ranks)
+        entry_of_name[name] = entry_of_group[group]
+    return members, entry_of_name[columns.group[rows]]
+
+
+def _positions(
+    run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64], members: list[NDArray[np.int64]], group: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    position = rank.copy()
+    for entry in range(1, len(members)):
+        place = np.full(run.network.num_npus, -1, np.int64)
+        place[np.sort(members[entry])] = np.arange(len(members[entry]))
+        chosen = group == entry
+        position[chosen] = place[rank[chosen]]
+    if position.size and position.min() < 0:
+        row = int(rows[position.argmin()])
+        name = run.columns.group_names[run.columns.group[row]]
+        raise ConfigError(
+            f"{run.workload.prefix}: {run.workload.describe_node(row)}: pg_name '{name}', expected a group that has its rank"
+        )
+    return position
+
+
+def _native_positions(
+    rank: NDArray[np.int64], members: list[NDArray[np.int64]], group: NDArray[np.int64], everyone: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """A ring of all ranks goes by their numbers, one of some by the order in which the group lists them."""
+    position = rank.copy()
+    for entry in np.unique(group[~everyone]).tolist():
+        place = np.zeros(int(members[entry].max()) + 1, np.int64)
+        place[members[entry]] = np.arange(len(members[entry]))
+        position[group == entry] = place[rank[group == entry]]
+    return position
+
+
+def _plans(
+    group: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    pattern: NDArray[np.int64],
+    implementation: NDArray[np.int32],
+    num_groups: int,
+) -> tuple[NDArray[np.int64], int, NDArray[np.bool_]]:
+    """Plan of each row, how many there are, and whether the row may run a native implementation."""
+    num_patterns = int(max(PATTERN_KEYS)) + 1
+    _, plan = np.unique((rank * num_groups + group) * num_patterns + pattern, return_inverse=True)
+    native_plans = np.zeros(int(plan.max()) + 1 if plan.size else 0, np.bool_)
+    native_plans[plan[implementation == NATIVE]] = True
+    shared = group != ALL_RANKS
+    may_be_native = np.where(shared, native_plans[plan], implementation == NATIVE)
+    return np.where(shared, plan, NO_PLAN), len(native_plans), may_be_native
+
+
+def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
+    """Program of a custom collective: its entry in `run.prefixes`, and the group that plays it."""
+    name, group = case
+    collective = run.collectives[name]
+    user = "the network" if group == ALL_RANKS else f"the group of {node}"
+    check_collective(collective, len(casting.members[group]), user)
+    return casting.program(("custom", name), lambda: program_of_trace(collective, run.prefixes[name]))
+
+
+def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
+    """Program of a native collective; a group of fewer than all ranks is one dimension, a ring if several are given."""
+    pattern, size_bytes, group, involved, count, turn = case
+    system, key = run.system, pattern_key(pattern)
+    if key not in system.native:
+        raise ConfigError(
+            f"{system.source}: {key}-implementation is missing, expected one, which {node} of {run.workload.prefix} uses"
+        )
+    members = casting.members[group]
+    num_npus = run.network.num_npus
+    everyone = len(members) == num_npus
+    dimensions = tuple(dimension.size for dimension in run.network.dimensions) if everyone else (len(members),)
+    algorithms = system.native[key] if everyone or len(system.native[key]) == 1 else ("ring",)
+    flags: tuple[bool, ...] | None = None
+    if group == ALL_RANKS and involved != NO_LIST:
+        flags = tuple(bool(involved >> dimension & 1) for dimension in range(count))
+    elif group == ALL_RANKS and len(dimensions) > _DIMENSIONS_INVOLVED:
+        # Without a list ASTRA-sim makes one of four entries, whatever the number of dimensions (`Workload.cc`).
+        flags = (True,) * _DIMENSIONS_INVOLVED
+    return casting.program(
+        ("native", key, size_bytes, dimensions, algorithms, flags, turn),
+        lambda: native_program(
+            key, algorithms, size_bytes, dimensions, system, num_npus=num_npus, involved=flags, earlier_chunks=turn
+        ),
+    )

@@ -1,0 +1,277 @@
+"""A run as arrays for the replay kernel."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer.casting import Casts
+from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
+from astra_tacos.replayer.routes import NetworkModel
+from astra_tacos.replayer.workload_actions import Actions
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import Trace
+
+_TAG_MODULUS = 500_000_000
+_POINT_TO_POINT = 0
+_NATIVE_SPACE = 1
+_ACTIONS = {NodeType.COMM_SEND: kernels.SEND, NodeType.COMM_RECV: kernels.RECEIVE, NodeType.COMP: kernels.COMPUTE}
+_NATIVE_ACTIONS = {
+    NodeType.COMM_SEND: kernels.POST,
+    NodeType.COMM_RECV: kernels.RECEIVE,
+    NodeType.COMP: kernels.COMPUTE,
+    LocalKind.TAKE: kernels.TAKE,
+    LocalKind.PUT: kernels.PUT,
+    LocalKind.PULSE: kernels.PULSE,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """`Code` of a run, how many keys of messages it has, and its sends' ends: `pair` p goes from `pair_src` to `pair_dst`."""
+
+    code: kernels.Code
+    num_keys: int
+    pair_src: NDArray[np.int64]
+    pair_dst: NDArray[np.int64]
+    program_first: NDArray[np.int64]
+
+
+def compile_run(
+    workload: Trace, actions: Actions, casts: Casts, network: NetworkModel, starts_at_once: bool, server: NDArray[np.int32]
+) -> Compiled:
+    """Lay out workload and programs one after another, number the messages, and find their routes.
+
+    `network` says how messages travel; `starts_at_once` and `server` are as in `Code`, which also says what templates, rows and
+    live nodes are.
+    """
+    num_rows, num_ranks = workload.num_nodes, workload.num_ranks
+    programs = casts.programs
+    sizes = [num_rows, *(program.num_nodes for program in programs)]
+    program_first = np.concatenate(([0], np.cumsum(sizes)))
+    total = int(program_first[-1])
+    firsts = [program.rank_first[:-1] + base for program, base in _based(programs, program_first)]
+    template_first = np.concatenate([workload.rank_first[:-1], *firsts, [total]]).astype(np.int64)
+    program_template = np.concatenate(([num_ranks], num_ranks + np.cumsum([program.num_positions for program in programs])))
+    with ThreadPoolExecutor(1) as other_thread:
+        messages = other_thread.submit(_messages, workload, actions, casts, program_first)
+        node_id = np.concatenate([workload.node_id, *(program.node_id.view(np.uint64) for program in programs)])
+        num_waits, child_first, child = _children([workload, *programs], program_first)
+        root, root_first = _roots(num_waits, template_first)
+        set_level = np.zeros(len(template_first) - 1, np.int64)
+        hashed = np.zeros(len(template_first) - 1, np.bool_)
+        most = int(np.diff(template_first).max())
+        bucket, scratch = np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)
+        for number, (program, base) in enumerate(_based(programs, program_first)):
+            if program.native:
+                continue
+            own = slice(int(program_template[number]), int(program_template[number + 1]))
+            hashed[own] = True
+            kernels.order_nodes(
+                node_id,
+                template_first[own.start : own.stop + 1],
+                base,
+                _locked(program.dep_first),
+                _locked(program.dep),
+                child_first,
+                child,
+                num_waits,
+                root_first[own.start : own.stop + 1],
+                root,
+                set_level[own],
+                bucket,
+                scratch,
+            )
+        nodes = np.empty(total + 1, kernels.NODE)
+        nodes["child_first"] = child_first
+        del child_first
+        nodes["action"][:num_rows], nodes["amount"][:num_rows] = actions.action, actions.amount
+        for program, base in _based(programs, program_first):
+            _fill_program(nodes[base : base + program.num_nodes], program)
+        address, cast_shift, num_keys, pair_src, pair_dst = messages.result()
+    routes = network.routes(pair_src, pair_dst)
+    order, by_order, heap_first = _workload_order(workload, actions.slot)
+    cast_template = program_template[casts.cast_program].astype(np.int32)
+    native_template = np.where(casts.native >= 0, np.append(cast_template, 0)[casts.native] + casts.native_position, -1)
+    block_first = _blocks(workload, casts, cast_template, native_template, template_first)
+    code = kernels.Code(
+        node_id=node_id,
+        nodes=nodes,
+        num_waits=num_waits,
+        child=child,
+        template_first=template_first,
+        root_first=root_first,
+        root=root,
+        set_level=set_level,
+        hashed=hashed,
+        address=address,
+        pair_hop=routes.first_hop,
+        hop_link=routes.link,
+        pair_latency_ns=routes.direct_latency_ns,
+        pair_bytes_per_ns=routes.direct_bytes_per_ns,
+        link_latency_ns=network.link_latency_ns,
+        link_bytes_per_ns=network.link_bytes_per_ns,
+        slot=actions.slot,
+        order=order,
+        by_order=by_order,
+        counts=actions.counts,
+        heap_first=heap_first,
+        custom=casts.custom,
+        native=casts.native,
+        plan=casts.plan,
+        position=casts.position,
+        native_template=native_template.astype(np.int32),
+        cast_template=cast_template,
+        cast_shift=cast_shift,
+        cast_streams=np.array([_streams(programs[program]) for program in casts.cast_program.tolist()], np.int32),
+        block_first=block_first,
+        starts_at_once=starts_at_once,
+        server=server,
+        num_pools=max((_pools(program) for program in programs), default=0),
+    )
+    return Compiled(code, num_keys, pair_src, pair_dst, program_first)
+
+
+def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.int64]) -> list[tuple[CollectiveProgram, int]]:
+    """Each program and its first row; the workload is before them."""
+    return list(zip(programs, program_first[1:-1].tolist(), strict=True))
+
+
+def _locked(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: numba compiles a kernel anew for each mixture of read-only and writable arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _fill_program(nodes: NDArray[np.void], program: CollectiveProgram) -> None:
+    table = np.full(256, kernels.STALL, np.uint8)
+    for kind, action in (_NATIVE_ACTIONS if program.native else _ACTIONS).items():
+        table[kind] = action
+    nodes["action"] = table[program.kind]
+    nodes["amount"] = program.size_bytes
+    computes = program.kind == NodeType.COMP
+    nodes["amount"][computes] = program.delay_ns[computes]
+    if program.native:
+        pools = program.kind > NodeType.COMM_COLL
+        nodes["amount"][pools] = program.tag[pools]
+
+
+def _streams(program: CollectiveProgram) -> int:
+    """How many streams ASTRA-sim makes of a collective: one per chunk of a native one."""
+    return int(program.tag[program.kind == NodeType.COMM_SEND].max(initial=0)) + 1 if program.native else 1
+
+
+def _pools(program: CollectiveProgram) -> int:
+    """How many pools of tokens a position has."""
+    pools = program.tag[program.kind > NodeType.COMM_COLL]
+    return int(pools.max()) + 1 if pools.size else 0
+
+
+def _children(
+    traces: list[Trace | CollectiveProgram], first: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """How many rows each waits for, and those that wait for it."""
+    total = int(first[-1])
+    num_waits, child_first = np.zeros(total, np.int32), np.zeros(total + 1, np.int64)
+    child = np.empty(sum(len(trace.dep) for trace in traces), np.int32)
+    for trace, base in zip(traces, first[:-1].tolist(), strict=True):
+        kernels.link_children(trace.num_nodes, base, _locked(trace.dep_first), _locked(trace.dep), num_waits, child_first, child)
+    return num_waits, child_first, child
+
+
+def _roots(num_waits: NDArray[np.int32], template_first: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    root = np.flatnonzero(num_waits == 0).astype(np.int32)
+    return root, np.searchsorted(root, template_first).astype(np.int64)
+
+
+def _messages(
+    workload: Trace, actions: Actions, casts: Casts, program_first: NDArray[np.int64]
+) -> tuple[NDArray[np.void], NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]:
+    """Addresses of all messages, where each cast's begin (minus its program's first row), and the pairs' ends."""
+    num_ranks = workload.num_ranks
+    played = [casts.programs[program] for program in casts.cast_program.tolist()]
+    groups = [casts.members[group] for group in casts.cast_group.tolist()]
+    ends = [int(program.rank_first[len(members)]) for program, members in zip(played, groups, strict=True)]
+    starts = np.concatenate(([workload.num_nodes], workload.num_nodes + np.cumsum(ends))).astype(np.int64)
+    address = np.empty(starts[-1], kernels.ADDRESS)
+    is_message = (actions.action == kernels.SEND) | (actions.action == kernels.RECEIVE)
+    workload_kind = np.where(is_message, workload.kind, NodeType.INVALID).astype(np.uint8)
+    bound = int(is_message.sum()) + sum(
+        int(np.count_nonzero((program.kind[:end] == NodeType.COMM_SEND) | (program.kind[:end] == NodeType.COMM_RECV)))
+        for program, end in zip(played, ends, strict=True)
+    )
+    table_size = 1 << max(4, int(1.5 * bound).bit_length())
+    pair_bound = min(bound, num_ranks * num_ranks)
+    tables = (
+        np.full(table_size, -1, np.int32),
+        np.empty(bound, kernels.MEETING),
+        np.full(1 << max(4, int(1.5 * pair_bound).bit_length()), -1, np.int32),
+        np.empty(pair_bound, np.int64),
+        counts := np.zeros(2, np.int64),
+    )
+    everyone = np.arange(num_ranks)
+    parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, NDArray[np.int64], int, int]] = [
+        (workload_kind, workload, everyone, _POINT_TO_POINT, 0)
+    ]
+    for number, (program, members) in enumerate(zip(played, groups, strict=True)):
+        space = _NATIVE_SPACE + int(casts.cast_group[number]) if program.native else _POINT_TO_POINT
+        parts.append((program.kind, program, members, space, int(starts[number])))
+    for kind, trace, members, space, start in parts:
+        native = space != _POINT_TO_POINT
+        end = start + int(trace.rank_first[len(members)])
+        kernels.number_messages(
+            _locked(kind),
+            _locked(trace.size_bytes),
+            _locked(trace.peer),
+            _locked(trace.tag),
+            _locked(trace.rank_first),
+            _locked(members if native else np.sort(members)),
+            _locked(members),
+            space,
+            num_ranks,
+            _TAG_MODULUS,
+            address[start:end],
+            *tables,
+        )
+    num_keys, num_pairs = counts.tolist()
+    pair_src, pair_dst = np.divmod(tables[3][:num_pairs], num_ranks)
+    if (pair_src == pair_dst).any():
+        raise ConfigError(
+            f"{workload.prefix}: a custom collective makes rank {pair_src[np.argmax(pair_src == pair_dst)]} send to itself, as "
+            "its communicator group does not list its ranks in ascending order, expected them in order"
+        )
+    return address, starts[:-1] - program_first[1:][casts.cast_program], num_keys, pair_src, pair_dst
+
+
+def _workload_order(workload: Trace, slot: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Place of each row among its rank's ids, the row of each place, and where the heap of each rank and slot begins."""
+    rank = workload.rank
+    by_order = np.lexsort((workload.node_id, rank))
+    order = np.empty(workload.num_nodes, np.int32)
+    order[by_order] = np.arange(workload.num_nodes) - workload.rank_first[rank]
+    counts = np.bincount(rank * kernels.SLOTS + slot, minlength=workload.num_ranks * kernels.SLOTS)
+    return order, by_order.astype(np.int32), np.concatenate(([0], np.cumsum(counts)))[:-1].astype(np.int64)
+
+
+def _blocks(
+    workload: Trace,
+    casts: Casts,
+    cast_template: NDArray[np.int32],
+    native_template: NDArray[np.int32],
+    template_first: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """int64[num_ranks + 1], room for the largest collective that each rank may run, after the workload's rows."""
+    room = np.zeros(workload.num_ranks, np.int64)
+    sizes = np.diff(template_first)
+    custom_template = np.where(casts.custom >= 0, np.append(cast_template, 0)[casts.custom] + casts.position, -1)
+    for template in (custom_template, native_template):
+        rows = np.flatnonzero(template >= 0)
+        np.maximum.at(room, workload.rank[rows], sizes[template[rows]])
+    return workload.num_nodes + np.concatenate(([0], np.cumsum(room))).astype(np.int64)

@@ -1,0 +1,214 @@
+"""Native collectives over several dimensions and chunks, as programs (`Sys.cc`, `generate_collective` and what it calls).
+
+Exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the nanosecond at which ASTRA-sim ends. Not
+modelled: `model-shared-bus`, `--num-queues-per-dim` other than 1, `--injection-scale` and `--rendezvous-protocol`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.collective_program import CollectiveProgram
+from astra_tacos.replayer.native.assembly import Block, LogicalDimension, assemble
+from astra_tacos.replayer.native.direct import direct
+from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
+from astra_tacos.replayer.native.halving_doubling import halving_doubling
+from astra_tacos.replayer.native.phase import PATTERNS, Phase, PhaseRequest
+from astra_tacos.replayer.native.ring import ring
+
+NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
+    "ring": ring,
+    "direct": direct,
+    "halvingDoubling": halving_doubling,
+    "doubleBinaryTree": double_binary_tree,
+}
+"""By the name that a system JSON gives them; there, `direct4` is `direct` with a window, and `oneRing` a `ring` of all NPUs."""
+
+_SUB_GROUP_ENDPOINT_NS = 10
+_NAME = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)([1-9][0-9]{0,4})?")
+
+
+class NativeSystem(Protocol):
+    """What a native collective asks of the system JSON; `SystemConfig` has it."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def preferred_dataset_splits(self) -> int | None: ...
+    @property
+    def active_chunks_per_dimension(self) -> int: ...
+    @property
+    def collective_optimization(self) -> str | None: ...
+    @property
+    def endpoint_delay_ns(self) -> int: ...
+    @property
+    def local_mem_bw_gbps(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A phase of every chunk."""
+
+    dimension: LogicalDimension
+    pattern: str
+    backwards: bool = False
+
+
+def native_program(
+    pattern: str,
+    implementations: Sequence[str],
+    size_bytes: int,
+    dimensions: Sequence[int],
+    system: NativeSystem,
+    *,
+    num_npus: int | None = None,
+    involved: Sequence[bool] | None = None,
+    earlier_chunks: int = 0,
+) -> CollectiveProgram:
+    """What ASTRA-sim's native implementations make every NPU of a group do.
+
+    Parameters
+    ----------
+    pattern
+        One of `PATTERNS`.
+    implementations
+        As the system JSON lists them, one per dimension; dimensions without one take no part.
+    size_bytes
+        `comm_size` of the workload's node. ASTRA-sim raises what is too small, but for an All-Gather.
+    dimensions
+        Sizes; position = c0 + n0 * (c1 + n1 * ...). A communicator group of some of the NPUs is one dimension.
+    system
+        Its `local_reduction_delay_ns` is without effect, unless `model-shared-bus` is on.
+    num_npus
+        NPUs of the network, if the group has fewer.
+    involved
+        Dimensions that take part, of those that have an entry; None is all.
+    earlier_chunks
+        Chunks of this pattern that the same NPUs, all of them, have run before in this simulation: the two trees of
+        `doubleBinaryTree` take turns, also from one collective to the next. Only whether it is odd matters.
+
+    Raises
+    ------
+    ConfigError
+        Where ASTRA-sim stops, crashes, stalls or never ends; and if the program is too large.
+    """
+    if pattern not in PATTERNS:
+        raise ConfigError(f"native collective: found {pattern!r}, expected {', '.join(PATTERNS)}")
+    num_positions = math.prod(dimensions)
+    sub_group = num_npus is not None and num_npus != num_positions
+    limit = system.active_chunks_per_dimension
+    if limit < 1:
+        raise ConfigError(f"{system.source}: active-chunks-per-dimension is {limit}, where ASTRA-sim stalls; expected 1 or more")
+    chunk_bytes, num_chunks = _chunks(pattern, size_bytes, num_npus or num_positions, system)
+    layout = _layout(pattern, implementations, dimensions, sub_group, system)
+    steps = _steps(pattern, layout, involved, system)
+    if not steps:
+        raise ConfigError(
+            f"{system.source}: {pattern} over {num_positions} NPUs: no dimension of 2 NPUs or more takes part, so that ASTRA-sim "
+            "stalls; expected one"
+        )
+    phases: dict[PhaseRequest, Phase] = {}
+    blocks: list[Block] = []
+    for chunk in range(num_chunks):
+        left_bytes = chunk_bytes
+        for index, step in enumerate(steps):
+            dimension = step.dimension
+            visits = [number for number, other in enumerate(steps) if other.dimension is dimension]
+            turn = (earlier_chunks + chunk) * len(visits) + visits.index(index)
+            request = PhaseRequest(
+                name=dimension.implementation,
+                pattern=step.pattern,
+                num_members=dimension.num_members,
+                size_bytes=left_bytes,
+                window=dimension.window,
+                backwards=step.backwards,
+                sub_group=sub_group,
+                other_tree=dimension.algorithm == "doubleBinaryTree" and turn % 2 == 1,
+                endpoint_ns=_SUB_GROUP_ENDPOINT_NS if sub_group else system.endpoint_delay_ns,
+                local_mem_bw_gbps=system.local_mem_bw_gbps,
+            )
+            if request not in phases:
+                phases[request] = NATIVE_ALGORITHMS[dimension.algorithm](request)
+            blocks.append(Block(chunk, dimension, phases[request], follows=index > 0, queues=limit < num_chunks))
+            left_bytes = phases[request].final_bytes
+    source = f"native {pattern} ({', '.join(dimension.implementation for dimension in layout)})"
+    return assemble(source, num_positions, blocks, limit)
+
+
+def _chunks(pattern: str, size_bytes: int, num_npus: int, system: NativeSystem) -> tuple[int, int]:
+    """Size and number of chunks (`Sys::determine_chunk_size`); the last is as large as the others, whatever is left for it."""
+    splits = system.preferred_dataset_splits
+    if splits is None or splits < 1:
+        found = "missing" if splits is None else str(splits)
+        raise ConfigError(f"{system.source}: preferred-dataset-splits is {found}, where ASTRA-sim stops; expected 1 or more")
+    chunk_bytes = size_bytes // splits
+    if pattern != "all-gather" and chunk_bytes < num_npus:
+        return num_npus, splits
+    if chunk_bytes < 1:
+        outcome = "never ends" if size_bytes else "stalls"
+        raise ConfigError(
+            f"{system.source}: preferred-dataset-splits is {splits}, with which ASTRA-sim {outcome} in an all-gather of "
+            f"{size_bytes} bytes; expected a byte per split or more"
+        )
+    return chunk_bytes, -(-size_bytes // chunk_bytes)
+
+
+def _layout(
+    pattern: str, implementations: Sequence[str], dimensions: Sequence[int], sub_group: bool, system: NativeSystem
+) -> list[LogicalDimension]:
+    """The logical topology (`GeneralComplexTopology.cc`; of a group of some NPUs, `CommunicatorGroup.cc`)."""
+    key = f"{system.source}: {pattern}-implementation"
+    if sub_group and len(implementations) > 1:
+        implementations = ("ring",)  # whatever they are
+    if not 1 <= len(implementations) <= len(dimensions):
+        found = f"{len(implementations)} {'entry' if len(implementations) == 1 else 'entries'}"
+        raise ConfigError(f"{key} has {found}, expected one for each of the {len(dimensions)} dimensions")
+    layout: list[LogicalDimension] = []
+    stride = 1
+    for index, (name, size) in enumerate(zip(implementations, dimensions, strict=False)):
+        everyone, algorithm, window = _parse(f"{key}[{index}]", name)
+        if everyone:
+            # A line through all NPUs, whatever the dimensions before it; later implementations do not count.
+            layout.append(LogicalDimension(index, name, algorithm, window, math.prod(dimensions), 1))
+            break
+        layout.append(LogicalDimension(index, name, algorithm, window, size, stride))
+        stride *= size
+    last = layout[-1]
+    if last.algorithm == "doubleBinaryTree" and last.stride * last.num_members < math.prod(dimensions) and not sub_group:
+        raise ConfigError(f"{key} ends with {last.implementation} before the last dimension, where ASTRA-sim crashes")
+    return layout
+
+
+def _parse(where: str, name: str) -> tuple[bool, str, int | None]:
+    """Whether it runs over all NPUs as one dimension, its algorithm, and its window."""
+    match = _NAME.fullmatch(name)
+    everyone = match is not None and match[1] is not None
+    algorithm = match[2] if match else ""
+    algorithm = algorithm[:1].lower() + algorithm[1:] if everyone else algorithm
+    known = algorithm in NATIVE_ALGORITHMS and not (everyone and algorithm == "doubleBinaryTree")
+    if match is None or not known or (match[3] and algorithm != "direct"):
+        expected = ", ".join(NATIVE_ALGORITHMS)
+        raise ConfigError(f"{where} is {name!r}, expected {expected} (oneRing: over all NPUs; direct4: a window of 4)")
+    return everyone, algorithm, int(match[3]) if match[3] else None
+
+
+def _steps(pattern: str, layout: list[LogicalDimension], involved: Sequence[bool] | None, system: NativeSystem) -> list[_Step]:
+    """The phases of a chunk, in order: of dimensions that have more than one NPU and take part."""
+    dimensions = [
+        dimension
+        for dimension in layout
+        if dimension.num_members > 1 and (involved is None or (dimension.index < len(involved) and involved[dimension.index]))
+    ]
+    if pattern == "all-reduce" and system.collective_optimization == "localBWAware" and dimensions:
+        *lower, last = dimensions
+        down = [_Step(dimension, "reduce-scatter") for dimension in lower]
+        up = [_Step(dimension, "all-gather", backwards=True) for dimension in reversed(lower)]
+        return [*down, _Step(last, "all-reduce"), *up]
+    if pattern == "all-gather":
+        dimensions.reverse()
+    return [_Step(dimension, pattern) for dimension in dimensions]

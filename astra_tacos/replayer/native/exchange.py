@@ -1,0 +1,91 @@
+"""Messages one after another: what `ring`, `direct` and `halvingDoubling` have in common.
+
+A member makes packets: a window of them at the start, and one for each message that it receives. A packet costs the endpoint
+delay, and a reduction where the algorithm asks for one; with the k-th packet that has passed, the member sends its k-th message
+and asks for the k-th of the others'. When all messages are sent and all packets have passed, the phase is over (`Ring.cc` and
+its likes: `insert_packet`, `ready`, `iteratable`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.replayer.collective_program import LocalKind
+from astra_tacos.replayer.native.phase import Phase, PhaseRequest
+from astra_tacos.replayer.native.role_plan import RolePlan
+from astra_tacos.trace.schema import NodeType
+
+_RECEIVED, _PASSED, _OPEN, _END = range(4)
+"""Pools: of messages received, of packets that have passed, of what opens the barrier; nothing waits for the last."""
+
+
+def exchange(
+    request: PhaseRequest,
+    size_bytes: NDArray[np.int64],
+    reduced: NDArray[np.bool_],
+    receiver: NDArray[np.int64],
+    sender: NDArray[np.int64],
+    barrier: int | None = None,
+) -> Phase:
+    """The phase in which every member sends the same number of messages.
+
+    Parameters
+    ----------
+    size_bytes
+        int64[num_messages + window], of packets; those past the last message only end the phase.
+    reduced
+        bool[num_messages + window], packets that cost a reduction.
+    receiver, sender
+        int64[num_members, num_messages], members that message i goes to, and that the message asked for along with it is from.
+    barrier
+        Messages from this number on wait for the first packet that passes after all earlier messages have been received.
+    """
+    num_members, num_messages = receiver.shape
+    packet = np.arange(len(reduced))
+    message, window = packet[:num_messages], len(packet) - num_messages
+    # With one message under way, or nothing left to send after the first window, it does not matter which arrives first.
+    by_arrival = 1 < window < num_messages
+    plan = RolePlan(np.arange(num_members))
+
+    let_go = plan.add(packet[window:], LocalKind.TAKE, pool=_RECEIVED) if by_arrival else None
+    begun = plan.add(packet, NodeType.COMP, delay_ns=request.endpoint_ns)
+    passed = begun.copy()
+    reduction_ns = request.reduction_ns(size_bytes[reduced])
+    passed[reduced] = plan.add(packet[reduced], NodeType.COMP, delay_ns=reduction_ns, after=begun[reduced])
+    if by_arrival and len(np.unique(reduced[window:])) > 1:
+        # A packet that is not reduced overtakes one that is: the first to pass lets go of the next message.
+        plan.add(packet, LocalKind.PUT, pool=_PASSED, after=passed)
+        passed = plan.add(packet, LocalKind.TAKE, pool=_PASSED)
+    if barrier is not None and by_arrival:
+        opening = slice(barrier, barrier + window)
+        plan.add(packet[opening], LocalKind.PULSE, pool=_OPEN, after=passed[opening])
+    send = plan.add(message, NodeType.COMM_SEND, size_bytes=size_bytes[message], peer=receiver, after=passed[message])
+    receive = plan.add(message, NodeType.COMM_RECV, size_bytes=size_bytes[message], peer=sender, after=passed[message])
+    if let_go is None:
+        plan.wait(begun[window:], receive)
+    else:
+        plan.wait(begun[window:], let_go)
+        plan.add(message, LocalKind.PUT, pool=_RECEIVED, after=receive)
+    if barrier is not None and by_arrival:
+        gate = plan.add(packet[-1:] + 1, LocalKind.TAKE, pool=_OPEN)
+        plan.wait(gate, receive[:barrier])
+        plan.wait(np.stack((send, receive))[:, opening], gate)
+    last = passed[-1:]
+    if window > 1:
+        last = plan.add(packet[-1:] + 1, LocalKind.PULSE, pool=_END)
+        plan.wait(last, passed[-window:])
+    return Phase((plan.finish(last),), request.final_bytes)
+
+
+def packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> NDArray[np.bool_]:
+    """Which packets cost a reduction.
+
+    Packets go round: `window` of the first kind, that never do, then `num_responses` of the second, that do in a
+    Reduce-Scatter, and in every other turn of an All-Reduce, the first included (`insert_packet`).
+    """
+    turn, place = np.divmod(np.arange(num_packets), window + num_responses)
+    second: NDArray[np.bool_] = place >= window
+    if request.pattern == "reduce-scatter":
+        return second
+    return second & (turn % 2 == 0) if request.pattern == "all-reduce" else np.zeros(num_packets, np.bool_)

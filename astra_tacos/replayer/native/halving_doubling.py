@@ -1,0 +1,57 @@
+"""`halvingDoubling`: recursive halving and doubling (`HalvingDoubling.cc`)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.native.exchange import exchange, packets_reduced
+from astra_tacos.replayer.native.phase import Phase, PhaseRequest
+
+
+def halving_doubling(request: PhaseRequest) -> Phase:
+    """Half, a quarter ... of the data to partners 1, 2 ... away (Reduce-Scatter), the same backwards (All-Gather), or both.
+
+    Raises
+    ------
+    ConfigError
+        For an All-to-All, where ASTRA-sim stops; for a number of NPUs with which two of them do not choose each other, where it
+        stalls (powers of 2 are fine, for an All-Gather also 6, 12, 20 and others); and see `PhaseRequest.check`.
+    """
+    num_members, pattern = request.num_members, request.pattern
+    if pattern == "all-to-all":
+        raise ConfigError(f"{request.title}: ASTRA-sim has none and stops; expected ring, direct or doubleBinaryTree")
+    num_messages = int((2 if pattern == "all-reduce" else 1) * math.log2(num_members))
+    distance, size, factor = 1, request.size_bytes // 2, 2.0
+    if pattern == "all-gather":
+        distance, size, factor = num_members // 2, request.size_bytes, 0.5
+    sizes, partners = [size], []
+    for _ in range(num_messages):
+        partners.append(_partners(request, distance))
+        # What an odd size loses on the way down is not made up for on the way up.
+        distance, size = int(distance * factor), int(size / factor)
+        if distance == num_members and pattern == "all-reduce":
+            factor = 0.5
+            distance, size = int(distance * factor), int(size / factor)
+        sizes.append(size)
+    size_bytes = np.array(sizes)
+    request.check(4 * num_messages * num_members, size_bytes[:-1])
+    # A quirk of `get_non_zero_latency_packets`: the last message of a Reduce-Scatter is not reduced.
+    reduced = packets_reduced(request, num_messages + 1, 1, int(math.log2(num_members) - 1))
+    partner = np.stack(partners, axis=1)
+    return exchange(request, size_bytes, reduced, partner, partner)
+
+
+def _partners(request: PhaseRequest, distance: int) -> NDArray[np.int64]:
+    member = np.arange(request.num_members)
+    partner = (member + np.where(member // distance % 2 == 0, distance, -distance)) % request.num_members
+    if np.any(partner[partner] != member):
+        lost = int(np.argmax(partner[partner] != member))
+        raise ConfigError(
+            f"{request.title}: NPU {lost} waits for NPU {partner[lost]}, which sends to NPU {partner[partner[lost]]}, so that "
+            "ASTRA-sim stalls; expected a power of 2"
+        )
+    return partner

@@ -1,0 +1,319 @@
+"""Replay of whole runs on ASTRA-sim's analytical networks, to the nanosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.remote_memory import RemoteMemory
+from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer.casting import Casts, cast_collectives
+from astra_tacos.replayer.compilation import Compiled, compile_run
+from astra_tacos.replayer.routes import BACKENDS
+from astra_tacos.replayer.stall import explain_stall
+from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.outcome import RunOutcome, Transmissions
+from astra_tacos.run.run import Run
+
+_EVENTS_A_TURN = 2_000_000
+
+
+def replay_run(
+    run: Run,
+    backend: str,
+    *,
+    record_transmissions: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> RunOutcome:
+    """Replay a run from the first node to the last.
+
+    Semantics and order of events are those of `astra-sim` (`workload/Workload.cc`, `workload/HardwareResource.cc`,
+    `system/Sys.cc`, `system/CommunicatorGroup.cc`, `system/astraccl/custom_collectives/CustomAlgorithm.cc`) on
+    `astra-network-analytical`. Native collectives are replayed as graphs of messages (`replayer.native`), and make the result
+    `approximate`.
+
+    Parameters
+    ----------
+    run
+        What to replay.
+    backend
+        A key of `BACKENDS`.
+    record_transmissions
+        Keep every use of a link.
+    progress
+        Called with (ranks that have finished, ranks) now and then.
+
+    Raises
+    ------
+    ConfigError
+        If a node or file would make ASTRA-sim stop, or the backend cannot model the network.
+    ReplayError
+        If nodes wait for ever; the message says who waits for what.
+    """
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(BACKENDS)}")
+    workload = run.workload
+    if workload.num_ranks < run.network.num_npus:
+        raise ConfigError(
+            f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"
+        )
+    if workload.num_ranks > run.network.num_npus:
+        raise ConfigError(
+            f"{workload.prefix}: traces of {workload.num_ranks} ranks, of which ASTRA-sim would run {run.network.num_npus}: "
+            f"{run.network.source} has that many NPUs"
+        )
+    actions, casts = workload_actions(run), cast_collectives(run)
+    model = BACKENDS[backend](run.network)
+    server, num_servers = servers(run.remote_memory, workload.num_ranks)
+    compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
+    num_links = len(model.link_src)
+    state = start(compiled, casts, num_links, num_servers, record_transmissions)
+    state = advance(compiled, state, workload.prefix, run.network.name, progress)
+    if state.rank_finish_ns.min() < 0:
+        raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
+    outcome = RunOutcome(
+        backend=backend,
+        approximate=_approximations(casts, state),
+        finish_ns=state.rank_finish_ns,
+        compute_ns=state.rank_compute_ns,
+        sent_bytes=state.rank_sent_bytes,
+        node_issue_ns=state.issue_ns[: workload.num_nodes],
+        node_finish_ns=state.finish_ns[: workload.num_nodes],
+        collective=_programs_run(casts, state),
+        collective_names=tuple(program.source for program in casts.programs),
+        replaced=_replaced(casts, state),
+        link_src=model.link_src,
+        link_dst=model.link_dst,
+        link_bytes=state.link_bytes,
+        link_busy_ns=state.link_busy_ns,
+        transmissions=_transmissions(compiled, state) if record_transmissions else None,
+    )
+    for name in (field.name for field in fields(outcome)):
+        if isinstance(array := getattr(outcome, name), np.ndarray):
+            array.flags.writeable = False
+    return outcome
+
+
+def advance(
+    compiled: Compiled, state: kernels.Progress, prefix: str, network: str, progress: Callable[[int, int], None] | None
+) -> kernels.Progress:
+    """Run a replay to its end, and return its last state; `prefix` and `network` are what error messages name.
+
+    Raises
+    ------
+    ConfigError
+        If a message ends or frees its link at time 0, where ASTRA-sim stops, or the replay outlasts 2**61 ns.
+    ReplayError
+        If ranks number a native collective differently, so that its messages never meet.
+    """
+    code = compiled.code
+    status = kernels.PAUSED
+    while status in (kernels.PAUSED, kernels.FULL):
+        status = kernels.advance(code, state, _EVENTS_A_TURN)
+        if status == kernels.FULL:
+            state = _with_room(state)
+        if progress is not None:
+            progress(int(state.scalar[kernels.RANKS_DONE]), len(state.ready))
+    if status == kernels.ENDS_AT_ZERO:
+        culprit = int(state.scalar[kernels.CULPRIT])
+        if culprit < 0:
+            raise ConfigError(
+                f"{prefix}: rank {-1 - culprit} computes for 0 ns at time 0, where ASTRA-sim stops: expected 1 ns or more"
+            )
+        sent = state.messages[culprit]
+        rank, live = int(compiled.pair_src[code.address["pair"][sent["place"]]]), int(sent["live"])
+        row = live if live < len(code.slot) else live + int(state.shift[rank])
+        who = f"rank {rank}, node {int(code.node_id[row])}" if live >= 0 else f"rank {rank}"
+        raise ConfigError(
+            f"{prefix}: {who} sends {sent['size']} bytes at time 0 in under 1 ns of {network}, where ASTRA-sim stops: "
+            "expected a larger size"
+        )
+    if status == kernels.MISNUMBERED:
+        row = int(state.scalar[kernels.CULPRIT])
+        rank = int(state.lives["rank"][row])
+        raise ReplayError(
+            f"{prefix}: deadlock: rank {rank}, node {int(code.node_id[row])} is a native collective of all ranks, which "
+            f"ASTRA-sim numbers by what a rank has begun before: {int(state.streams[rank])} streams here, "
+            f"{int(state.stream_number[state.turn[rank]])} on another rank, so that their messages never meet"
+        )
+    if status == kernels.OUT_OF_TIME:
+        raise ConfigError(f"the replay of {network} goes beyond 2**61 ns, expected less: are sizes and durations in range?")
+    return state
+
+
+def start(
+    compiled: Compiled, casts: Casts, num_links: int, num_servers: int, record: bool, timed: bool = False
+) -> kernels.Progress:
+    """State of a replay before its first event; with `timed`, times are kept of the collectives' nodes too."""
+    code = compiled.code
+    num_rows, num_ranks = len(code.slot), len(code.block_first) - 1
+    num_live = int(code.block_first[-1])
+    template_first = code.template_first
+    most = int(np.diff(template_first).max())
+    num_messages = num_live + 2 * most + 16
+    num_events = num_messages + 2 * num_live + num_links + num_servers
+    num_timed = num_live if timed else num_rows
+    lives = np.empty(num_live, kernels.LIVE)
+    lives["rank"][:num_rows] = np.repeat(np.arange(num_ranks), np.diff(template_first[: num_ranks + 1]))
+    lives["rank"][num_rows:] = np.repeat(np.arange(num_ranks), np.diff(code.block_first))
+    lives["waits"][:num_rows] = code.num_waits[:num_rows]
+    lives["state"] = kernels.UNTOUCHED
+    # Those that may wait for time to pass at once: nodes of the workload, and of the largest collectives.
+    elapsing = np.concatenate(
+        ([0], np.cumsum(np.isin(code.nodes["action"][:-1], (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))))
+    )
+    per_template = np.diff(elapsing[template_first])
+    largest = int(per_template[num_ranks:].max()) if len(per_template) > num_ranks else 0
+    num_batches = int(elapsing[num_rows]) + num_ranks * largest + num_servers
+    table = 1 << max(4, min(2 * num_batches, 4 * num_live + 16).bit_length())
+    num_records = _most_transmissions(compiled, casts) if record else 0
+
+    def integers(kind: type[np.integer], size: int, value: int = 0) -> NDArray[np.integer]:
+        return np.full(size, value, kind)
+
+    keys = np.zeros(compiled.num_keys, kernels.KEY)
+    keys["head"] = -1
+    scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
+    scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE]] = -1
+    return kernels.Progress(
+        scalar=scalar,
+        lives=lives,
+        # What is written before it is read is left to the system: pages that are never touched cost nothing.
+        messages=np.empty(num_messages, kernels.MESSAGE),
+        issue_ns=integers(np.int64, num_timed, -1),
+        finish_ns=integers(np.int64, num_timed, -1),
+        keys=keys,
+        link_busy=np.zeros(num_links, np.bool_),
+        link_head=integers(np.int32, num_links, -1),
+        link_tail=np.empty(num_links, np.int32),
+        link_bytes=np.zeros(num_links, np.int64),
+        link_busy_ns=np.zeros(num_links, np.int64),
+        events=np.empty(num_events, kernels.EVENT),
+        due_head=integers(np.int32, 65, -1),
+        due_tail=integers(np.int32, 65, -1),
+        batches=np.empty(num_batches + 1, kernels.BATCH),
+        batch_table=integers(np.int32, table, -1),
+        wait_live=np.empty(num_batches + num_ranks + 1, np.int32),
+        wait_then=np.empty(num_batches + num_ranks + 1, np.int32),
+        heap=np.empty(num_rows, np.int32),
+        heap_size=np.zeros(num_ranks * kernels.SLOTS, np.int32),
+        in_flight=np.zeros(num_ranks * kernels.SLOTS, np.int32),
+        ready=np.zeros(num_ranks, np.int32),
+        ongoing=np.zeros(num_ranks, np.int32),
+        shift=np.zeros(num_ranks, np.int64),
+        key_shift=np.zeros(num_ranks, np.int64),
+        parent=integers(np.int32, num_ranks, -1),
+        running=np.zeros(num_ranks, np.int32),
+        level=np.zeros(num_ranks, np.int64),
+        is_hashed=np.zeros(num_ranks, np.bool_),
+        plan_choice=integers(np.int32, casts.num_plans, -1),
+        streams=np.zeros(num_ranks, np.int64),
+        turn=np.zeros(num_ranks, np.int32),
+        stream_number=integers(np.int64, num_rows, -1),
+        ran=integers(np.int32, num_rows, -1),
+        pool_tokens=np.zeros(num_ranks * code.num_pools, np.int32),
+        pool_head=integers(np.int32, num_ranks * code.num_pools, -1),
+        pool_tail=np.empty(num_ranks * code.num_pools, np.int32),
+        server_busy=np.zeros(num_servers, np.bool_),
+        server_head=integers(np.int32, num_servers, -1),
+        server_tail=np.empty(num_servers, np.int32),
+        rank_finish_ns=integers(np.int64, num_ranks, -1),
+        rank_compute_ns=np.zeros(num_ranks, np.int64),
+        rank_sent_bytes=np.zeros(num_ranks, np.int64),
+        bucket=integers(np.int64, 3 * most + 13, -1),
+        scratch=np.empty((4, most), np.int64),
+        freed=np.empty(most + 1, np.int64),
+        fresh=np.empty(most + 1, np.int64),
+        record_link=np.empty(num_records, np.int32),
+        record_size=np.empty(num_records, np.int64),
+        record_pair=np.empty(num_records, np.int32),
+        record_start_ns=np.empty(num_records, np.int64),
+    )
+
+
+def _with_room(state: kernels.Progress) -> kernels.Progress:
+    """Twice the messages, and as many more events."""
+    more = len(state.messages)
+    messages = np.concatenate((state.messages, np.empty(more, kernels.MESSAGE)))
+    return state._replace(messages=messages, events=np.concatenate((state.events, np.empty(more, kernels.EVENT))))
+
+
+def servers(memory: RemoteMemory | None, num_ranks: int) -> tuple[NDArray[np.int32], int]:
+    """Which memory each rank shares with others (`AnalyticalRemoteMemory.cc`, `issue`), -1 if none."""
+    ranks = np.arange(num_ranks, dtype=np.int32)
+    if memory is not None and memory.kind == "pool":
+        return np.zeros(num_ranks, np.int32), 1
+    if memory is not None and memory.kind == "per-node" and memory.npus_per_node > 0:
+        server = ranks // np.int32(memory.npus_per_node)
+        return server.astype(np.int32), int(server.max()) + 1
+    return np.full(num_ranks, -1, np.int32), 0
+
+
+def _most_transmissions(compiled: Compiled, casts: Casts) -> int:
+    """No fewer than the transmissions of a replay: every collective node may run what takes most of its plan's alternatives."""
+    code = compiled.code
+    if not len(code.hop_link):
+        return 0
+    ends = np.flatnonzero(code.hop_link < 0)
+    hops = np.diff(np.concatenate(([-1], ends))) - 1  # of the pairs, in order
+    num_rows = len(code.slot)
+    own = code.nodes["action"][:num_rows] == kernels.SEND
+    total = int(hops[code.address["pair"][:num_rows][own]].sum())
+    known: dict[tuple[int, int], int] = {}
+
+    def transmissions(cast: int, template: int) -> int:
+        if (cast, template) not in known:
+            rows = np.arange(code.template_first[template], code.template_first[template + 1])
+            sends = rows[np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))]
+            known[cast, template] = int(hops[code.address["pair"][sends + code.cast_shift[cast]]].sum())
+        return known[cast, template]
+
+    largest: dict[int, int] = {}
+    alone = 0
+    rows = np.flatnonzero((casts.custom >= 0) | (casts.native >= 0))
+    for row in rows.tolist():
+        options = [0]
+        if casts.custom[row] >= 0:
+            cast = int(casts.custom[row])
+            options.append(transmissions(cast, int(code.cast_template[cast]) + int(casts.position[row])))
+        if casts.native[row] >= 0:
+            options.append(transmissions(int(casts.native[row]), int(code.native_template[row])))
+        plan = int(casts.plan[row])
+        if plan >= 0:
+            largest[plan] = max(largest.get(plan, 0), *options)
+        else:
+            alone += max(options)
+    return total + alone + sum(largest[plan] for plan in casts.plan[rows].tolist() if plan >= 0)
+
+
+def _programs_run(casts: Casts, state: kernels.Progress) -> NDArray[np.int32]:
+    programs: NDArray[np.int32] = np.append(casts.cast_program, -1)[state.ran].astype(np.int32)
+    return programs
+
+
+def _replaced(casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
+    named = np.where(casts.custom >= 0, casts.custom, casts.native)
+    return np.flatnonzero((state.ran >= 0) & (state.ran != named))
+
+
+def _approximations(casts: Casts, state: kernels.Progress) -> tuple[str, ...]:
+    used = np.unique(casts.cast_program[np.unique(state.ran[state.ran >= 0])])
+    names = sorted({casts.programs[program].source for program in used.tolist() if casts.programs[program].native})
+    return (", ".join(names),) if names else ()
+
+
+def _transmissions(compiled: Compiled, state: kernels.Progress) -> Transmissions:
+    count = int(state.scalar[kernels.NUM_RECORDS])
+    link, size = state.record_link[:count].copy(), state.record_size[:count].copy()
+    start_ns = state.record_start_ns[:count].copy()
+    held = (size / compiled.code.link_bytes_per_ns[link]).astype(np.int64)
+    pair = state.record_pair[:count]
+    src, dst = compiled.pair_src[pair].astype(np.int32), compiled.pair_dst[pair].astype(np.int32)
+    columns = (link, src, dst, size, start_ns, start_ns + held)
+    for column in columns:
+        column.flags.writeable = False
+    return Transmissions(*columns)

@@ -1,0 +1,179 @@
+"""What each node of a workload does when it is issued, and for how long (`astra-sim`, `workload/Workload.cc`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.remote_memory import RemoteMemory
+from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer.node_check import LONGEST_NS, NodeCheck, unsupported_pattern
+from astra_tacos.run.run import PATTERN_KEYS, Run
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import WORKLOAD_ATTRIBUTES
+from astra_tacos.units import MAX_SIZE_BYTES, NS_PER_US
+
+_OPS_PER_TERA = 1e12
+_BYTES_PER_GB = 1e9
+_NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Actions:
+    """Per node of the workload: `action` uint8, `amount` int64 (ns or bytes), `slot` uint8, `counts` bool (GPU time)."""
+
+    action: NDArray[np.uint8]
+    amount: NDArray[np.int64]
+    slot: NDArray[np.uint8]
+    counts: NDArray[np.bool_]
+
+
+def workload_actions(run: Run) -> Actions:
+    """Actions of all nodes.
+
+    Raises
+    ------
+    ConfigError
+        If a node would make ASTRA-sim stop: kinds and patterns it lacks, attributes that are missing or of a wrong kind.
+    ReplayError
+        If a node waits for one that does not exist, all nodes of a rank wait, or an All-Gather has no bytes.
+    """
+    trace, columns = run.workload, run.columns
+    check = NodeCheck(trace)
+    check.dependencies()
+    kind = trace.kind
+    everything = np.ones(trace.num_nodes, np.bool_)
+    check.reject(kind == NodeType.METADATA, "METADATA", "other kinds: ASTRA-sim's statistics stop at one (`Statistics.cc`)")
+    check.reject(kind > NodeType.COMM_COLL, "{kind}", "a kind of the Chakra schema")
+    _check_values(run, check)
+    check.durations(everything)
+    action = np.full(trace.num_nodes, kernels.SKIP, np.uint8)
+    amount = np.maximum(trace.duration_us * NS_PER_US, 1)
+    counts = ~columns.is_cpu_op
+    slot = np.full(trace.num_nodes, kernels.NETWORK, np.uint8)
+    slot[kind == NodeType.COMP] = kernels.GPU
+    slot[kind == NodeType.COMM_RECV] = kernels.NO_SLOT
+    slot[columns.is_cpu_op] = kernels.CPU
+    if run.system.replay_only:
+        return Actions(np.full_like(action, kernels.COMPUTE), amount, slot, counts)
+
+    _add_compute(run, check, action, amount)
+    _add_messages(run, check, action, amount)
+    accesses = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
+    if accesses.any():
+        check.reject(accesses & (columns.tensor_size < 0), "{kind} without tensor_size", "its bytes")
+        if run.remote_memory is None or run.remote_memory.kind == "none":
+            check.reject(accesses, "{kind}", "remote memory for it (--remote-memory): ASTRA-sim stops without")
+        else:
+            amount[accesses] = _access_ns(check, accesses, columns.tensor_size, run.remote_memory)[accesses]
+            action[accesses] = kernels.MEMORY
+    counts = (action == kernels.COMPUTE) & ~columns.is_cpu_op
+    return Actions(action, amount, slot, counts)
+
+
+_READ_OF = {
+    NodeType.COMM_SEND: ("comm_src", "comm_dst", "comm_size", "comm_tag"),
+    NodeType.COMM_RECV: ("comm_src", "comm_dst", "comm_size", "comm_tag"),
+    NodeType.COMM_COLL: ("comm_type", "comm_size", "comm_priority", "pg_name", "involved_dim"),
+    NodeType.MEM_LOAD: ("tensor_size",),
+    NodeType.MEM_STORE: ("tensor_size",),
+}
+_EXPECTED_OF = {"pg_name": "a string", "involved_dim": "a list of bools"}
+
+
+def _check_values(run: Run, check: NodeCheck) -> None:
+    """Reject values that ASTRA-sim's reader throws at, in attributes that it reads (`feeder_v3/et_feeder_node.h`)."""
+    columns, kind = run.columns, run.workload.kind
+    faulty = columns.wrong_type | columns.no_value
+    if not faulty.any():
+        return
+    everything = np.ones(len(kind), np.bool_)
+    read = [("is_cpu_op", everything)]
+    if not run.system.replay_only:
+        read += [(name, kind == its_kind) for its_kind, names in _READ_OF.items() for name in names]
+        if run.system.roofline_enabled:
+            read += [(name, (kind == NodeType.COMP) & ~columns.is_cpu_op) for name in ("num_ops", "tensor_size")]
+    for name, rows in read:
+        bit = np.uint32(1 << WORKLOAD_ATTRIBUTES.index(name))
+        expected = _EXPECTED_OF.get(name, "a number without fraction")
+        check.reject(rows & (columns.no_value & bit > 0), f"{name} without a value", f"{expected}: ASTRA-sim throws")
+        check.reject(rows & (columns.wrong_type & bit > 0), f"{name} of another type", f"{expected}: ASTRA-sim throws")
+
+
+def _add_compute(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: NDArray[np.int64]) -> None:
+    columns = run.columns
+    compute = run.workload.kind == NodeType.COMP
+    action[compute] = kernels.COMPUTE
+    modelled = compute & ~columns.is_cpu_op
+    if not run.system.roofline_enabled or not modelled.any():
+        return
+    roofline = "with roofline-enabled"
+    check.reject(modelled & (columns.num_ops < 0), "COMP without num_ops", f"its operations, {roofline}")
+    check.reject(modelled & (columns.tensor_size < 0), "COMP without tensor_size", f"its bytes, {roofline}")
+    modelled &= columns.tensor_size > 0
+    action[compute & ~columns.is_cpu_op & ~modelled] = kernels.SKIP
+    check.reject(modelled & (columns.num_ops == 0), "COMP with num_ops 0", f"1 or more, {roofline}: ASTRA-sim divides 0 by 0")
+    peak, bandwidth = run.system.peak_perf_tflops * _OPS_PER_TERA, run.system.local_mem_bw_gbps * _BYTES_PER_GB
+    if modelled.any() and not min(peak, bandwidth) > 0:
+        key = "peak-perf" if not peak > 0 else "local-mem-bw"
+        raise ConfigError(f"{run.system.source}: {key} is 0 or missing, expected more than 0 {roofline}")
+    # In ASTRA-sim's order of operations (`Roofline.cc`, `Workload::issue_comp`).
+    num_ops = columns.num_ops[modelled].astype(np.float64)
+    performance = np.minimum(bandwidth * (num_ops / columns.tensor_size[modelled].astype(np.float64)), peak)
+    time_ns = num_ops / performance * _NS_PER_S
+    if time_ns.size and not time_ns.max() < LONGEST_NS:
+        row = np.zeros(len(action), np.bool_)
+        row[np.flatnonzero(modelled)[np.argmax(time_ns)]] = True
+        check.reject(row, "COMP that takes too long", "less than 2**60 ns")
+    amount[modelled] = time_ns.astype(np.int64)
+
+
+def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: NDArray[np.int64]) -> None:
+    trace, columns = run.workload, run.columns
+    kind = trace.kind
+    communication = kind >= NodeType.COMM_SEND
+    check.reject(communication & columns.is_cpu_op, "{kind} with is_cpu_op", "a communication node not to be on the CPU")
+    point_to_point = communication & (kind != NodeType.COMM_COLL)
+    check.messages(point_to_point, run.network.num_npus)
+    elsewhere = point_to_point & (columns.own >= 0) & (columns.own != trace.rank)
+    check.reject(elsewhere, "{kind} whose own end is rank {own}", "the rank that has the node", own=columns.own)
+    action[kind == NodeType.COMM_SEND] = kernels.SEND
+    action[kind == NodeType.COMM_RECV] = kernels.RECEIVE
+    amount[point_to_point] = trace.size_bytes[point_to_point]
+
+    collective = kind == NodeType.COMM_COLL
+    check.reject(collective & (columns.comm_type < 0), "COMM_COLL without comm_type", "a collective pattern")
+    waits = collective & (columns.comm_type == CommType.BROADCAST)
+    runs = collective & np.isin(columns.comm_type, list(PATTERN_KEYS))
+    lacking = collective & ~waits & ~runs
+    if lacking.any():
+        name = unsupported_pattern(int(columns.comm_type[np.argmax(lacking)]))
+        known = ", ".join(pattern.name for pattern in PATTERN_KEYS)
+        check.reject(lacking, f"COMM_COLL of {name}", f"{known} or BROADCAST: ASTRA-sim throws for others")
+    check.reject(
+        collective & (trace.size_bytes < 0) | (collective & (trace.size_bytes > MAX_SIZE_BYTES)),
+        "COMM_COLL with comm_size {size}",
+        "0 to 2**53 bytes",
+    )
+    empty = collective & (columns.comm_type == CommType.ALL_GATHER) & (trace.size_bytes == 0)
+    if empty.any():
+        node = trace.describe_node(int(np.argmax(empty)))
+        raise ReplayError(f"{trace.prefix}: deadlock: {node} is an ALL_GATHER with comm_size 0, which ASTRA-sim never ends")
+    action[waits] = kernels.WAIT
+    action[runs] = kernels.COLLECTIVE
+
+
+def _access_ns(
+    check: NodeCheck, chosen: NDArray[np.bool_], size_bytes: NDArray[np.int64], memory: RemoteMemory
+) -> NDArray[np.int64]:
+    """`AnalyticalRemoteMemory.cc`, `get_remote_mem_runtime`."""
+    if memory.bytes_per_ns < 1:
+        raise ConfigError(f"{memory.source}: remote-mem-bw is 0 or missing, expected 1 or more, in GB/s")
+    if memory.kind == "per-node" and memory.npus_per_node < 1:
+        raise ConfigError(f"{memory.source}: num-npus-per-node is 0 or missing, expected 1 or more")
+    time_ns = np.maximum(size_bytes, 0) / memory.bytes_per_ns
+    check.reject(chosen & (memory.latency_ns + time_ns >= LONGEST_NS), "{kind} that takes too long", "less than 2**60 ns")
+    return memory.latency_ns + time_ns.astype(np.int64)

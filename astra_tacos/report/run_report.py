@@ -1,0 +1,180 @@
+"""What a replay of a run saw, as one JSON object, as CSV, and as tables for a terminal."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.files import replaced_file
+from astra_tacos.report.table import print_table
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import format_size, format_time
+
+_RANKS_SHOWN = 16
+_LINKS_SHOWN = 5
+_COLLECTIVES_SHOWN = 20
+
+
+def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
+    """Figures of a replay.
+
+    `finish_ns`, `exposed_comm_ns`, `compute_ns`, `sent_bytes` are lists by rank; `collectives` one entry per algorithm,
+    pattern and size, with its nodes and the time that each rank spent in it; `links` one per link that was used: its ends,
+    bytes, busy ns and share of the run.
+    """
+    return {
+        "workload": run.workload.prefix,
+        "network": run.network.source,
+        "backend": outcome.backend,
+        "approximate": bool(outcome.approximate),
+        "approximations": list(outcome.approximate),
+        "end_ns": outcome.end_ns,
+        "finish_ns": outcome.finish_ns.tolist(),
+        "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
+        "compute_ns": outcome.compute_ns.tolist(),
+        "sent_bytes": outcome.sent_bytes.tolist(),
+        "collectives": _collectives(run, outcome),
+        "links": _links(run, outcome),
+    }
+
+
+def _collectives(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
+    trace = run.workload
+    rows = np.flatnonzero(outcome.collective >= 0)
+    names = sorted(set(outcome.collective_names))
+    name = np.array([names.index(text) for text in outcome.collective_names], np.int64)[outcome.collective[rows]]
+    spent = outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows]
+    rank, cases = trace.rank[rows], np.stack((name, run.columns.comm_type[rows], trace.size_bytes[rows]), axis=1)
+    distinct, case = np.unique(cases, axis=0, return_inverse=True)
+    found = []
+    for number, (which, pattern, size) in enumerate(distinct.tolist()):
+        chosen = case.reshape(-1) == number
+        found.append(
+            {
+                "algorithm": names[which],
+                "pattern": CommType(pattern).name,
+                "size_bytes": size,
+                "nodes": int(chosen.sum()),
+                "total_ns": np.bincount(rank[chosen], spent[chosen], trace.num_ranks).astype(np.int64).tolist(),
+            }
+        )
+    return sorted(found, key=lambda entry: -max(entry["total_ns"]))
+
+
+def _links(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
+    used = np.flatnonzero(outcome.link_bytes)
+    end_ns = max(outcome.end_ns, 1)
+    return [
+        {
+            "src": _device(int(outcome.link_src[link]), run.network.num_npus),
+            "dst": _device(int(outcome.link_dst[link]), run.network.num_npus),
+            "bytes": int(outcome.link_bytes[link]),
+            "busy_ns": int(outcome.link_busy_ns[link]),
+            "busy_share": round(int(outcome.link_busy_ns[link]) / end_ns, 6),
+        }
+        for link in used.tolist()
+    ]
+
+
+def _device(device: int, num_npus: int) -> str:
+    return str(device) if device < num_npus else f"switch {device - num_npus}"
+
+
+def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
+    """Write one row per rank to `path`, and one per link beside it (`NAME.links.csv`); returns what was written."""
+    collectives = [f"{entry['algorithm']} {entry['pattern']} {entry['size_bytes']} B, ns" for entry in result["collectives"]]
+    header = ["rank", "finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes", *collectives]
+    columns = [result[name] for name in header[1:5]] + [entry["total_ns"] for entry in result["collectives"]]
+    ranks = [header, *([rank, *values] for rank, values in enumerate(zip(*columns, strict=True)))]
+    tables = {path: ranks}
+    if result["links"]:
+        names = list(result["links"][0])
+        tables[path.with_suffix(f".links{path.suffix or '.csv'}")] = [names, *(list(link.values()) for link in result["links"])]
+    for file, rows in tables.items():
+        with replaced_file(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
+            csv.writer(out, lineterminator="\n").writerows(rows)
+    return list(tables)
+
+
+def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The replay in a few lines."""
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    kinds = np.bincount(run.workload.kind, minlength=len(NodeType))
+    counts = ((NodeType.COMP, "compute"), (NodeType.COMM_COLL, "collective"), (NodeType.COMM_SEND, "send"))
+    nodes = ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind])
+    exposed, compute = result["exposed_comm_ns"], result["compute_ns"]
+    rows = [
+        ("replayed", f"{result['workload']} on {result['network']}: {len(finish)} ranks, {nodes} nodes"),
+        ("backend", f"{result['backend']}, {_exactness(result)}"),
+        ("end of the run", f"{last:,} ns ({format_time(last)}), rank {finish.index(last)}"),
+    ]
+    if first != last:
+        rows.append(("first to finish", f"{first:,} ns, rank {finish.index(first)}"))
+    rows.append(("compute", _range(compute)))
+    rows.append(("exposed communication", f"{_range(exposed)}, up to {max(exposed) / max(last, 1):.1%} of the run"))
+    rows.append(("sent", f"{format_size(sum(result['sent_bytes']))} in all"))
+    return rows
+
+
+def _exactness(result: dict[str, Any]) -> str:
+    return f"approximate: {'; '.join(result['approximations'])}" if result["approximate"] else "exact"
+
+
+def _range(values: list[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{high:,} ns" if low == high else f"{low:,} to {high:,} ns"
+
+
+def print_run_tables(result: dict[str, Any]) -> None:
+    """Ranks (the slowest, if there are many), collectives and the busiest links."""
+    ranks = sorted(range(len(result["finish_ns"])), key=lambda rank: -result["finish_ns"][rank])
+    shown = sorted(ranks[:_RANKS_SHOWN])
+    title = "ranks" if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} ranks"
+    print_table(
+        title,
+        ("rank", "finish ns", "exposed ns", "compute ns", "sent"),
+        [
+            (
+                str(rank),
+                f"{result['finish_ns'][rank]:,}",
+                f"{result['exposed_comm_ns'][rank]:,}",
+                f"{result['compute_ns'][rank]:,}",
+                format_size(result["sent_bytes"][rank]),
+            )
+            for rank in shown
+        ],
+    )
+    collectives = result["collectives"]
+    if collectives:
+        cut = f" (the {_COLLECTIVES_SHOWN} longest of {len(collectives)})" if len(collectives) > _COLLECTIVES_SHOWN else ""
+        print_table(
+            f"collectives{cut}",
+            ("algorithm", "pattern", "size", "nodes", "longest on a rank ns", "share of the run"),
+            [
+                (
+                    entry["algorithm"],
+                    entry["pattern"],
+                    format_size(entry["size_bytes"]),
+                    f"{entry['nodes']:,}",
+                    f"{max(entry['total_ns']):,}",
+                    f"{max(entry['total_ns']) / max(result['end_ns'], 1):.1%}",
+                )
+                for entry in collectives[:_COLLECTIVES_SHOWN]
+            ],
+        )
+    busiest = sorted(result["links"], key=lambda link: -int(link["busy_ns"]))
+    if busiest:
+        print_table(
+            f"busiest of {len(busiest):,} links",
+            ("link", "bytes", "busy ns", "busy"),
+            [
+                (f"{link['src']} -> {link['dst']}", f"{link['bytes']:,}", f"{link['busy_ns']:,}", f"{link['busy_share']:.1%}")
+                for link in busiest[:_LINKS_SHOWN]
+            ],
+        )

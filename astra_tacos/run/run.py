@@ -1,0 +1,166 @@
+"""Everything a run of ASTRA-sim reads, read as ASTRA-sim does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import CommunicatorGroups, read_communicator_groups
+from astra_tacos.config.network import NetworkConfig, read_network
+from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
+from astra_tacos.config.system import COMM_KEYS, SystemConfig, read_system
+from astra_tacos.errors import ConfigError
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import Trace, WorkloadColumns
+
+PATTERN_KEYS = {
+    CommType.ALL_REDUCE: "all-reduce",
+    CommType.ALL_GATHER: "all-gather",
+    CommType.REDUCE_SCATTER: "reduce-scatter",
+    CommType.ALL_TO_ALL: "all-to-all",
+}
+"""Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
+NATIVE = -1
+_INT32 = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One run.
+
+    Parameters
+    ----------
+    workload
+        Traces of all ranks, with `workload` columns.
+    system, network, groups, remote_memory
+        As their files say; `remote_memory` None where no file was given.
+    prefixes
+        Prefixes of the custom collectives' traces, as the system's files name them; those that a node of the workload names.
+    collectives
+        Their traces, in that order.
+    implementation
+        int32[num_nodes] of the workload, entry of `prefixes` that a collective node names, NATIVE (-1) for others.
+    directory
+        Where ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML begin there.
+    """
+
+    workload: Trace
+    system: SystemConfig
+    network: NetworkConfig
+    groups: CommunicatorGroups
+    remote_memory: RemoteMemory | None
+    prefixes: tuple[str, ...]
+    collectives: tuple[Trace, ...]
+    implementation: NDArray[np.int32]
+    directory: Path
+
+    @property
+    def columns(self) -> WorkloadColumns:
+        """The workload's own columns."""
+        if self.workload.workload is None:
+            raise ValueError("the workload was read without its columns")
+        return self.workload.workload
+
+
+def read_run(
+    workload: str | Path,
+    system: str | Path,
+    network: str | Path,
+    groups: str | Path | None = None,
+    remote_memory: str | Path | None = None,
+    directory: str | Path = Path(),
+) -> Run:
+    """Read all files of a run.
+
+    Parameters
+    ----------
+    workload
+        Prefix of the traces: `PREFIX.<rank>.et`.
+    system, network, groups, remote_memory
+        Files. A path of groups that contains "empty" stands for no groups, as in ASTRA-sim (`Workload.cc`).
+    directory
+        Where ASTRA-sim is started.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read or is no such file; one line with file and place.
+    """
+    system_config = read_system(system, directory)
+    network_config = read_network(network)
+    no_groups = groups is None or "empty" in str(groups)
+    communicator = CommunicatorGroups("no file", {}) if no_groups else read_communicator_groups(str(groups))
+    memory = None if remote_memory is None else read_remote_memory(remote_memory)
+    trace = read_trace(workload, chunks=False, workload=True)
+    prefixes, implementation = implementations(trace, system_config)
+    return Run(
+        workload=trace,
+        system=system_config,
+        network=network_config,
+        groups=communicator,
+        remote_memory=memory,
+        prefixes=prefixes,
+        collectives=tuple(_read_collective(prefix, system_config, Path(directory)) for prefix in prefixes),
+        implementation=implementation,
+        directory=Path(directory),
+    )
+
+
+def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Which custom trace each collective node names: its own first, then its pattern's (`CollectiveImplLookup.cc`).
+
+    Returns
+    -------
+    prefixes, implementation
+        Prefixes that are named, and per node its entry of them, NATIVE where there is none.
+    """
+    columns = workload.workload
+    if columns is None:
+        raise ValueError("the workload was read without its columns")
+    is_collective = (workload.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS))
+    implementation = np.full(workload.num_nodes, NATIVE, np.int32)
+    prefixes: dict[str, int] = {}
+    for pattern, key in PATTERN_KEYS.items():
+        rows = is_collective & (columns.comm_type == pattern)
+        if key in system.custom and rows.any():
+            implementation[rows] = prefixes.setdefault(system.custom[key], len(prefixes))
+    if system.per_node:
+        # ASTRA-sim looks ids up as 32-bit integers.
+        rows = np.flatnonzero(is_collective)
+        ids = workload.node_id[rows] % np.uint64(_INT32)
+        named = np.array(sorted(system.per_node), np.uint64)
+        place = np.minimum(np.searchsorted(named, ids), len(named) - 1)
+        found = named[place] == ids
+        numbers = {
+            int(node): prefixes.setdefault(system.per_node[int(node)], len(prefixes)) for node in np.unique(ids[found]).tolist()
+        }
+        implementation[rows[found]] = [numbers[int(node)] for node in ids[found].tolist()]
+    used = np.unique(implementation[implementation >= 0])
+    renumber = np.zeros(len(prefixes) + 1, np.int32)
+    renumber[used] = np.arange(len(used))
+    names = list(prefixes)
+    return tuple(names[i] for i in used.tolist()), np.where(implementation >= 0, renumber[implementation], implementation)
+
+
+def _read_collective(prefix: str, system: SystemConfig, directory: Path) -> Trace:
+    path = directory / prefix
+    if not path.with_name(f"{path.name}.0.et").is_file():
+        beside = Path(system.source).parent / prefix
+        if beside.with_name(f"{beside.name}.0.et").is_file():
+            raise ConfigError(
+                f"{path}.0.et: no such file: {system.source} names it relative to the directory that ASTRA-sim is started in, "
+                f"expected to be started in {Path(system.source).parent} (--directory)"
+            )
+    return read_trace(path, chunks=False)
+
+
+def pattern_key(comm_type: int) -> str:
+    """Name of a pattern in the system JSON."""
+    return PATTERN_KEYS[CommType(comm_type)]
+
+
+__all__ = ["COMM_KEYS", "NATIVE", "PATTERN_KEYS", "Run", "implementations", "pattern_key", "read_run"]

@@ -1,0 +1,76 @@
+# mypy: ignore-errors
+"""Kernel: from the ids that nodes depend on to their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+UNIQUE = -1
+_DANGLING = -1
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_U27, _U30, _U31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
+def ids_to_rows(ids, dep, first_row, seed):
+    """Replace every id in `dep` by the row that has it, or `_DANGLING`.
+
+    `ids` are those of the rows from `first_row` on; both hold uint64 in int64.
+
+    Ids that count up from row to row need no search, others a table of rows: by id if they lie close together, else by hash.
+    `seed` is a secret that makes it unpredictable which ids collide. There are fewer than 2**31 nodes.
+
+    Returns
+    -------
+    The first place in `ids` whose id an earlier one has already, or `UNIQUE`. If there is one, `dep` is left as it is.
+    """
+    num_nodes = len(ids)
+    first = least = most = np.uint64(ids[0])
+    counts_up = True
+    for row in range(num_nodes):
+        node = np.uint64(ids[row])
+        counts_up &= node == first + np.uint64(row)
+        if node < least:
+            least = node
+        if node > most:
+            most = node
+    if counts_up:
+        for entry in range(len(dep)):
+            # What is below the first id wraps around and becomes large.
+            place = np.uint64(dep[entry]) - first
+            dep[entry] = np.int64(place) + first_row if place < np.uint64(num_nodes) else _DANGLING
+        return UNIQUE
+    size = 2
+    while size < 2 * num_nodes:
+        size *= 2
+    mask = np.uint64(size - 1)
+    by_id = most - least <= mask
+    table = np.empty(size, np.int32)
+    for slot in range(size):
+        table[slot] = _DANGLING
+    # First the nodes themselves, which must not be there yet, then what they depend on.
+    for entry in range(-num_nodes, len(dep)):
+        row = entry + num_nodes
+        node = ids[row] if entry < 0 else dep[entry]
+        word = np.uint64(node) - least
+        if not by_id:
+            # splitmix64
+            word ^= seed
+            word = (word ^ (word >> _U30)) * _MIX_1
+            word = (word ^ (word >> _U27)) * _MIX_2
+            word = (word ^ (word >> _U31)) & mask
+        found = _DANGLING
+        if word <= mask:
+            slot = np.int64(word)
+            while table[slot] >= 0 and ids[table[slot]] != node:
+                slot = (slot + 1) & (size - 1)
+            found = table[slot]
+            if entry < 0:
+                table[slot] = row
+        if entry >= 0:
+            dep[entry] = found + first_row if found >= 0 else _DANGLING
+        elif found >= 0:
+            return row
+    return UNIQUE

@@ -1,0 +1,91 @@
+"""The bytes of a trace file, unpacked if they are compressed with gzip."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+
+MAX_UNPACKED_BYTES = 1 << 32
+MAX_UNPACKED_RATIO = 100
+FREE_UNPACKED_BYTES = 1 << 26
+"""A compressed file may unpack to 4 GiB, but beyond 64 MiB to no more than 100 times its size; traces have about 10."""
+_GZIP_MAGIC = b"\x1f\x8b"
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileBytes:
+    """A file's bytes.
+
+    Parameters
+    ----------
+    path
+        The file.
+    data
+        uint8[size + padding]; what lies behind `size` means nothing.
+    size
+        How many bytes there are.
+    is_unpacked
+        Whether offsets count in what was unpacked from the file.
+    """
+
+    path: Path
+    data: NDArray[np.uint8]
+    size: int
+    is_unpacked: bool
+
+    def at(self, offset: int) -> str:
+        """`x.0.et: byte 7`, the beginning of an error."""
+        return f"{self.path}: byte {offset}{' of what it unpacks to' if self.is_unpacked else ''}"
+
+
+def read_file(path: Path, padding: int) -> FileBytes:
+    """Read and unpack a file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read or unpacked, is empty, or unpacks to too much.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            packed_size = os.fstat(file.fileno()).st_size
+            if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
+                file.seek(0)
+                with gzip.GzipFile(fileobj=file) as unpacking:
+                    data = _unpack(unpacking, path, packed_size)
+                size = len(data)
+                data += bytes(padding)
+                read = FileBytes(path, np.frombuffer(data, np.uint8), size, True)
+            else:
+                file.seek(0)
+                array = np.empty(packed_size + padding, np.uint8)
+                room = memoryview(array.data)
+                size = 0
+                while size < packed_size and (count := file.readinto(room[size:packed_size])):
+                    size += count
+                array[size:] = 0
+                read = FileBytes(path, array, size, False)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+    if not read.size:
+        raise ConfigError(f"{path}: file is empty, expected a Chakra trace")
+    return read
+
+
+def _unpack(unpacking: gzip.GzipFile, path: Path, packed_size: int) -> bytearray:
+    limit = min(MAX_UNPACKED_BYTES, max(FREE_UNPACKED_BYTES, MAX_UNPACKED_RATIO * packed_size))
+    data = bytearray()
+    while part := unpacking.read(_STEP):
+        data += part
+        if len(data) > limit:
+            raise ConfigError(f"{path}: {packed_size} bytes that unpack to more than {limit}, expected a trace, of less")
+    return data

@@ -1,0 +1,191 @@
+"""The nodes of one trace file, from bytes to columns."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.trace.file_bytes import FileBytes
+
+NODE_NUMBERS = ("node_id", "duration_us", "size_bytes", "peer", "tag")
+CHUNK_NUMBERS = ("chunk", "num_chunks", "total_chunks")
+WORKLOAD_NUMBERS = (
+    *("comm_type", "num_ops", "tensor_size", "comm_priority", "own"),
+    *("involved_dims", "involved_count", "byte_offset"),
+)
+FLAGS = ("kind", "reduces", "is_cpu_op")
+MARKS = ("wrong_type", "no_value", "group")
+_MAX_NODES = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much there is in a file.
+
+    Parameters
+    ----------
+    num_nodes, num_deps
+        Nodes and dependencies, up to the first fault.
+    most_held
+        The most control dependencies of one node.
+    size
+        How many bytes to read: fewer than there are if two of the nodes in them must have one id.
+    file_size
+        How many there are.
+    """
+
+    num_nodes: int
+    num_deps: int
+    most_held: int
+    size: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Columns of all ranks, to be filled rank by rank.
+
+    Parameters
+    ----------
+    numbers
+        int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, and of `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` those that are wanted.
+    flags
+        uint8[3, num_nodes], `FLAGS`; those not wanted have no meaning.
+    marks
+        uint32[3 or 0, num_nodes], `MARKS`, if the workload's columns are wanted; of `group` 0 is none, and else one more.
+    dep_first, dep
+        As in `Trace`.
+    """
+
+    numbers: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+    marks: NDArray[np.uint32]
+    dep_first: NDArray[np.int64]
+    dep: NDArray[np.int64]
+
+
+def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
+    """Columns of that many nodes and dependencies in all ranks."""
+    num_numbers = len(NODE_NUMBERS) + chunks * len(CHUNK_NUMBERS) + workload * len(WORKLOAD_NUMBERS)
+    return Columns(
+        np.empty((num_numbers, num_nodes), np.int64),
+        np.empty((len(FLAGS), num_nodes), np.uint8),
+        np.empty((workload * len(MARKS), num_nodes), np.uint32),
+        np.zeros(num_nodes + 1, np.int64),
+        np.empty(num_deps, np.int64),
+    )
+
+
+def measure(file: FileBytes) -> Extent:
+    """How much there is in a file; it may yet turn out to be no trace.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many nodes.
+    """
+    from astra_tacos.trace._scan_kernels import count_nodes
+
+    num_nodes, num_deps, most_held, size = count_nodes(file.data, file.size)
+    if num_nodes > _MAX_NODES:
+        raise ConfigError(f"{file.path}: {num_nodes} nodes, expected at most {_MAX_NODES} in a file")
+    return Extent(num_nodes, num_deps, most_held, size, file.size)
+
+
+def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, first_dep: int) -> tuple[str, ...]:
+    """Fill one rank's rows of the columns; group names are numbered within the rank, and returned.
+
+    Raises
+    ------
+    ConfigError
+        If the bytes are no Chakra trace, there is no node, two have one id, or it is not what was measured; with file and byte
+        offset.
+    """
+    from astra_tacos.trace._row_kernels import UNIQUE, ids_to_rows
+    from astra_tacos.trace._scan_kernels import FINE, NO_ROOM, scan_nodes
+
+    if file.size != extent.file_size:
+        raise ConfigError(_describe_fault(file, NO_ROOM, 0, 0))
+    end_row, end_dep = first_row + extent.num_nodes, first_dep + extent.num_deps
+    # Room for as many group names as there can be; what is not touched takes no memory.
+    most = extent.num_nodes if len(columns.marks) else 0
+    slots, names = np.zeros(1 << (2 * most).bit_length(), np.int32), np.empty((2, most), np.int64)
+    # Hashes of ids and names begin with a secret, so that nobody can make a file that takes quadratic time.
+    seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+    code, message_at, fault_at, num_names = scan_nodes(
+        file.data,
+        extent.size,
+        seed,
+        np.array([first_row, end_row, first_dep, end_dep]),
+        columns.numbers,
+        columns.flags,
+        columns.marks,
+        columns.dep_first,
+        columns.dep,
+        np.empty(extent.most_held, np.int64),
+        slots,
+        names,
+    )
+    if code != FINE:
+        raise ConfigError(_describe_fault(file, code, message_at, fault_at))
+    if not extent.num_nodes:
+        raise ConfigError(f"{file.path}: no nodes, expected at least one (ASTRA-sim needs it)")
+    second = ids_to_rows(columns.numbers[0, first_row:end_row], columns.dep[first_dep:end_dep], first_row, seed)
+    if second != UNIQUE:
+        (message_at,), (node_id,), _ = find(file, np.array([second]))
+        raise ConfigError(f"{file.at(message_at)}: a second node has the id {node_id}, expected ids to be unique")
+    return _texts(file, names[:, :num_names])
+
+
+def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int], tuple[str, ...]]:
+    """Byte offsets, ids and names of the nodes in some rows, which ascend; fewer where the file has not so many nodes."""
+    from astra_tacos.trace._scan_kernels import find_nodes
+
+    places = np.empty((4, len(rows)), np.int64)
+    places = places[:, : find_nodes(file.data, file.size, rows, places)]
+    return places[0].tolist(), places[1].view(np.uint64).tolist(), _texts(file, places[2:])
+
+
+def _texts(file: FileBytes, places: NDArray[np.int64]) -> tuple[str, ...]:
+    """Texts at offsets `places[0]`, of sizes `places[1]`; a group name may be of protobuf's type bytes and then hold anything."""
+    parts = (file.data[at : at + size] for at, size in places.T.tolist())
+    return tuple(part.tobytes().decode(errors="backslashreplace") for part in parts)
+
+
+def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) -> str:
+    from astra_tacos.trace import _scan_kernels as kernels
+
+    where = file.at(message_at)
+    if code == kernels.NO_ROOM:
+        return f"{file.path}: has changed while it was read, expected a file that stays as it is"
+    if code == kernels.FRAME:
+        return f"{where}: not the length of a message, expected a Chakra trace"
+    if code == kernels.TRUNCATED:
+        size, left = _length(file, message_at)
+        return f"{where}: a message of {size} bytes, but {left} are left: truncated?"
+    what = {
+        kernels.TAG: "no field begins like this",
+        kernels.WIRE_TYPE: "a field of wire type 6 or 7",
+        kernels.VARINT: "a number that does not end",
+        kernels.LENGTH: f"a length of more than {kernels.MAX_SIZE} bytes",
+        kernels.PAST_END: "a length that reaches beyond the end",
+        kernels.PACKED: "a packed list whose last number is cut off",
+        kernels.TEXT: "text that is not UTF-8",
+        kernels.GROUP: "a group without beginning or end",
+        kernels.DEPTH: "groups that are nested too deep",
+    }
+    return f"{where}: not a Chakra message (at byte {fault_at}: {what[code]})"
+
+
+def _length(file: FileBytes, at: int) -> tuple[int, int]:
+    """The length that a message says it has, and how many bytes follow."""
+    size, digits, byte = 0, 0, 128
+    while byte >= 128:
+        byte = int(file.data[at + digits])
+        size |= (byte & 127) << 7 * digits
+        digits += 1
+    return size & ((1 << 64) - 1), file.size - at - digits

@@ -1,0 +1,122 @@
+"""`astra-tacos lint`: what it prints, and how it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from lint_runs import RunFiles, coll, comp
+
+from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED, main
+from astra_tacos.linter.checks import CHECKS
+
+FINE = RunFiles([[comp(0)], [comp(0)]])
+BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system={"boost-mode": 1})
+
+
+def invoke(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    captured = capsys.readouterr()
+    return int(left.value.code or 0), captured.out, captured.err
+
+
+def lint_arguments(run: RunFiles, folder: Path, *more: str) -> list[str]:
+    run.write(folder)
+    files = ("--workload", "workload/w", "--system", "system.json", "--network", "network.yml")
+    groups = ("--comm-group", "comm_group.json") if run.groups else ()
+    return ["lint", *files, *groups, *more]
+
+
+@pytest.fixture(autouse=True)
+def started_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = invoke(lint_arguments(FINE, tmp_path), capsys)
+    assert (status, err) == (0, "")
+    assert out == "nothing found in 2 ranks of 2 nodes on 2 NPUs, congestion-aware\n"
+
+
+def test_one_line_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = invoke(lint_arguments(BROKEN, tmp_path), capsys)
+    assert status == CHECK_FAILED
+    lines = out.splitlines()
+    remedy = "(ids count within a rank's file)"
+    assert lines[0] == f"D01 error   workload/w.1.et node 0: depends on a node that does not exist {remedy}"
+    assert lines[1].startswith("G04 error   workload/w.0.et node 0: uses group 9, which does not exist (give a file")
+    assert lines[4].strip() == "... and 697 more of G04 (--all shows them)"
+    assert lines[5] == "S09 warning system.json: boost-mode has no effect (take it out)"
+    assert lines[6:] == ["", f"701 errors and 1 warning in {lines[7].split(' in ', 1)[1]}"]
+    assert lines[7].endswith("in 2 ranks of 701 nodes on 2 NPUs, congestion-aware; --explain D01 says more about D01")
+
+
+def test_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = invoke(lint_arguments(BROKEN, tmp_path, "--all"), capsys)
+    assert len(out.splitlines()) == 704 and "more of" not in out
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = invoke(lint_arguments(BROKEN, tmp_path, "--json"), capsys)
+    findings = json.loads(out)
+    assert status == CHECK_FAILED and len(findings) == 702
+    assert findings[0] == {
+        "code": "D01",
+        "severity": "error",
+        "message": "depends on a node that does not exist",
+        "remedy": "ids count within a rank's file",
+        "file": "workload/w.1.et",
+        "rank": 1,
+        "node": 0,
+    }
+
+
+def test_json_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = invoke(lint_arguments(FINE, tmp_path, "--json"), capsys)
+    assert (status, json.loads(out)) == (0, [])
+
+
+def test_warnings_alone_leave_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunFiles(FINE.ranks, system={"boost-mode": 1})
+    status, out, _ = invoke(lint_arguments(run, tmp_path), capsys)
+    assert status == 0 and out.splitlines()[-1].startswith("1 warning in 2 ranks")
+
+
+def test_files_that_are_not_there_are_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = invoke(["lint", "--workload", "w", "--system", "s.json", "--network", "n.yml"], capsys)
+    assert (status, err) == (CHECK_FAILED, "")
+    assert re.findall(r"^(F\d\d) error +(\S+):", out, re.M) == [("F01", "n.yml"), ("F02", "s.json"), ("F06", "w.0.et")]
+
+
+@pytest.mark.parametrize("option", ["--workload", "--system", "--network"])
+def test_needed_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    arguments = lint_arguments(FINE, tmp_path)
+    at = arguments.index(option)
+    status, _, err = invoke(arguments[:at] + arguments[at + 2 :], capsys)
+    assert status == BAD_INPUT and f"Missing option '{option}'" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [(("--backend", "garnet"), "garnet"), (("--directory", "nowhere"), "nowhere"), (("--explain", "Z99"), "No such code: Z99")],
+)
+def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], says: str) -> None:
+    status, _, err = invoke(lint_arguments(FINE, tmp_path, *more), capsys)
+    assert status == BAD_INPUT and says in err
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_explain(capsys: pytest.CaptureFixture[str], code: str) -> None:
+    status, out, _ = invoke(["lint", "--explain", code.lower()], capsys)
+    assert status == 0
+    assert out.startswith(f"{code}, {CHECKS[code].severity}: {CHECKS[code].title}\n\n")
+    assert "\nRemedy: " in out and max(map(len, out.splitlines())) <= 100
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = invoke(["lint", "--list"], capsys)
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(CHECKS)

@@ -1,0 +1,177 @@
+"""`astra-tacos replay --workload ...`: whole runs on the command line, embedded and by a (stand-in for a) real ASTRA-sim."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lint_runs import comp, recv, send
+from runs import make_run
+
+STAND_IN = """#!{python}
+import sys
+options = dict(argument[2:].split("=", 1) for argument in sys.argv[1:])
+assert all(open(options[name]) for name in options if name in ("system-configuration", "network-configuration"))
+print(open(options["remote-memory-configuration"]).read())
+print(open("says.txt").read())
+"""
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=os.environ | environment)
+
+
+def files_of(case: Path) -> list[str]:
+    groups = ["--comm-group", "comm_group.json"] if (case / "comm_group.json").is_file() else []
+    return ["--workload", "workload/w", "--system", "system.json", "--network", "network.yml", *groups]
+
+
+@pytest.mark.golden_cases("e2e_*")
+def test_prints_what_astra_sim_prints(golden: Path, golden_case: str) -> None:
+    case = golden / golden_case
+    expected = json.loads((case / "expected.json").read_text())
+    done = run("replay", *files_of(case), "--backend", expected["backend"].replace("_", "-"), "--json", cwd=case)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["finish_ns"] == expected["finish_ns"]
+    assert result["exposed_comm_ns"] == expected["exposed_comm_ns"]
+    assert result["approximate"] is False
+    assert {finding["severity"] for finding in result["findings"]} <= {"warning"}
+
+
+def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
+    case = golden / "e2e_per_node_ring8"
+    done = run("replay", *files_of(case), "--csv", str(tmp_path / "run.csv"), cwd=case)
+    assert done.returncode == 0, done.stderr
+    for text in ("congestion-aware, exact", "92,632 ns", "exposed communication", "collective/ar_1m", "busiest of 16 links"):
+        assert text in done.stdout
+    with (tmp_path / "run.csv").open() as file:
+        ranks = list(csv.DictReader(file))
+    assert [row["finish_ns"] for row in ranks] == ["92632"] * 8
+    assert {"exposed_comm_ns", "compute_ns", "collective/ar_1m ALL_REDUCE 1048576 B, ns"} <= set(ranks[0])
+    with (tmp_path / "run.links.csv").open() as file:
+        links = list(csv.DictReader(file))
+    assert len(links) == 16
+    assert all(0 < float(link["busy_share"]) <= 1 for link in links)
+
+
+def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path: Path) -> None:
+    case = golden / "e2e_p2p_pipeline_ring8"
+    timeline = tmp_path / "trace.json"
+    done = run("replay", *files_of(case), "--chrome-trace", str(timeline), "--json", cwd=case)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    events = json.loads(timeline.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
+    assert {"NPU 0 compute", "NPU 7 compute", "NPU 0 communication", "NPU 1 receives", "0 -> 1"} - names <= {"0 -> 1"}
+    assert any("->" in name for name in names)
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for intervals in tracks.values():
+        intervals.sort()
+        assert all(before[1] <= after[0] + 1e-6 for before, after in itertools.pairwise(intervals))
+    nodes = [event for event in events if event["pid"] == 1 and event["ph"] in "Xb"]
+    assert len({event["args"]["node"] for event in nodes}) > 1
+    assert max(event["ts"] + event.get("dur", 0) for event in events if "ts" in event) * 1000 == max(result["finish_ns"])
+    busy = sum(event["dur"] for event in events if event["ph"] == "X" and event["pid"] == 2)
+    assert round(busy * 1000) == sum(link["busy_ns"] for link in result["links"])
+
+
+def stand_in(directory: Path, says: str) -> str:
+    """A program that takes ASTRA-sim's options and prints `says`."""
+    (directory / "says.txt").write_text(says)
+    program = directory / "AstraSim_Analytical_Congestion_Aware"
+    program.write_text(STAND_IN.format(python=sys.executable))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+def copied(golden: Path, name: str, tmp_path: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(golden / name, tmp_path / name))
+
+
+def lines(times: list[int]) -> str:
+    told = [f"[x] sys[{rank}] finished, {ns} cycles, exposed communication {ns - 5} cycles." for rank, ns in enumerate(times)]
+    return "\n".join(["\x1b[32m[info]\x1b[0m starting", *reversed(told)])
+
+
+def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
+    case = copied(golden, "e2e_overlap_ring8", tmp_path)
+    program = stand_in(case, lines(list(range(100, 108))))
+    found_by = ({"arguments": ["--astra-sim-bin", program]}, {"ASTRA_SIM_BIN": program}, {"PATH": f"{case}:{os.environ['PATH']}"})
+    for how in found_by:
+        arguments = how.pop("arguments", [])
+        done = run("replay", *files_of(case), "--backend", "astra-sim", *arguments, "--json", cwd=case, **how)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["finish_ns"] == list(range(100, 108))
+        assert result["exposed_comm_ns"] == list(range(95, 103))
+        assert result["binary"] == program
+    done = run("replay", *files_of(case), "--backend", "astra-sim", "--astra-sim-bin", program, cwd=case)
+    assert "107 ns, rank 7" in done.stdout
+
+
+def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> None:
+    ranks = [[comp(0)], [recv(4, 0, size=64, tag=1)], [send(7, 1, size=64, tag=1), recv(8, 1, deps=(7,))]]
+    make_run(tmp_path, ranks)
+    program = stand_in(tmp_path, "sys[0] finished, 9 cycles, exposed communication 9 cycles.\n[critical] it broke\n")
+    done = run("replay", *files_of(tmp_path), "--backend", "astra-sim", "--astra-sim-bin", program, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "2 of 3 ranks: 1, 2" in done.stdout
+    assert "[critical] it broke" in done.stdout
+    reason = "rank 1, node 4 waits for a message from rank 0 (64 bytes, tag 1) that no node sends"
+    assert reason in done.stdout
+    embedded = run("replay", *files_of(tmp_path), cwd=tmp_path)
+    assert embedded.returncode == 1
+    assert embedded.stderr == f"astra-tacos: error: workload/w: deadlock: {reason}; 1 more rank never finishes\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--workload", "w"), "Missing option '--system'"),
+        (("--system", "system.json"), "Missing option '--workload'"),
+        (("--workload", "w", "--system", "system.json"), "Missing option '--network'"),
+        ((), "Missing PATH"),
+        (("x", "--workload", "w", "--system", "s"), "one of them is enough"),
+        (("x", "--csv", "f.csv"), "for whole runs"),
+        (("x", "--backend", "astra-sim"), "for whole runs"),
+        (("--workload", "w", "--system", "system.json", "--network", "network.yml"), "w.0.et: no such file"),
+        (
+            ("--workload", "workload/w", "--system", "system.json", "--network", "network.yml", "--backend", "astra-sim"),
+            "AstraSim_Analytical_Congestion_Aware: not on PATH",
+        ),
+        (
+            ("--workload", "workload/w", "--system", "system.json", "--network", "network.yml", "--directory", "workload"),
+            "--directory",
+        ),
+    ],
+)
+def test_bad_command_lines_get_one_line(golden: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = run("replay", *arguments, cwd=golden / "e2e_overlap_ring8", ASTRA_SIM_BIN="")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:
+    case = copied(golden, "e2e_overlap_ring8", tmp_path)
+    (case / "workload" / "w.3.et").write_bytes(np.arange(40, dtype=np.uint8).tobytes())
+    before = sorted(tmp_path.rglob("*"))
+    done = run("replay", *files_of(case), "--csv", "a.csv", "--chrome-trace", "b.json", cwd=case)
+    assert done.returncode == 2
+    assert "w.3.et: byte" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before

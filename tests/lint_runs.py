@@ -1,0 +1,161 @@
+"""Whole runs of a few ranks, as small as a finding needs: workload, system, network, groups and custom collectives as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.trace.schema import CommType, NodeType, schema_module
+
+Node = Any
+_schema: Any = schema_module()
+
+
+def node(
+    id: int, kind: NodeType, deps: Iterable[int] = (), ctrl: Iterable[int] = (), us: int = 0, name: str = "", **attributes: object
+) -> Node:
+    """A Chakra node; an attribute is an int (int64), bool, str, list of bools, a pair (field name, value), or None: no value."""
+    message = _schema.Node(id=id, name=name or f"n{id}", type=int(kind), duration_micros=us)
+    message.data_deps.extend(deps)
+    message.ctrl_deps.extend(ctrl)
+    for key, value in attributes.items():
+        attribute = message.attr.add(name=key)
+        if isinstance(value, tuple):
+            setattr(attribute, *value)
+        elif isinstance(value, bool):
+            attribute.bool_val = value
+        elif isinstance(value, int):
+            attribute.int64_val = value
+        elif isinstance(value, str):
+            attribute.string_val = value
+        elif isinstance(value, list):
+            attribute.bool_list.values.extend(value)
+    return message
+
+
+def comp(id: int, deps: Iterable[int] = (), us: int = 1, **attributes: object) -> Node:
+    return node(id, NodeType.COMP, deps, us=us, **{"is_cpu_op": False, **attributes})
+
+
+def coll(
+    id: int,
+    deps: Iterable[int] = (),
+    comm_type: CommType = CommType.ALL_REDUCE,
+    size: int = 4096,
+    group: int | None = None,
+    **attributes: object,
+) -> Node:
+    given: dict[str, object] = {"is_cpu_op": False, "comm_type": int(comm_type), "comm_size": size}
+    if group is not None:
+        given["pg_name"] = str(group)
+    return node(id, NodeType.COMM_COLL, deps, **{**given, **attributes})
+
+
+def send(id: int, dst: int, deps: Iterable[int] = (), size: int = 4096, tag: int = 0, **attributes: object) -> Node:
+    given = {"is_cpu_op": False, "comm_size": size, "comm_dst": dst, "comm_tag": tag}
+    return node(id, NodeType.COMM_SEND, deps, **{**given, **attributes})
+
+
+def recv(id: int, src: int, deps: Iterable[int] = (), size: int = 4096, tag: int = 0, **attributes: object) -> Node:
+    given = {"is_cpu_op": False, "comm_size": size, "comm_src": src, "comm_tag": tag}
+    return node(id, NodeType.COMM_RECV, deps, **{**given, **attributes})
+
+
+def drop(message: Node, *names: str) -> Node:
+    """The same node without some attributes."""
+    kept = [attribute for attribute in message.attr if attribute.name not in names]
+    del message.attr[:]
+    message.attr.extend(kept)
+    return message
+
+
+def encode(nodes: Sequence[Node]) -> bytes:
+    """A trace file."""
+    return b"".join(_prefixed(message) for message in (_schema.GlobalMetadata(version="0.0.4"), *nodes))
+
+
+def _prefixed(message: Any) -> bytes:
+    body = message.SerializeToString()
+    size, prefix = len(body), bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return bytes(prefix) + bytes([size]) + body
+
+
+Traces = Sequence[Sequence[Node]]
+
+
+@dataclass
+class RunFiles:
+    """A run to be written; by default what every rank has is fine."""
+
+    ranks: Traces
+    collectives: Mapping[str, Traces] = field(default_factory=dict)
+    system: Mapping[str, object] = field(default_factory=dict)
+    """Put over a system that runs native rings; None takes a key away."""
+    groups: Mapping[str, Sequence[int]] | None = None
+    topology: Sequence[str] = ("FullyConnected",)
+    npus: Sequence[int] | None = None
+    bandwidth: float = 50
+    latency: float = 500
+    per_node: Mapping[int, str] | None = None
+    remote_memory: Mapping[str, object] | None = None
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write it, and return the arguments for `lint`."""
+        (folder / "workload").mkdir(parents=True, exist_ok=True)
+        for prefix, traces in {"workload/w": self.ranks, **self.collectives}.items():
+            (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
+            for rank, nodes in enumerate(traces):
+                Path(f"{folder / prefix}.{rank}.et").write_bytes(encode(nodes))
+        system: dict[str, object] = {
+            "scheduling-policy": "FIFO",
+            "preferred-dataset-splits": 1,
+            "collective-optimization": "baseline",
+        }
+        for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+            system[f"{key}-implementation"] = ["ring"] * len(self.topology)
+        if self.per_node is not None:
+            system["per-node-custom-implementation"] = "per_node.yml"
+            (folder / "per_node.yml").write_text("".join(f"{id}: {prefix}\n" for id, prefix in self.per_node.items()))
+        system |= self.system
+        system = {key: value for key, value in system.items() if value is not None}
+        (folder / "system.json").write_text(json.dumps(system))
+        sizes = list(self.npus or [len(self.ranks)])
+        dimensions = {
+            "topology": list(self.topology),
+            "npus_count": sizes,
+            "bandwidth": [self.bandwidth] * len(sizes),
+            "latency": [self.latency] * len(sizes),
+        }
+        (folder / "network.yml").write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in dimensions.items()))
+        arguments: dict[str, Any] = {
+            "workload": folder / "workload" / "w",
+            "system": folder / "system.json",
+            "network": folder / "network.yml",
+            "directory": folder,
+        }
+        for key, name, content in (
+            ("comm_group", "comm_group.json", self.groups),
+            ("remote_memory", "remote_memory.json", self.remote_memory),
+        ):
+            if content is not None:
+                (folder / name).write_text(json.dumps(content))
+                arguments[key] = folder / name
+        return arguments
+
+
+def one_step_exchange(num_ranks: int = 2, size: int = 4096, tag: int = 0) -> list[list[Node]]:
+    """A custom collective: every rank sends to the next one and reduces what comes."""
+    return [
+        [
+            send(0, (rank + 1) % num_ranks, size=size, tag=tag + rank),
+            recv(1, (rank - 1) % num_ranks, size=size, tag=tag + (rank - 1) % num_ranks),
+            comp(2, [1]),
+        ]
+        for rank in range(num_ranks)
+    ]

@@ -1,0 +1,643 @@
+"""Replay of whole runs: equal to ASTRA-sim's recorded runs and to a naive twin; explains stalls, refuses what stops ASTRA-sim."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import tempfile
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+from naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
+from runs import DEFAULT_TASTES, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensions, Tastes, load_run, make_run, random_run, write_run
+
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.replayer import run_replay
+from astra_tacos.replayer.routes import BACKENDS
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run, read_run
+from astra_tacos.trace.schema import CommType, NodeType
+
+AWARE, UNAWARE = BACKENDS
+ALL_GATHER = CommType.ALL_GATHER
+
+# ---- Recorded runs of ASTRA-sim ----
+
+
+@pytest.mark.golden_cases("*")
+def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
+    expected = json.loads((golden / golden_case / "expected.json").read_text())
+    outcome = replay_run(load_run(golden / golden_case), expected["backend"].replace("_", "-"))
+    assert outcome.finish_ns.tolist() == expected["finish_ns"]
+    if "exposed_comm_ns" in expected:
+        assert outcome.exposed_comm_ns.tolist() == expected["exposed_comm_ns"]
+    assert outcome.approximate == ()
+
+
+def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path, tmp_path: Path) -> None:
+    files = (
+        astra_sim_inputs / "workload" / "all_reduce_8npus_1MB" / "all_reduce",
+        astra_sim_inputs / "system" / "custom_collective.json",
+        astra_sim_inputs / "network" / "Ring_8npus.yml",
+    )
+    collectives = tmp_path / "examples" / "system" / "custom_collectives"
+    with pytest.raises(ConfigError, match=r"custom_ring_allreduce_8npus_1MB/custom_allreduce\.0\.et: no such file"):
+        read_run(*files, directory=tmp_path)
+    collectives.mkdir(parents=True)
+    (collectives / "custom_ring_allreduce_8npus_1MB").symlink_to(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB")
+    outcome = replay_run(read_run(*files, directory=tmp_path), AWARE)
+    assert outcome.finish_ns.tolist() == [90174] * 8
+    assert outcome.exposed_comm_ns.tolist() == [90174] * 8
+
+
+STAGE_FINISH_NS = {
+    ("Switch", AWARE): [5352147] * 8 + [3588486] * 8,
+    ("Switch", UNAWARE): [2838363] * 8 + [1894996] * 8,
+    ("Ring", AWARE): [
+        *(7316313, 7393938, 7237188, 7314813, 7482436, 7323686, 7324186, 7324686),
+        *(5193248, 5193748, 5194248, 5194748, 5186628, 5187128, 5187628, 5188128),
+    ],
+    ("Ring", UNAWARE): [2902363] * 8 + [1953996, 1953996, 1952996, 1952996] * 2,
+}
+
+
+@pytest.mark.parametrize(("block", "backend"), STAGE_FINISH_NS)
+def test_a_training_step_with_native_collectives(astra_sim_inputs: Path, tmp_path: Path, block: str, backend: str) -> None:
+    """A dense transformer by the STAGE generator: data, tensor and pipeline parallel, with a roofline. Times are ASTRA-sim's."""
+    folder = astra_sim_inputs.parent / "stage_dense16"
+    if not folder.is_dir():
+        pytest.skip(f"NOT TESTED on a whole training step: {folder} is missing")
+    system: dict[str, object] = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+    }
+    system |= {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+    system |= {f"{key}-implementation": ["ring"] for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")}
+    (tmp_path / "system.json").write_text(json.dumps(system))
+    lines = (f"topology: [{block}]", "npus_count: [16]", "bandwidth: [50]", "latency: [500]", "")
+    (tmp_path / "network.yml").write_text("\n".join(lines))
+    run = read_run(folder / "workload", tmp_path / "system.json", tmp_path / "network.yml", folder / "workload.json")
+    outcome = replay_run(run, backend)
+    assert outcome.finish_ns.tolist() == STAGE_FINISH_NS[block, backend]
+    assert outcome.compute_ns.tolist() == [168076] * 8 + [169384] * 8
+    assert outcome.approximate
+    assert all("native" in reason for reason in outcome.approximate)
+
+
+# ---- Against the twin ----
+
+
+def read_back(seed: int, dimensions: Dimensions, num_operations: int, folder: str, tastes: Tastes = DEFAULT_TASTES) -> Run:
+    return random_run(random.Random(seed), dimensions, num_operations, tastes).write(Path(folder))
+
+
+def assert_equals_twin(run: Run, outcome: RunOutcome, twin: NaiveOutcome) -> None:
+    assert outcome.finish_ns.tolist() == twin.finish_ns
+    assert outcome.compute_ns.tolist() == twin.compute_ns
+    assert outcome.exposed_comm_ns.tolist() == twin.exposed_comm_ns
+    assert outcome.sent_bytes.tolist() == twin.sent_bytes
+    assert outcome.node_issue_ns.tolist() == twin.node_issue_ns
+    assert outcome.node_finish_ns.tolist() == twin.node_finish_ns
+    ran = {row: outcome.collective_names[number] for row, number in enumerate(outcome.collective.tolist()) if number >= 0}
+    assert ran == twin.ran
+    named = {row: run.prefixes[number] for row, number in enumerate(run.implementation.tolist()) if number >= 0}
+    assert outcome.replaced.tolist() == [row for row in sorted(ran) if ran[row] != named.get(row)]
+    used = sorted(row for row in zip(outcome.link_bytes.tolist(), outcome.link_busy_ns.tolist(), strict=True) if row[0])
+    uses = list(twin.carried.values())
+    assert used == sorted((sum(b for _, _, b in link), sum(end - start for start, end, _ in link)) for link in uses)
+    assert outcome.transmissions is not None
+    assert transmissions_by_link(outcome) == sorted(uses)
+
+
+def transmissions_by_link(outcome: RunOutcome) -> list[list[tuple[int, int, int]]]:
+    """(start, end, bytes) of every link that was used, after a look at what must hold of them."""
+    found = outcome.transmissions
+    assert found is not None
+    assert np.all(np.diff(found.start_ns) >= 0)
+    by_link: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for link, *use in zip(
+        found.link.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), found.size_bytes.tolist(), strict=True
+    ):
+        by_link[link].append((use[0], use[1], use[2]))
+    for link, uses in by_link.items():
+        assert all(before[1] <= after[0] for before, after in pairwise(uses))
+        assert sum(end - start for start, end, _ in uses) == outcome.link_busy_ns[link]
+        assert sum(size for _, _, size in uses) == outcome.link_bytes[link]
+    return sorted(by_link.values())
+
+
+def check_against_twin(run: Run, backend: str) -> None:
+    try:
+        outcome = replay_run(run, backend, record_transmissions=True)
+    except ConfigError as refusal:
+        if "in ascending order" not in str(refusal):  # which is refused whether a rank comes to that message or not
+            with pytest.raises(NaiveCrash):
+                naive_replay_run(run, backend)
+    except ReplayError as stall:
+        twin = naive_replay_run(run, backend)
+        assert twin.stalled
+        stuck = [rank for rank, end in enumerate(twin.finish_ns) if end < 0]
+        assert f": deadlock: rank {stuck[0]}, node " in str(stall)
+        assert "\n" not in str(stall)
+    else:
+        assert_equals_twin(run, outcome, naive_replay_run(run, backend))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS),
+    st.integers(1, 14),
+    st.sampled_from(list(BACKENDS)),
+)
+def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int, backend: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_against_twin(read_back(seed, dimensions, num_operations, folder), backend)
+
+
+NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0, unsorted_group=0, roofline=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dimensions", [ONE_DIMENSION[4], ONE_DIMENSION[5], SEVERAL_DIMENSIONS[1]])
+def test_equals_the_twin_in_long_runs(tmp_path: Path, dimensions: Dimensions, backend: str) -> None:
+    run = read_back(2, dimensions, 150, str(tmp_path), NO_STALLS)
+    twin = naive_replay_run(run, backend)
+    assert not twin.stalled
+    assert_equals_twin(run, replay_run(run, backend, record_transmissions=True), twin)
+
+
+def test_goes_on_where_it_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = read_back(2, ONE_DIMENSION[4], 60, str(tmp_path), NO_STALLS)
+    whole = replay_run(run, AWARE)
+    monkeypatch.setattr(run_replay, "_EVENTS_A_TURN", 1)
+    calls: list[tuple[int, int]] = []
+    parts = replay_run(run, AWARE, progress=lambda done, ranks: calls.append((done, ranks)))
+    assert parts.node_finish_ns.tolist() == whole.node_finish_ns.tolist()
+    assert parts.link_busy_ns.tolist() == whole.link_busy_ns.tolist()
+    assert len(calls) > 100
+    assert calls == sorted(calls)
+    assert calls[-1] == (5, 5)
+    assert whole.transmissions is None
+
+
+def test_results_are_read_only(tmp_path: Path) -> None:
+    outcome = replay_run(make_run(tmp_path, [[comp(0)], [comp(0)]]), AWARE, record_transmissions=True)
+    found = outcome.transmissions
+    assert found is not None
+    columns = [getattr(outcome, name) for name in ("finish_ns", "compute_ns", "node_finish_ns", "link_bytes", "collective")]
+    assert not any(array.flags.writeable for array in [*columns, found.link, found.start_ns])
+
+
+# ---- By hand ----
+
+X = {"collective/x": one_step_exchange(2, size=64)}
+XY = {**X, "collective/y": one_step_exchange(2, size=32, tag=10)}
+RUNS_X = {"all-reduce-implementation-custom": ["collective/x"], "all-gather-implementation-custom": ["collective/x"]}
+RUNS_XY = {**RUNS_X, "all-gather-implementation-custom": ["collective/y"]}
+ROOFLINE = {"roofline-enabled": 1, "peak-perf": 0.001, "local-mem-bw": 1}
+"""At most an operation a nanosecond, and a byte a nanosecond."""
+
+
+def test_transmissions_by_hand(tmp_path: Path) -> None:
+    # A ring's tie goes upwards: 100 bytes cross 0 -> 1 -> 2, and 50 bytes queue behind them.
+    ranks = [[send(0, 2, size=100), send(1, 1, [0], size=50)], [recv(0, 0, size=50)], [recv(0, 0, size=100)], [comp(0)]]
+    run = make_run(tmp_path, ranks, ("Ring", 4, 1e9 / 2**30, 10.0))
+    outcome = replay_run(run, AWARE, record_transmissions=True)
+    assert outcome.finish_ns.tolist() == [280, 280, 220, 1000]
+    assert outcome.exposed_comm_ns.tolist() == [280, 280, 220, 0]
+    assert outcome.end_ns == 1000
+    found = outcome.transmissions
+    assert found is not None
+    ends = [(int(outcome.link_src[link]), int(outcome.link_dst[link])) for link in found.link.tolist()]
+    assert ends == [(0, 1), (1, 2), (0, 1)]
+    assert (found.src.tolist(), found.dst.tolist()) == ([0, 0, 0], [2, 2, 1])
+    assert (found.start_ns.tolist(), found.end_ns.tolist()) == ([0, 110, 220], [100, 210, 270])
+    assert outcome.link_bytes.sum() == 250
+    outcome = replay_run(run, UNAWARE, record_transmissions=True)
+    assert outcome.finish_ns.tolist() == [180, 180, 120, 1000]
+    assert outcome.transmissions is not None
+    assert outcome.transmissions.link.size == outcome.link_bytes.size == 0
+
+
+def test_slots_by_hand(tmp_path: Path) -> None:
+    """One GPU node, one CPU node and one send at a time, lowest id first; receives wait for no slot; CPU time is exposed."""
+    gpu = [comp(9, us=1), comp(3, us=2)]
+    cpu = [comp(5, us=4, is_cpu_op=True)]
+    sends = [send(8, 1, size=100), send(2, 1, size=30)]
+    ranks = [[*gpu, *cpu, *sends], [recv(7, 0, size=100), recv(1, 0, size=30)]]
+    outcome = replay_run(make_run(tmp_path, ranks), AWARE)
+    assert outcome.node_issue_ns.tolist() == [2000, 0, 0, 40, 0, 0, 0]
+    assert outcome.node_finish_ns.tolist() == [3000, 2000, 4000, 150, 40, 150, 40]
+    assert outcome.compute_ns.tolist() == [3000, 0]
+    assert outcome.exposed_comm_ns.tolist() == [1000, 150]
+
+
+def test_roofline_by_hand(tmp_path: Path) -> None:
+    work = {"compute bound": (5000, 100), "memory bound": (5000, 8000), "no bytes": (5000, 0)}
+    nodes = [comp(i, us=7, num_ops=ops, tensor_size=size) for i, (ops, size) in enumerate(work.values())]
+    nodes.append(comp(3, us=7, is_cpu_op=True))
+    outcome = replay_run(make_run(tmp_path, [nodes, [comp(0, us=1, is_cpu_op=True)]], system=ROOFLINE), AWARE)
+    assert (outcome.node_finish_ns - outcome.node_issue_ns).tolist() == [5000, 8000, 0, 7000, 1000]
+    assert outcome.finish_ns.tolist() == [13000, 1000]
+
+
+def test_replay_only_times_everything(tmp_path: Path) -> None:
+    nodes = [comp(0, us=2), coll(1, us=3), recv(2, 1), recv(3, 1), node(4, NodeType.MEM_LOAD, us=5), comp(5, is_cpu_op=True)]
+    run = make_run(tmp_path, [nodes, [send(0, 0, us=4)]], system={"replay-only": 1, **RUNS_X}, collectives=X)
+    outcome = replay_run(run, AWARE)
+    assert outcome.node_finish_ns.tolist() == [2000, 3000, 1, 1, 8000, 1000, 4000]
+    # Receives and sends count as compute: more than a rank's whole time is "computed", as in ASTRA-sim.
+    assert outcome.compute_ns.tolist() == [10002, 4000]
+    assert outcome.sent_bytes.tolist() == [0, 0]
+
+
+MEMORY_KINDS = {
+    "PER_NPU_MEMORY_EXPANSION": [110] * 4,
+    "PER_NODE_MEMORY_EXPANSION": [110, 220] * 2,
+    "MEMORY_POOL": [110, 220, 330, 440],
+}
+
+
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_remote_memory_by_hand(tmp_path: Path, kind: str) -> None:
+    memory = {"memory-type": kind, "remote-mem-latency": 10, "remote-mem-bw": 3, "num-nodes": 2, "num-npus-per-node": 2}
+    ranks = [[node(0, NodeType.MEM_LOAD, tensor_size=301, is_cpu_op=False)] for _ in range(4)]
+    assert replay_run(make_run(tmp_path, ranks, remote_memory=memory), AWARE).finish_ns.tolist() == MEMORY_KINDS[kind]
+
+
+def test_a_group_remembers_its_first_trace(tmp_path: Path) -> None:
+    """`CommunicatorGroup::get_collective_plan`: per group and pattern; the unnamed group of all ranks remembers nothing."""
+    ranks = [
+        [
+            coll(0, group=1),
+            coll(1, [0], group=1),
+            coll(2, [1], ALL_GATHER, group=1),
+            coll(3, [2], group=2),
+            coll(4, [3]),
+            coll(5, [4]),
+        ]
+        for _ in range(2)
+    ]
+    traces = {f"collective/{name}": one_step_exchange(2, size) for name, size in (("x", 64), ("y", 32), ("z", 16))}
+    per_node = {1: "collective/y", 2: "collective/z", 3: "collective/y", 5: "collective/z"}
+    run = make_run(tmp_path, ranks, collectives=traces, system=RUNS_X, groups={"1": [0, 1], "2": [0, 1]}, per_node=per_node)
+    outcome = replay_run(run, AWARE)
+    names = [outcome.collective_names[number].removeprefix("collective/") for number in outcome.collective.tolist()]
+    assert names == ["x", "x", "z", "y", "x", "z"] * 2
+    assert outcome.replaced.tolist() == [1, 7]
+
+
+def test_positions_of_a_group_are_those_of_its_sorted_ranks(tmp_path: Path) -> None:
+    """`CommunicatorGroup.cc` finds a rank's position among sorted ranks, but a position's rank among those as written."""
+    # Written 2, 0, 1: rank 0 is position 0 and sends to position 2, rank 1; rank 1 is position 1; rank 2 only computes.
+    trace = [[send(0, 2, size=40)], [recv(0, 1 - 1, size=40)], [comp(0, us=0)]]
+    trace[1] = [comp(0, us=1)]
+    ranks = [[coll(0, group=1)], [coll(0, group=1), recv(1, 0, size=40)], [coll(0, group=1)]]
+    run = make_run(tmp_path, ranks, collectives={"collective/x": trace}, system=RUNS_X, groups={"1": [2, 0, 1]})
+    outcome = replay_run(run, AWARE)
+    assert outcome.finish_ns.tolist() == [50, 1000, 1]
+    assert outcome.node_finish_ns.tolist() == [50, 1000, 50, 1]
+
+
+def test_an_all_gather_of_no_bytes_never_ends(tmp_path: Path) -> None:
+    """`Sys::generate_collective` divides 0 by 0 to tell how many chunks must end; other patterns are given a byte a rank."""
+    ranks = [[coll(0, size=0)], [coll(0, size=0)]]
+    assert replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE).finish_ns.tolist() == [1074] * 2
+    ranks = [[coll(0, comm_type=ALL_GATHER, size=0)], [coll(0, comm_type=ALL_GATHER, size=0)]]
+    with pytest.raises(AstraTacosError, match="rank 0, node 0"):
+        replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE)
+
+
+def test_a_cycle_is_dropped(tmp_path: Path) -> None:
+    nodes = [comp(0), comp(1, [2]), comp(2, [1]), comp(3, [2]), coll(4, [4])]
+    outcome = replay_run(make_run(tmp_path, [nodes, [comp(0)]], collectives=X, system=RUNS_X), AWARE)
+    assert outcome.finish_ns.tolist() == [1000, 1000]
+    assert outcome.node_finish_ns.tolist() == [1000, -1, -1, -1, -1, 1000]
+    assert outcome.collective.tolist() == [-1] * 6
+
+
+# ---- Stalls ----
+
+NOTHING = [comp(0)]
+STUCK: dict[str, tuple[dict[str, Any], str]] = {
+    "no send": (
+        {"ranks": [[recv(7, 1, size=64, tag=3)], NOTHING]},
+        "rank 0, node 7 waits for a message from rank 1 (64 bytes, tag 3) that no node sends",
+    ),
+    "another size": (
+        {"ranks": [[recv(7, 1, size=64, tag=3)], [send(4, 0, size=32, tag=3)]]},
+        "rank 0, node 7 waits for a message from rank 1 (64 bytes, tag 3) that no node sends (rank 1, node 4 sends 32 bytes, "
+        "tag 3)",
+    ),
+    "another tag": (
+        {"ranks": [[recv(7, 1, size=64, tag=3)], [send(4, 0, size=64, tag=5)]]},
+        "rank 0, node 7 waits for a message from rank 1 (64 bytes, tag 3) that no node sends (rank 1, node 4 sends 64 bytes, "
+        "tag 5)",
+    ),
+    "too few sends": (
+        {"ranks": [[recv(7, 1, size=64), recv(8, 1, size=64)], [send(4, 0, size=64)]]},
+        "rank 0, node 8 waits for a message from rank 1 (64 bytes, tag 0) that is not sent often enough",
+    ),
+    "three ranks": (
+        {"ranks": [[recv(1, 1)], [recv(1, 2), send(2, 0, [1])], [recv(1, 0), send(2, 1, [1])]]},
+        "rank 0, node 1 waits for the message of rank 1, node 2, which waits for rank 1, node 1, which waits for the message of"
+        " rank 2, node 2, which waits for rank 2, node 1, which waits for a message from rank 0 (4096 bytes, tag 0) that no "
+        "node sends; 2 more ranks never finish",
+    ),
+    "opposite order of collectives": (
+        {
+            "ranks": [[coll(1), coll(2, [1], ALL_GATHER)], [coll(1, comm_type=ALL_GATHER), coll(2, [1])]],
+            "collectives": XY,
+            "system": RUNS_XY,
+        },
+        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "by rank 1, node 2, which waits for rank 1, node 1, which stands in node 1 of collective/y, which waits for the message"
+        " of rank 0, node 0 of collective/y, begun by rank 0, node 2, which waits for rank 0, node 1: a cycle; 1 more rank "
+        "never finishes",
+    ),
+    "a slot is held": (
+        {"ranks": [[coll(1), send(2, 1)], [recv(1, 0), coll(2, [1])]], "collectives": X, "system": RUNS_X},
+        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "by rank 1, node 2, which waits for rank 1, node 1, which waits for the message of rank 0, node 2, which waits for its "
+        "slot, which is held by rank 0, node 1: a cycle; 1 more rank never finishes",
+    ),
+    "INVALID": (
+        {"ranks": [[node(0, NodeType.INVALID), comp(1, [0])], NOTHING]},
+        "rank 0, node 1 is never looked at: a node that is over at once (INVALID, or COMP without bytes) set it free, and "
+        "nothing else happens on its rank",
+    ),
+    "COMP without bytes": (
+        {"ranks": [[comp(0, num_ops=1, tensor_size=0), send(5, 1, [0])], [recv(0, 0)]], "system": ROOFLINE},
+        "rank 0, node 5 is never looked at",
+    ),
+    "a collective is never begun": (
+        {"ranks": [[coll(1)], [recv(5, 0, tag=9), coll(6, [5])]], "collectives": X, "system": RUNS_X},
+        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "by rank 1, node 6, which waits for rank 1, node 5, which waits for a message from rank 0 (4096 bytes, tag 9) that no "
+        "node sends; 1 more rank never finishes",
+    ),
+    "another rank lacks the collective": (
+        {"ranks": [[coll(1), coll(2, [1])], [coll(1)]], "collectives": X, "system": RUNS_X},
+        "rank 0, node 2 stands in node 1 of collective/x, which waits for a message from rank 1 (64 bytes, tag 1)",
+    ),
+    "another size in a collective": (
+        {
+            "ranks": [[coll(1)], [coll(1)]],
+            "collectives": {"collective/x": [[send(0, 1, size=64, tag=1)], [recv(3, 0, size=32, tag=1)]]},
+            "system": RUNS_X,
+        },
+        "rank 1, node 1 stands in node 3 of collective/x, which waits for a message from rank 0 (32 bytes, tag 1) that no node "
+        "sends (rank 0, node 0 of collective/x sends 64 bytes, tag 1)",
+    ),
+    "a group's ranks": (
+        {
+            "ranks": [NOTHING, [coll(1, group=1)], [comp(0)], [coll(1, group=1)]],
+            "collectives": {"collective/x": [[comp(2), recv(4, 1, [2], size=64, tag=1)], [comp(0)]]},
+            "system": RUNS_X,
+            "groups": {"1": [1, 3]},
+        },
+        "rank 1, node 1 stands in node 4 of collective/x, which waits for a message from rank 3 (64 bytes, tag 1) that no node "
+        "sends",
+    ),
+    "a circle in a collective": (
+        {
+            "ranks": [[coll(1)], [coll(1)]],
+            "collectives": {"collective/x": [[recv(1, 1), send(0, 1, [1])], [recv(0, 0), send(1, 0, [0])]]},
+            "system": RUNS_X,
+        },
+        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 1 of collective/x, which "
+        "waits for rank 1, node 0 of collective/x, which waits for the message of rank 0, node 0 of collective/x, which waits "
+        "for rank 0, node 1 of collective/x: a cycle; 1 more rank never finishes",
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", STUCK)
+def test_a_stall_is_explained(tmp_path: Path, name: str, backend: str) -> None:
+    files, message = STUCK[name]
+    run = make_run(tmp_path, **files)
+    assert naive_replay_run(run, backend).stalled
+    with pytest.raises(ReplayError, match=re.escape(f": deadlock: {message}")) as caught:
+        replay_run(run, backend)
+    assert str(caught.value).startswith(f"{tmp_path / 'workload' / 'w'}: ")
+
+
+# ---- Refusals ----
+
+
+def mem(**attributes: Any) -> Any:
+    return node(4, NodeType.MEM_LOAD, **{"is_cpu_op": False, **attributes})
+
+
+def pool(**memory: object) -> dict[str, Any]:
+    given = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 1, "remote-mem-bw": 1, **memory}
+    return {"remote_memory": given, "ranks": [[mem(tensor_size=100)], NOTHING]}
+
+
+def of_collective(*nodes: Any) -> dict[str, Any]:
+    """A run whose ranks play a collective in which position 0 has these nodes."""
+    return {"ranks": [[coll(1)], [coll(1)]], "collectives": {"collective/x": [list(nodes), [comp(0)]]}, "system": RUNS_X}
+
+
+def with_group(name: str, **files: Any) -> dict[str, Any]:
+    node_of_group = coll(1, pg_name=name)
+    return {"ranks": [[node_of_group], [node_of_group]], "collectives": X, "system": RUNS_X, "groups": {"1": [0, 1]}, **files}
+
+
+def alone(made: Any, **files: Any) -> dict[str, Any]:
+    return {"ranks": [[made], NOTHING], "collectives": X, "system": RUNS_X, **files}
+
+
+ROOFLINE_MISSING = {"roofline-enabled": 1, "peak-perf": 1}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "METADATA": (alone(node(3, NodeType.METADATA)), "rank 0, node 3: METADATA, expected other kinds"),
+    "unknown kind": (alone(node(3, 11)), "rank 0, node 3: type 11, expected a kind of the Chakra schema"),  # type: ignore[arg-type]
+    "long COMP": (alone(comp(3, us=2**51)), "rank 0, node 3: COMP with duration_micros 2251799813685248, expected at most"),
+    "no num_ops": (
+        alone(comp(3, tensor_size=1), system=ROOFLINE),
+        "rank 0, node 3: COMP without num_ops, expected its operations, with roofline-enabled",
+    ),
+    "no tensor_size": (
+        {"ranks": [[comp(3, num_ops=1)]] * 2, "system": ROOFLINE},
+        "rank 0, node 3: COMP without tensor_size, expected its bytes, with roofline-enabled",
+    ),
+    "no operations": (
+        {"ranks": [[comp(3, num_ops=0, tensor_size=1)]] * 2, "system": ROOFLINE},
+        "rank 0, node 3: COMP with num_ops 0, expected 1 or more",
+    ),
+    "no bandwidth": (
+        {"ranks": [[comp(3, num_ops=1, tensor_size=1)]] * 2, "system": ROOFLINE_MISSING},
+        "system.json: local-mem-bw is 0 or missing, expected more than 0 with roofline-enabled",
+    ),
+    "no peak": (
+        {"ranks": [[comp(3, num_ops=1, tensor_size=1)]] * 2, "system": {"roofline-enabled": 1, "local-mem-bw": 1}},
+        "system.json: peak-perf is 0 or missing",
+    ),
+    "long roofline": (
+        {"ranks": [[comp(3, num_ops=2**62, tensor_size=1)]] * 2, "system": ROOFLINE},
+        "rank 0, node 3: COMP that takes too long, expected less than 2**60 ns",
+    ),
+    "0 ns at time 0": (
+        {"ranks": [[comp(3, num_ops=1, tensor_size=1)]] * 2, "system": {**ROOFLINE, "peak-perf": 1, "local-mem-bw": 1000}},
+        "rank 0",
+    ),
+    "send on the CPU": (alone(send(3, 1, is_cpu_op=True)), "node 3: COMM_SEND with is_cpu_op, expected a communication node not"),
+    "send without size": (alone(drop(send(3, 1), "comm_size")), "COMM_SEND with comm_size missing, expected 1 to 2**53 bytes"),
+    "send of nothing": (alone(send(3, 1, size=0)), "rank 0, node 3: COMM_SEND with comm_size 0, expected 1 to 2**53 bytes"),
+    "send outside": (alone(send(3, 2)), "rank 0, node 3: COMM_SEND with comm_dst 2, expected a rank below 2"),
+    "receive from nobody": (alone(drop(recv(3, 1), "comm_src")), "COMM_RECV with comm_src missing, expected a rank below 2"),
+    "send to oneself": (alone(send(3, 0)), "rank 0, node 3: COMM_SEND with comm_dst 0, its own rank, expected another rank"),
+    "no tag": (alone(drop(recv(3, 1), "comm_tag")), "rank 0, node 3: COMM_RECV with comm_tag missing, expected 0 or more"),
+    "send of another rank": (
+        alone(send(3, 1, comm_src=1)),
+        "rank 0, node 3: COMM_SEND whose own end is rank 1, expected the rank that has the node",
+    ),
+    "receive of another rank": (alone(recv(3, 1, comm_dst=1)), "rank 0, node 3: COMM_RECV whose own end is rank 1"),
+    "no pattern": (
+        alone(drop(coll(3), "comm_type")),
+        "rank 0, node 3: COMM_COLL without comm_type, expected a collective pattern",
+    ),
+    "REDUCE": (alone(coll(3, comm_type=CommType.REDUCE)), "rank 0, node 3: COMM_COLL of REDUCE, expected ALL_REDUCE, "),
+    "unknown pattern": (alone(coll(3, comm_type=77)), "rank 0, node 3: COMM_COLL of comm_type 77, expected "),  # type: ignore[arg-type]
+    "collective without size": (
+        alone(drop(coll(3), "comm_size")),
+        "rank 0, node 3: COMM_COLL with comm_size missing, expected 0 to 2**53 bytes",
+    ),
+    "no remote memory": (alone(mem(tensor_size=1)), "rank 0, node 4: MEM_LOAD, expected remote memory for it (--remote-memory)"),
+    "no such memory": (pool(**{"memory-type": "NO_MEMORY_EXPANSION"}), "rank 0, node 4: MEM_LOAD, expected remote memory"),
+    "memory without size": (
+        pool() | {"ranks": [[mem()], NOTHING]},
+        "rank 0, node 4: MEM_LOAD without tensor_size, expected its bytes",
+    ),
+    "memory without bandwidth": (
+        pool(**{"remote-mem-bw": 0}),
+        "remote_memory.json: remote-mem-bw is 0 or missing, expected 1 or more",
+    ),
+    "memory without nodes": (
+        pool(**{"memory-type": "PER_NODE_MEMORY_EXPANSION"}),
+        "remote_memory.json: num-npus-per-node is 0 or missing, expected 1 or more",
+    ),
+    "slow memory": (
+        pool(**{"remote-mem-latency": 2**61}),
+        "rank 0, node 4: MEM_LOAD that takes too long, expected less than 2**60 ns",
+    ),
+    "no such group": (with_group("2"), "rank 0, node 1: pg_name '2', expected a group of "),
+    "no group at all": (with_group("tensor"), "rank 0, node 1: pg_name 'tensor', expected a group of "),
+    "groups without a file": (with_group("1", groups=None), "rank 0, node 1: pg_name '1', expected a group of no file"),
+    "rank outside the group": (
+        with_group("1", groups={"1": [1]}),
+        "rank 0, node 1: pg_name '1', expected a group that has its rank",
+    ),
+    "group beyond the network": (with_group("1", groups={"1": [0, 1, 7]}), "group 1 has rank 7, expected ranks below 2"),
+    "short trace": (
+        alone(coll(1), collectives={"collective/x": [[comp(0)]]}),
+        "collective/x: traces of 1 ranks, but the network has 2",
+    ),
+    "short trace for a group": (
+        with_group("1", collectives={"collective/x": [[comp(0)]]}),
+        "collective/x: traces of 1 ranks, but the group of rank 0, node 1 has 2",
+    ),
+    "INVALID in a collective": (
+        of_collective(node(5, NodeType.INVALID)),
+        "collective/x: rank 0, node 5: INVALID, expected COMM_SEND, COMM_RECV or COMP",
+    ),
+    "size in a collective": (of_collective(send(5, 1, size=0)), "collective/x: rank 0, node 5: COMM_SEND with comm_size 0"),
+    "position in a collective": (of_collective(recv(5, 2)), "rank 0, node 5: COMM_RECV with comm_src 2, expected a rank below 2"),
+    "own position in a collective": (of_collective(recv(5, 0)), "rank 0, node 5: COMM_RECV with comm_src 0, its own rank"),
+    "tag in a collective": (of_collective(drop(send(5, 1), "comm_tag")), "rank 0, node 5: COMM_SEND with comm_tag missing"),
+    "long COMP in a collective": (of_collective(comp(5, us=2**51)), "rank 0, node 5: COMP with duration_micros"),
+    "no algorithm": (
+        alone(coll(1), system={"all-reduce-implementation": None}),
+        "system.json: all-reduce-implementation is missing, expected one, which rank 0, node 1 of ",
+    ),
+    "no splits": (
+        alone(coll(1), system={"preferred-dataset-splits": None}),
+        "system.json: preferred-dataset-splits is missing, where ASTRA-sim stops; expected 1 or more",
+    ),
+    "too few ranks": ({"ranks": [NOTHING], "npus": [2]}, "traces of 1 ranks, but "),
+    "too many ranks": ({"ranks": [NOTHING] * 3, "npus": [2]}, "traces of 3 ranks, of which ASTRA-sim would run 2: "),
+    "small message at time 0": (
+        {"ranks": [[send(3, 1, size=1)], [recv(0, 0, size=1)]], "bandwidth": 500},
+        "sends 1 bytes at time 0 in under 1 ns of ",
+    ),
+    "many years": (
+        alone(comp(0, us=2**50)) | {"ranks": [[comp(i, [i - 1] * (i > 0), us=2**50) for i in range(3)], NOTHING]},
+        "goes beyond 2**61 ns, expected less",
+    ),
+}
+BEYOND_READING: dict[str, tuple[dict[str, Any], str]] = {
+    "dangling dependency": (alone(comp(3, [9])), "rank 0, node 3: COMP that waits for a node that does not exist, expected"),
+    "all wait": (
+        alone(comp(3, [3])),
+        "rank 0: every node waits for another, a cycle that ASTRA-sim refuses, expected a node without dependencies",
+    ),
+    "dangling dependency in a collective": (
+        of_collective(comp(3, [9])),
+        "collective/x: rank 0, node 3: COMP that waits for a node",
+    ),
+    "all wait in a collective": (of_collective(comp(3, [3])), "collective/x: rank 0: every node waits for another"),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *BEYOND_READING])
+def test_what_stops_astra_sim_is_refused(tmp_path: Path, name: str) -> None:
+    files, message = (REFUSED | BEYOND_READING)[name]
+    dimensions = () if {"npus", "bandwidth"} & set(files) else (("FullyConnected", len(files["ranks"]), 50.0, 10.0),)
+    error: type[AstraTacosError] = ConfigError if name in REFUSED else ReplayError
+    with pytest.raises(error, match=re.escape(message)) as caught:
+        replay_run(load_files(tmp_path, files, dimensions), AWARE)
+    assert "\n" not in str(caught.value)
+
+
+def load_files(folder: Path, files: dict[str, Any], dimensions: Dimensions) -> Run:
+    return load_run(write_run(folder, RunFiles(**files), dimensions or None))
+
+
+def typed(made: Any, name: str, value: object) -> Any:
+    """The node, with another value of an attribute; None is an attribute without any."""
+    attribute = drop(made, name).attr.add(name=name)
+    if value is not None:
+        setattr(
+            attribute,
+            "string_val" if isinstance(value, str) else "double_val" if isinstance(value, float) else "int64_val",
+            value,
+        )
+    return made
+
+
+MADE = {
+    "COMP": lambda: comp(3, num_ops=1, tensor_size=1),
+    "COMM_SEND": lambda: send(3, 1),
+    "COMM_RECV": lambda: recv(3, 1),
+    "COMM_COLL": lambda: coll(3),
+}
+INTEGERS = {
+    "COMP": ("is_cpu_op", "num_ops", "tensor_size"),
+    "COMM_SEND": ("is_cpu_op", "comm_size", "comm_dst", "comm_tag", "comm_src"),
+    "COMM_RECV": ("is_cpu_op", "comm_size", "comm_src", "comm_tag", "comm_dst"),
+    "COMM_COLL": ("is_cpu_op", "comm_type", "comm_size", "comm_priority"),
+}
+UNREADABLE = [(kind, name, value) for kind, names in INTEGERS.items() for name in names for value in (None, 0.0, "1")]
+UNREADABLE += [("COMM_COLL", "pg_name", value) for value in (None, 0.0, 1)]
+UNREADABLE += [("COMM_COLL", "involved_dim", value) for value in (None, 0.0, "1", 1)]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), UNREADABLE)
+def test_values_that_astra_sim_cannot_read_are_refused(tmp_path: Path, kind: str, name: str, value: object) -> None:
+    """`feeder_v3/et_feeder_node.h` takes integers for integers, strings for strings, and throws for others."""
+    made = typed(MADE[kind](), name, value)
+    run = make_run(tmp_path, [[made], [comp(0, is_cpu_op=True)]], collectives=X, system={**RUNS_X, **ROOFLINE})
+    with pytest.raises(ConfigError, match=f"rank 0, node 3: .*{name}"):
+        replay_run(run, AWARE)
