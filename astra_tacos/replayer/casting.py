@@ -156,9 +156,8 @@ def _check_system(run: Run) -> None:
     system = run.system
     splits, active = system.preferred_dataset_splits, system.active_chunks_per_dimension
     if splits is None or splits < 1:
-        raise ConfigError(
-            f"{system.source}: preferred-dataset-splits is {splits if splits is not None else 'missing'}, where ASTRA-sim stops; expected 1 or more"
-        )
+        found = "missing" if splits is None else splits
+        raise ConfigError(f"{system.source}: preferred-dataset-splits is {found}, where ASTRA-sim stops; expected 1 or more")
     if active < 1:
         raise ConfigError(f"{system.source}: active-chunks-per-dimension is {active}, where ASTRA-sim stalls; expected 1 or more")
     if splits != 1 and (run.implementation != NATIVE).any():
