@@ -68,6 +68,15 @@ def rank_orders(rank_first, dep_first, dep, next_first, after):
 
 
 @njit(cache=True, nogil=True)
+def _doubled(array):
+    """Twice as long. A loop, as assigning to a slice makes numba compile its error messages, for seconds."""
+    longer = np.empty(2 * len(array), array.dtype)
+    for i in range(len(array)):
+        longer[i] = array[i]
+    return longer
+
+
+@njit(cache=True, nogil=True)
 def unordered_pairs(rank_first, ordered, order, dep_first, dep, sort, most_words, most_pairs):
     """Pairs of one rank's tracked rows that no chain of dependencies orders.
 
@@ -121,12 +130,8 @@ def unordered_pairs(rank_first, ordered, order, dep_first, dep, sort, most_words
                         cut[rank] = True
                         break
                     if count == len(first_row):
-                        longer = np.empty(2 * count, np.int64)
-                        longer[:count] = first_row
-                        first_row = longer
-                        longer = np.empty(2 * count, np.int64)
-                        longer[:count] = second_row
-                        second_row = longer
+                        first_row = _doubled(first_row)
+                        second_row = _doubled(second_row)
                     first_row[count] = other
                     second_row[count] = row
                     count += 1

@@ -17,7 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 from naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
-from runs import DEFAULT_TASTES, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensions, Tastes, load_run, make_run, random_run, write_run
+from runs import (
+    BYTE_PER_NS,
+    DEFAULT_TASTES,
+    ONE_DIMENSION,
+    SEVERAL_DIMENSIONS,
+    Dimensions,
+    Tastes,
+    load_run,
+    make_run,
+    random_run,
+    write_run,
+)
 
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer import run_replay
@@ -165,12 +176,13 @@ def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int,
         check_against_twin(read_back(seed, dimensions, num_operations, folder), backend)
 
 
-NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0, unsorted_group=0, roofline=0)
+NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0, unsorted_group=0, roofline=0, memory=3, cpu=0.3)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dimensions", [ONE_DIMENSION[4], ONE_DIMENSION[5], SEVERAL_DIMENSIONS[1]])
+@pytest.mark.parametrize("dimensions", [*ONE_DIMENSION[3:7], SEVERAL_DIMENSIONS[1]])
 def test_equals_the_twin_in_long_runs(tmp_path: Path, dimensions: Dimensions, backend: str) -> None:
+    """Crowded: only the order of events at one instant tells who queues first."""
     run = read_back(2, dimensions, 150, str(tmp_path), NO_STALLS)
     twin = naive_replay_run(run, backend)
     assert not twin.stalled
@@ -212,7 +224,7 @@ ROOFLINE = {"roofline-enabled": 1, "peak-perf": 0.001, "local-mem-bw": 1}
 def test_transmissions_by_hand(tmp_path: Path) -> None:
     # A ring's tie goes upwards: 100 bytes cross 0 -> 1 -> 2, and 50 bytes queue behind them.
     ranks = [[send(0, 2, size=100), send(1, 1, [0], size=50)], [recv(0, 0, size=50)], [recv(0, 0, size=100)], [comp(0)]]
-    run = make_run(tmp_path, ranks, ("Ring", 4, 1e9 / 2**30, 10.0))
+    run = make_run(tmp_path, ranks, ("Ring", 4, BYTE_PER_NS, 10.0))
     outcome = replay_run(run, AWARE, record_transmissions=True)
     assert outcome.finish_ns.tolist() == [280, 280, 220, 1000]
     assert outcome.exposed_comm_ns.tolist() == [280, 280, 220, 0]
@@ -241,6 +253,40 @@ def test_slots_by_hand(tmp_path: Path) -> None:
     assert outcome.node_finish_ns.tolist() == [3000, 2000, 4000, 150, 40, 150, 40]
     assert outcome.compute_ns.tolist() == [3000, 0]
     assert outcome.exposed_comm_ns.tolist() == [1000, 150]
+
+
+def test_what_a_rank_waits_for_until_one_instant_is_one_event(tmp_path: Path) -> None:
+    """Finish times are ASTRA-sim's.
+
+    At 2000, rank 1's broadcast ends, rank 2's receive, and rank 1's second COMP, in the order in which they began. But the two
+    of rank 1 share an event, so that its message comes first to rank 3.
+    """
+    ranks = [
+        [send(0, 2, size=1000)],
+        [coll(0, comm_type=CommType.BROADCAST, us=2), comp(1, us=1), comp(2, [1], us=1), send(3, 3, [2], size=500)],
+        [recv(0, 0, size=1000), send(1, 3, [0], size=500)],
+        [recv(0, 1, size=500), recv(1, 2, size=500)],
+    ]
+    outcome = replay_run(make_run(tmp_path, ranks, ("Switch", 4, BYTE_PER_NS, 0.0)), AWARE)
+    assert outcome.finish_ns.tolist() == [2000, 3000, 3500, 3500]
+
+
+@pytest.mark.parametrize(("before", "active_chunks", "finish_ns"), [("coll", 1, 7010), ("coll", 2, 9020), ("broadcast", 1, 9020)])
+def test_a_collective_that_follows_another_begins_late(tmp_path: Path, before: str, active_chunks: int, finish_ns: int) -> None:
+    """Finish times are ASTRA-sim's.
+
+    Where one collective at a time is active, the next begins when the last has gone, after other nodes that its end set free:
+    rank 0's own receive is before the collective's, and gets the first of two equal messages.
+    """
+    first = coll(0, us=1) if before == "coll" else coll(0, comm_type=CommType.BROADCAST, us=1)
+    ranks = [
+        [first, coll(1, [0], ALL_GATHER), recv(2, 1, [0], size=1000), comp(3, [2], us=5)],
+        [first, coll(1, [0], ALL_GATHER), comp(2, [1], us=1), send(3, 0, [2], size=1000)],
+    ]
+    traces = {"collective/x": [[comp(0, us=1)]] * 2, "collective/y": [[recv(0, 1, size=1000)], [send(0, 0, size=1000)]]}
+    system = {**RUNS_XY, "active-chunks-per-dimension": active_chunks}
+    outcome = replay_run(make_run(tmp_path, ranks, collectives=traces, system=system), AWARE)
+    assert outcome.finish_ns.tolist() == [finish_ns, 4020]
 
 
 def test_roofline_by_hand(tmp_path: Path) -> None:
@@ -317,6 +363,14 @@ def test_an_all_gather_of_no_bytes_never_ends(tmp_path: Path) -> None:
     ranks = [[coll(0, comm_type=ALL_GATHER, size=0)], [coll(0, comm_type=ALL_GATHER, size=0)]]
     with pytest.raises(AstraTacosError, match="rank 0, node 0"):
         replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE)
+
+
+def test_a_custom_collective_never_ends_in_several_chunks(tmp_path: Path) -> None:
+    """`Sys::generate_collective` makes one stream of a custom collective, and waits for the end of one per chunk."""
+    ranks = [[comp(0), coll(1, [0])]] * 2
+    run = make_run(tmp_path, ranks, collectives=X, system={**RUNS_X, "preferred-dataset-splits": 2})
+    with pytest.raises(ReplayError, match=r"rank 0, node 1 .* stalls unless preferred-dataset-splits is 1"):
+        replay_run(run, AWARE)
 
 
 def test_a_cycle_is_dropped(tmp_path: Path) -> None:
@@ -561,6 +615,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no algorithm": (
         alone(coll(1), system={"all-reduce-implementation": None}),
         "system.json: all-reduce-implementation is missing, expected one, which rank 0, node 1 of ",
+    ),
+    "no splits of a custom collective": (
+        alone(coll(1), system={**RUNS_X, "preferred-dataset-splits": None}),
+        "system.json: preferred-dataset-splits is missing, where ASTRA-sim stops; expected 1 or more",
     ),
     "no splits": (
         alone(coll(1), system={"preferred-dataset-splits": None}),
