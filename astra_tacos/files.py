@@ -14,9 +14,27 @@ from astra_tacos.errors import ConfigError
 
 @contextlib.contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A temporary path beside `path` that takes its place when the block ends well.
+
+    Where a link leads to is replaced, the link stays; what is no regular file (a pipe, a terminal) is written to as it is.
+
+    Raises
+    ------
+    ConfigError
+        If `path` is a directory or cannot be written.
+    """
+    if not path.name or path.is_dir():
+        raise ConfigError(f"{path}: is a directory, expected a file to write")
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
     try:
         yield temporary
         temporary.replace(path)

@@ -17,7 +17,7 @@ _INTERRUPTED = 130
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
-    "replay": "Replay a schedule or trace: when does every NPU finish?",
+    "replay": "Replay a training run, schedule or trace: when does every rank finish?",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }

@@ -12,7 +12,7 @@ from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
@@ -67,6 +67,7 @@ def replay(
             raise click.UsageError(f"Got --workload and {path}: one of them is enough.")
         if network_path is None:
             raise click.UsageError("Missing option '--network'.")
+        _check_outputs((csv_path, chrome_trace), (network_path, files.system, files.comm_group, files.remote_memory))
         if backend == ASTRA_SIM:
             if csv_path or chrome_trace:
                 raise click.UsageError(
@@ -83,6 +84,18 @@ def replay(
     _replay_path(path, network_path, backend, as_json)
 
 
+def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, ...]) -> None:
+    """Outputs are files, and none takes the place of an input or of another output: told before any work is done."""
+    taken = {path.resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is not None:
+            if not path.name or path.is_dir():
+                raise ConfigError(f"{path}: is a directory, expected a file to write")
+            if path.resolve() in taken:
+                raise click.UsageError(f"{path} is given twice: an output would take the place of another file.")
+            taken.add(path.resolve())
+
+
 def _replay_run(
     files: RunFiles, network_path: Path, backend: str | None, csv_path: Path | None, chrome_trace: Path | None, as_json: bool
 ) -> None:
@@ -95,10 +108,20 @@ def _replay_run(
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     model = backend or _default_backend(run.network)
     with progress("replaying (ranks that have finished)") as advanced:
-        outcome = replay_run(run, model, record_transmissions=chrome_trace is not None, progress=advanced)
+        try:
+            outcome = replay_run(run, model, record_transmissions=chrome_trace is not None, progress=advanced)
+        except ReplayError as error:
+            if not as_json:
+                raise
+            stalled = {"workload": run.workload.prefix, "network": run.network.source, "backend": model, "reason": str(error)}
+            report = _lint(files, network_path, model, as_json)
+            print_json(stalled | {"findings": [asdict(finding) for finding in report.findings]})
+            raise click.exceptions.Exit(CHECK_FAILED) from None
     result = run_result(run, outcome)
     report = _lint(files, network_path, model, as_json)
     result["findings"] = [asdict(finding) for finding in report.findings]
+    if report.errors:
+        result["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
     written: list[Path] = []
     if csv_path is not None:
         written += write_run_csv(csv_path, result)
@@ -145,6 +168,9 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
 
     network = read_network(network_path)
     program = find_binary(binary, len(network.dimensions))
+    model = (
+        UNAWARE if "unaware" in program.name.lower() else AWARE if "aware" in program.name.lower() else _default_backend(network)
+    )
     num_ranks = min(len(trace_files(files.workload)), network.num_npus)
     with progress("running ASTRA-sim"):
         seen = run_astra_sim(
@@ -169,8 +195,8 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
         "stalled": seen.stalled,
     }
     if seen.stalled:
-        result["reason"] = _why(files, network_path, network)
-    report = _lint(files, network_path, AWARE if "aware" in program.name.lower().split("_") else UNAWARE, as_json)
+        result["reason"] = _why(files, network_path, model)
+    report = _lint(files, network_path, model, as_json)
     result["findings"] = [asdict(finding) for finding in report.findings]
     if as_json:
         print_json(result)
@@ -193,7 +219,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def _why(files: RunFiles, network_path: Path, network: NetworkConfig) -> str:
+def _why(files: RunFiles, network_path: Path, model: str) -> str:
     """What the embedded engine says about a run in which ASTRA-sim left ranks behind."""
     from astra_tacos.errors import AstraTacosError
     from astra_tacos.replayer.run_replay import replay_run
@@ -201,10 +227,10 @@ def _why(files: RunFiles, network_path: Path, network: NetworkConfig) -> str:
 
     try:
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
-        replay_run(run, _default_backend(network))
+        replay_run(run, model)
     except AstraTacosError as error:
         return str(error)
-    return "finishes: is the binary of the same kind, and do paths resolve from --directory?"
+    return "finishes; if lint finds no error: is the binary of the same kind, and do paths resolve from --directory?"
 
 
 def _replay_path(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:

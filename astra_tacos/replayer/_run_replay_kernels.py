@@ -65,6 +65,7 @@ _ELAPSES = 3
 _NONE = -1
 _NATIVE = -2
 LATEST_NS = 1 << 61
+_AT_ONCE = 64
 _EXACT_IN_DOUBLE = np.uint64(1 << 52)
 
 # Entries of `Progress.scalar`.
@@ -391,55 +392,76 @@ def number_messages(
     """Number the messages of a workload or program; `address` has an entry per row.
 
     `players[p]` is the rank of position p, `members[p]` the rank that `peer` p means. Messages meet if tag (modulo), size, both
-    ranks and `space` are equal. Tables are open-addressed, -1 where empty, of a power of two; `counts` holds the numbers of keys
-    and pairs so far.
+    ranks and `space` are equal. Tables are open-addressed, -1 where empty, of a power of two; the first two of `counts` are the
+    numbers of keys and pairs so far.
     """
     key_mask = len(key_table) - 1
     pair_mask = len(pair_table) - 1
+    # A few rows at a time: what they will look up is loaded first, together, as each load of a large table takes long.
+    rows = np.empty(_AT_ONCE, np.int64)
+    pairs = np.empty(_AT_ONCE, np.int32)
+    places = np.empty(_AT_ONCE, np.int64)
+    guesses = np.empty(_AT_ONCE, np.int32)
     for position in range(len(players)):
         source = np.int64(players[position])
-        for row in range(rank_first[position], rank_first[position + 1]):
-            if kind[row] != _SEND_KIND and kind[row] != _RECEIVE_KIND:
-                continue
-            other = np.int64(members[peer[row]])
-            code = source * num_ranks + other if kind[row] == _SEND_KIND else other * num_ranks + source
-            mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
-            place = np.int64(mixed >> np.uint64(20)) & pair_mask
-            while pair_table[place] != _NONE and pair_code[pair_table[place]] != code:
-                place = (place + 1) & pair_mask
-            number = pair_table[place]
-            if number == _NONE:
-                number = counts[1]
-                counts[1] += 1
-                pair_table[place] = number
-                pair_code[number] = code
-            address[row].pair = number
-            its_tag = tag[row] % tag_modulus
-            mixed ^= np.uint64(its_tag) * np.uint64(0xC2B2AE3D27D4EB4F)
-            mixed ^= np.uint64(size_bytes[row]) * np.uint64(0x165667B19E3779F9) + np.uint64(space)
-            mixed ^= mixed >> np.uint64(29)
-            mixed *= np.uint64(0xBF58476D1CE4E5B9)
-            place = np.int64(mixed >> np.uint64(24)) & key_mask
-            while True:
-                found = key_table[place]
-                if found == _NONE:
-                    found = counts[0]
-                    counts[0] += 1
-                    key_table[place] = found
-                    meetings[found].pair = number
-                    meetings[found].tag = its_tag
-                    meetings[found].size = size_bytes[row]
-                    meetings[found].space = space
-                    break
-                if (
-                    meetings[found].pair == number
-                    and meetings[found].tag == its_tag
-                    and meetings[found].size == size_bytes[row]
-                    and meetings[found].space == space
-                ):
-                    break
-                place = (place + 1) & key_mask
-            address[row].key = found
+        row = rank_first[position]
+        while row < rank_first[position + 1]:
+            num_rows = 0
+            while row < rank_first[position + 1] and num_rows < _AT_ONCE:
+                if kind[row] == _SEND_KIND or kind[row] == _RECEIVE_KIND:
+                    other = np.int64(members[peer[row]])
+                    code = source * num_ranks + other if kind[row] == _SEND_KIND else other * num_ranks + source
+                    mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
+                    place = np.int64(mixed >> np.uint64(20)) & pair_mask
+                    while pair_table[place] != _NONE and pair_code[pair_table[place]] != code:
+                        place = (place + 1) & pair_mask
+                    number = pair_table[place]
+                    if number == _NONE:
+                        number = counts[1]
+                        counts[1] += 1
+                        pair_table[place] = number
+                        pair_code[number] = code
+                    mixed ^= np.uint64(tag[row] % tag_modulus) * np.uint64(0xC2B2AE3D27D4EB4F)
+                    mixed ^= np.uint64(size_bytes[row]) * np.uint64(0x165667B19E3779F9) + np.uint64(space)
+                    mixed ^= mixed >> np.uint64(29)
+                    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+                    rows[num_rows] = row
+                    pairs[num_rows] = number
+                    places[num_rows] = np.int64(mixed >> np.uint64(24)) & key_mask
+                    num_rows += 1
+                row += 1
+            for i in range(num_rows):
+                guesses[i] = key_table[places[i]]
+            loaded = 0
+            for i in range(num_rows):
+                if guesses[i] != _NONE:
+                    loaded += meetings[guesses[i]].tag
+            counts[2] = loaded  # so that the loads are not left out
+            for i in range(num_rows):
+                place = places[i]
+                its_row = rows[i]
+                its_tag = tag[its_row] % tag_modulus
+                while True:
+                    found = key_table[place]
+                    if found == _NONE:
+                        found = counts[0]
+                        counts[0] += 1
+                        key_table[place] = found
+                        meetings[found].pair = pairs[i]
+                        meetings[found].tag = its_tag
+                        meetings[found].size = size_bytes[its_row]
+                        meetings[found].space = space
+                        break
+                    if (
+                        meetings[found].pair == pairs[i]
+                        and meetings[found].tag == its_tag
+                        and meetings[found].size == size_bytes[its_row]
+                        and meetings[found].space == space
+                    ):
+                        break
+                    place = (place + 1) & key_mask
+                address[its_row].pair = pairs[i]
+                address[its_row].key = found
 
 
 @njit(cache=True, nogil=True)
@@ -562,6 +584,8 @@ def advance(code, progress, max_events):
             size = messages[message].size
             if not queued:
                 number = address[messages[message].place].pair
+                if not pair_latency_ns[number] + size / pair_bytes_per_ns[number] < LATEST_NS:
+                    return OUT_OF_TIME
                 first_ns = now + np.int64(pair_latency_ns[number] + size / pair_bytes_per_ns[number])
                 first_code = 4 * message + _ARRIVES
                 pushes = 1
@@ -577,6 +601,8 @@ def advance(code, progress, max_events):
                 else:
                     link_busy[link] = True
                     serialisation = size / link_bytes_per_ns[link]
+                    if not link_latency_ns[link] + serialisation < LATEST_NS:
+                        return OUT_OF_TIME
                     held = np.int64(serialisation)
                     link_bytes[link] += size
                     link_busy_ns[link] += held

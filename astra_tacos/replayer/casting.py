@@ -21,7 +21,7 @@ from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import native_program
 from astra_tacos.replayer.node_check import check_collective
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 from astra_tacos.units import NS_PER_US
 
@@ -110,7 +110,9 @@ def cast_collectives(run: Run) -> Casts:
         If a node of a trace waits for one that does not exist, or custom collectives are to be split.
     """
     trace, columns = run.workload, run.columns
-    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
+    collectives = (trace.kind == NodeType.COMM_COLL) & (not run.system.replay_only)
+    _groups(run, np.flatnonzero(collectives & (columns.comm_type == CommType.BROADCAST)))  # ASTRA-sim looks for them, no more
+    rows = np.flatnonzero(collectives & np.isin(columns.comm_type, list(PATTERN_KEYS)))
     rank = trace.rank[rows]
     if rows.size:
         _check_system(run)
@@ -130,7 +132,7 @@ def cast_collectives(run: Run) -> Casts:
     involved = np.where(group == ALL_RANKS, columns.involved_dims[rows], NO_LIST)
     count = columns.involved_count[rows]
     everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
-    turn = _turns(run, rank, pattern, everyone, trace.node_id[rows])
+    turn = _turns(run, rows, rank, pattern, everyone)
     for case, which in _distinct(*(column[chosen] for column in (pattern, size, group, involved, count, turn))):
         first = trace.describe_node(int(rows[chosen[which[0]]]))
         native[rows[chosen[which]]] = casting.cast(_native(run, casting, case, first), casting.native_group(case[2]))
@@ -179,17 +181,17 @@ def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray
 
 
 def _turns(
-    run: Run, rank: NDArray[np.int64], pattern: NDArray[np.int64], everyone: NDArray[np.bool_], node_id: NDArray[np.uint64]
+    run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64], pattern: NDArray[np.int64], everyone: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """0 or 1: which of the two trees of `doubleBinaryTree` the first chunk takes; 0 where that algorithm is not used.
 
     They take turns over a rank's collectives of a pattern among all ranks, which are taken to run in order of their ids.
     """
-    turn = np.zeros(len(rank), np.int64)
+    turn, node_id = np.zeros(len(rank), np.int64), run.workload.node_id[rows]
     for number in np.unique(pattern).tolist():
         if "doubleBinaryTree" not in run.system.native.get(pattern_key(number), ()):
             continue
-        chosen = np.flatnonzero((pattern == number) & everyone)
+        chosen = np.flatnonzero((pattern == number) & everyone & (run.implementation[rows] == NATIVE))
         in_order = chosen[np.lexsort((node_id[chosen], rank[chosen]))]
         begins = np.searchsorted(rank[in_order], rank[in_order])
         turn[in_order] = (np.arange(len(in_order)) - begins) * (run.system.preferred_dataset_splits or 0) % 2
@@ -227,7 +229,7 @@ def _groups(run: Run, rows: NDArray[np.int64]) -> tuple[list[NDArray[np.int64]],
         group = group_id(text)
         if group is None or group not in run.groups.members:
             node = trace.describe_node(int(rows[np.argmax(columns.group[rows] == name)]))
-            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source} (--comm-group)")
+            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
         if group not in entry_of_group:
             ranks = np.array(run.groups.members[group], np.int64)
             if ranks.size and ranks.max() >= run.network.num_npus:
@@ -315,9 +317,13 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
     elif group == ALL_RANKS and len(dimensions) > _DIMENSIONS_INVOLVED:
         # Without a list ASTRA-sim makes one of four entries, whatever the number of dimensions (`Workload.cc`).
         flags = (True,) * _DIMENSIONS_INVOLVED
-    return casting.program(
-        ("native", key, size_bytes, dimensions, algorithms, flags, turn),
-        lambda: native_program(
-            key, algorithms, size_bytes, dimensions, system, num_npus=num_npus, involved=flags, earlier_chunks=turn
-        ),
-    )
+
+    def make() -> CollectiveProgram:
+        try:
+            return native_program(
+                key, algorithms, size_bytes, dimensions, system, num_npus=num_npus, involved=flags, earlier_chunks=turn
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{run.workload.prefix}: {node}: {error}") from None
+
+    return casting.program(("native", key, size_bytes, dimensions, algorithms, flags, turn), make)

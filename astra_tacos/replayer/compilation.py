@@ -34,13 +34,23 @@ _NATIVE_ACTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """`Code` of a run, how many keys of messages it has, and its sends' ends: `pair` p goes from `pair_src` to `pair_dst`."""
+    """`Code` of a run, how many keys of messages it has, and its sends' ends: `pair` p goes from `pair_src` to `pair_dst`.
+
+    Row `program_first[p + 1]` is the first of program p; link l of `Code` is the network's link `used_links[l]`.
+    """
 
     code: kernels.Code
     num_keys: int
     pair_src: NDArray[np.int64]
     pair_dst: NDArray[np.int64]
     program_first: NDArray[np.int64]
+    used_links: NDArray[np.int32]
+
+    def by_link(self, figures: NDArray[np.int64], num_links: int) -> NDArray[np.int64]:
+        """Figures of the used links, as figures of all links."""
+        spread = np.zeros(num_links, np.int64)
+        spread[self.used_links] = figures
+        return spread
 
 
 def compile_run(
@@ -96,6 +106,9 @@ def compile_run(
             _fill_program(nodes[base : base + program.num_nodes], program)
         address, cast_shift, num_keys, pair_src, pair_dst = messages.result()
     routes = network.routes(pair_src, pair_dst)
+    used_links, hop_link = np.unique(routes.link, return_inverse=True)
+    if len(used_links) and used_links[0] < 0:
+        used_links, hop_link = used_links[1:], hop_link - 1
     order, by_order, heap_first = _workload_order(workload, actions.slot)
     cast_template = program_template[casts.cast_program].astype(np.int32)
     native_template = np.where(casts.native >= 0, np.append(cast_template, 0)[casts.native] + casts.native_position, -1)
@@ -112,11 +125,11 @@ def compile_run(
         hashed=hashed,
         address=address,
         pair_hop=routes.first_hop,
-        hop_link=routes.link,
+        hop_link=hop_link.astype(np.int32),
         pair_latency_ns=routes.direct_latency_ns,
         pair_bytes_per_ns=routes.direct_bytes_per_ns,
-        link_latency_ns=network.link_latency_ns,
-        link_bytes_per_ns=network.link_bytes_per_ns,
+        link_latency_ns=network.link_latency_ns[used_links],
+        link_bytes_per_ns=network.link_bytes_per_ns[used_links],
         slot=actions.slot,
         order=order,
         by_order=by_order,
@@ -135,7 +148,7 @@ def compile_run(
         server=server,
         num_pools=max((_pools(program) for program in programs), default=0),
     )
-    return Compiled(code, num_keys, pair_src, pair_dst, program_first)
+    return Compiled(code, num_keys, pair_src, pair_dst, program_first, used_links)
 
 
 def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.int64]) -> list[tuple[CollectiveProgram, int]]:
@@ -214,7 +227,7 @@ def _messages(
         np.empty(bound, kernels.MEETING),
         np.full(1 << max(4, int(1.5 * pair_bound).bit_length()), -1, np.int32),
         np.empty(pair_bound, np.int64),
-        counts := np.zeros(2, np.int64),
+        counts := np.zeros(3, np.int64),
     )
     everyone = np.arange(num_ranks)
     parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, NDArray[np.int64], int, int]] = [
@@ -240,7 +253,7 @@ def _messages(
             address[start:end],
             *tables,
         )
-    num_keys, num_pairs = counts.tolist()
+    num_keys, num_pairs, _ = counts.tolist()
     pair_src, pair_dst = np.divmod(tables[3][:num_pairs], num_ranks)
     if (pair_src == pair_dst).any():
         raise ConfigError(

@@ -12,6 +12,7 @@ from astra_tacos.units import MAX_SIZE_BYTES, NS_PER_US
 
 LONGEST_NS = 1 << 60
 """Delays are at most this long, so that sums of a few stay within int64."""
+_MAX_TAG = (1 << 31) - 1
 _KINDS = [kind.value for kind in NodeType]
 
 
@@ -54,7 +55,7 @@ class NodeCheck:
             rows = slice(trace.rank_first[rank], trace.rank_first[rank + 1])
             own[rows] = trace.peer[rows] == rank
         self.reject(message & own, "{kind} with {peer}, its own rank", "another rank")
-        self.reject(message & (trace.tag < 0), "{kind} with comm_tag {tag}", "0 or more")
+        self.reject(message & ((trace.tag < 0) | (trace.tag > _MAX_TAG)), "{kind} with comm_tag {tag}", "0 to 2**31 - 1")
 
     def durations(self, chosen: NDArray[np.bool_]) -> None:
         """Reject durations that do not fit int64 nanoseconds."""

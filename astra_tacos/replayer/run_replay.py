@@ -70,8 +70,7 @@ def replay_run(
     model = BACKENDS[backend](run.network)
     server, num_servers = servers(run.remote_memory, workload.num_ranks)
     compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
-    num_links = len(model.link_src)
-    state = start(compiled, casts, num_links, num_servers, record_transmissions)
+    state = start(compiled, casts, num_servers, record_transmissions)
     state = advance(compiled, state, workload.prefix, run.network.name, progress)
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
@@ -88,8 +87,8 @@ def replay_run(
         replaced=_replaced(casts, state),
         link_src=model.link_src,
         link_dst=model.link_dst,
-        link_bytes=state.link_bytes,
-        link_busy_ns=state.link_busy_ns,
+        link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
+        link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
     )
     for name in (field.name for field in fields(outcome)):
@@ -141,17 +140,17 @@ def advance(
             f"{int(state.stream_number[state.turn[rank]])} on another rank, so that their messages never meet"
         )
     if status == kernels.OUT_OF_TIME:
-        raise ConfigError(f"the replay of {network} goes beyond 2**61 ns, expected less: are sizes and durations in range?")
+        raise ConfigError(
+            f"{prefix}: the replay on {network} goes beyond 2**61 ns, expected less: are sizes and durations in range?"
+        )
     return state
 
 
-def start(
-    compiled: Compiled, casts: Casts, num_links: int, num_servers: int, record: bool, timed: bool = False
-) -> kernels.Progress:
+def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
     """State of a replay before its first event; with `timed`, times are kept of the collectives' nodes too."""
     code = compiled.code
     num_rows, num_ranks = len(code.slot), len(code.block_first) - 1
-    num_live = int(code.block_first[-1])
+    num_live, num_links = int(code.block_first[-1]), len(code.link_latency_ns)
     template_first = code.template_first
     most = int(np.diff(template_first).max())
     num_messages = num_live + 2 * most + 16
@@ -313,7 +312,7 @@ def _transmissions(compiled: Compiled, state: kernels.Progress) -> Transmissions
     held = (size / compiled.code.link_bytes_per_ns[link]).astype(np.int64)
     pair = state.record_pair[:count]
     src, dst = compiled.pair_src[pair].astype(np.int32), compiled.pair_dst[pair].astype(np.int32)
-    columns = (link, src, dst, size, start_ns, start_ns + held)
+    columns = (compiled.used_links[link], src, dst, size, start_ns, start_ns + held)
     for column in columns:
         column.flags.writeable = False
     return Transmissions(*columns)

@@ -225,7 +225,9 @@ class Stall:
         sends = np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))
         meant = np.flatnonzero(sends & (code.address["pair"][key_rows] == pair))
         if np.any(code.address["key"][key_rows[meant]] == key):
-            return text + "is not sent often enough"
+            if row < self._num_rows or self._of_collective:
+                return text + "is not sent often enough"
+            return text + f"rank {source} does not send: it has no node left that runs {self._program_of(row)[0].source}"
         tags = trace.tag[rows[meant] - base]
         near = meant[(code.nodes["amount"][rows[meant]] == size) | (tags == tag)]
         if not near.size:

@@ -87,7 +87,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceRep
     casts, model = cast_collectives(run), BACKENDS[backend](network)
     server, _ = servers(None, trace.num_ranks)
     compiled = compile_run(run.workload, workload_actions(run), casts, model, starts_at_once=False, server=server)
-    state = start(compiled, casts, len(model.link_src), num_servers=0, record=False, timed=True)
+    state = start(compiled, casts, num_servers=0, record=False, timed=True)
     state = advance(compiled, state, trace.prefix, network.name, None)
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{trace.prefix}: deadlock: {explain_stall(run, casts, compiled, state, of_collective=True)}")
@@ -99,8 +99,8 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceRep
         node_finish_ns=state.finish_ns[trace.num_ranks :],
         link_src=model.link_src,
         link_dst=model.link_dst,
-        link_bytes=state.link_bytes,
-        link_busy_ns=state.link_busy_ns,
+        link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
+        link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
     )
     for name in (field.name for field in fields(replay) if field.name != "backend"):
         getattr(replay, name).flags.writeable = False

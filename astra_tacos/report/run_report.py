@@ -18,14 +18,15 @@ from astra_tacos.units import format_size, format_time
 _RANKS_SHOWN = 16
 _LINKS_SHOWN = 5
 _COLLECTIVES_SHOWN = 20
+_LINK_COLUMNS = ("src", "dst", "bytes", "busy_ns", "busy_share")
 
 
 def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
     """Figures of a replay.
 
-    `finish_ns`, `exposed_comm_ns`, `compute_ns`, `sent_bytes` are lists by rank; `collectives` one entry per algorithm,
-    pattern and size, with its nodes and the time that each rank spent in it; `links` one per link that was used: its ends,
-    bytes, busy ns and share of the run.
+    `finish_ns`, `exposed_comm_ns`, `compute_ns`, `sent_bytes` are lists by rank; `replaced` are (rank, node) of collectives that
+    ran what their group had cached; `collectives` one entry per algorithm, pattern and size, with nodes and the time that each
+    rank spent in it; `links` one per link that was used: its ends, bytes, busy ns and share of the run.
     """
     return {
         "workload": run.workload.prefix,
@@ -33,6 +34,8 @@ def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
         "backend": outcome.backend,
         "approximate": bool(outcome.approximate),
         "approximations": list(outcome.approximate),
+        "beyond_astra_sim": _beyond(run, outcome),
+        "replaced": [_rank_and_node(run, row) for row in outcome.replaced.tolist()],
         "end_ns": outcome.end_ns,
         "finish_ns": outcome.finish_ns.tolist(),
         "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
@@ -41,6 +44,25 @@ def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
         "collectives": _collectives(run, outcome),
         "links": _links(run, outcome),
     }
+
+
+def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
+    return int(run.workload.rank[row]), int(run.workload.node_id[row])
+
+
+def _beyond(run: Run, outcome: RunOutcome) -> list[str]:
+    """Why stock ASTRA-sim cannot run this."""
+    network = run.network
+    reasons = []
+    if outcome.backend == "congestion-aware" and len(network.dimensions) > 1:
+        reasons.append("its congestion-aware model takes one dimension")
+    if outcome.backend == "congestion-aware" and any(dim.block == "Ring" and dim.size == 2 for dim in network.dimensions):
+        reasons.append("its congestion-aware model aborts on a Ring of 2")
+    if any(dim.block == "Mesh" for dim in network.dimensions):
+        reasons.append("it has no Mesh")
+    if not network.dimensions or network.link_overrides or network.failed_links:
+        reasons.append("it has no links of their own")
+    return reasons
 
 
 def _collectives(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
@@ -91,10 +113,8 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     header = ["rank", "finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes", *collectives]
     columns = [result[name] for name in header[1:5]] + [entry["total_ns"] for entry in result["collectives"]]
     ranks = [header, *([rank, *values] for rank, values in enumerate(zip(*columns, strict=True)))]
-    tables = {path: ranks}
-    if result["links"]:
-        names = list(result["links"][0])
-        tables[path.with_suffix(f".links{path.suffix or '.csv'}")] = [names, *(list(link.values()) for link in result["links"])]
+    links = [list(_LINK_COLUMNS), *(list(link.values()) for link in result["links"])]
+    tables = {path: ranks, path.with_suffix(f".links{path.suffix or '.csv'}"): links}
     for file, rows in tables.items():
         with replaced_file(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
             csv.writer(out, lineterminator="\n").writerows(rows)
@@ -107,7 +127,9 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
     last, first = max(finish), min(finish)
     kinds = np.bincount(run.workload.kind, minlength=len(NodeType))
     counts = ((NodeType.COMP, "compute"), (NodeType.COMM_COLL, "collective"), (NodeType.COMM_SEND, "send"))
-    nodes = ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind])
+    nodes = (
+        ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind]) or f"{run.workload.num_nodes:,} other"
+    )
     exposed, compute = result["exposed_comm_ns"], result["compute_ns"]
     rows = [
         ("replayed", f"{result['workload']} on {result['network']}: {len(finish)} ranks, {nodes} nodes"),
@@ -116,6 +138,12 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if first != last:
         rows.append(("first to finish", f"{first:,} ns, rank {finish.index(first)}"))
+    if result["beyond_astra_sim"]:
+        rows.insert(2, ("not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+    if result["replaced"]:
+        rank, node = result["replaced"][0]
+        text = f"{len(result['replaced']):,}, first rank {rank}, node {node}: their group had cached it"
+        rows.append(("ran another's collective", text))
     rows.append(("compute", _range(compute)))
     rows.append(("exposed communication", f"{_range(exposed)}, up to {max(exposed) / max(last, 1):.1%} of the run"))
     rows.append(("sent", f"{format_size(sum(result['sent_bytes']))} in all"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.config.communicator import CommunicatorGroups, read_communicator_groups
 from astra_tacos.config.network import NetworkConfig, read_network
 from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
-from astra_tacos.config.system import COMM_KEYS, SystemConfig, read_system
+from astra_tacos.config.system import SystemConfig, read_system
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType, NodeType
@@ -93,7 +93,8 @@ def read_run(
     system_config = read_system(system, directory)
     network_config = read_network(network)
     no_groups = groups is None or "empty" in str(groups)
-    communicator = CommunicatorGroups("no file", {}) if no_groups else read_communicator_groups(str(groups))
+    nowhere = "no file (--comm-group)" if groups is None else f'no file, as the path {groups} has "empty" in it'
+    communicator = CommunicatorGroups(nowhere, {}) if no_groups else read_communicator_groups(str(groups))
     memory = None if remote_memory is None else read_remote_memory(remote_memory)
     trace = read_trace(workload, chunks=False, workload=True)
     prefixes, implementation = implementations(trace, system_config)
@@ -121,6 +122,8 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
     columns = workload.workload
     if columns is None:
         raise ValueError("the workload was read without its columns")
+    if system.replay_only:
+        return (), np.full(workload.num_nodes, NATIVE, np.int32)
     is_collective = (workload.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS))
     implementation = np.full(workload.num_nodes, NATIVE, np.int32)
     prefixes: dict[str, int] = {}
@@ -161,6 +164,3 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path) -> Trac
 def pattern_key(comm_type: int) -> str:
     """Name of a pattern in the system JSON."""
     return PATTERN_KEYS[CommType(comm_type)]
-
-
-__all__ = ["COMM_KEYS", "NATIVE", "PATTERN_KEYS", "Run", "implementations", "pattern_key", "read_run"]

@@ -134,6 +134,9 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
     assert "[critical] it broke" in done.stdout
     reason = "rank 1, node 4 waits for a message from rank 0 (64 bytes, tag 1) that no node sends"
     assert reason in done.stdout
+    as_json = run("replay", *files_of(tmp_path), "--json", cwd=tmp_path)
+    assert as_json.returncode == 1
+    assert reason in json.loads(as_json.stdout)["reason"]
     embedded = run("replay", *files_of(tmp_path), cwd=tmp_path)
     assert embedded.returncode == 1
     assert embedded.stderr == f"astra-tacos: error: workload/w: deadlock: {reason}; 1 more rank never finishes\n"
@@ -165,6 +168,36 @@ def test_bad_command_lines_get_one_line(golden: Path, arguments: tuple[str, ...]
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--csv", "."), "is a directory, expected a file"),
+        (("--chrome-trace", "workload"), "is a directory, expected a file"),
+        (("--csv", "network.yml"), "would take the place of another file"),
+        (("--csv", "a", "--chrome-trace", "a"), "would take the place of another file"),
+        (("--csv", "network.yml/a.csv"), "cannot be written"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: tuple[str, ...], message: str) -> None:
+    case = golden / "e2e_overlap_ring8"
+    before = {path: path.read_bytes() for path in case.rglob("*") if path.is_file()}
+    done = run("replay", *files_of(case), *arguments, cwd=case)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert {path: path.read_bytes() for path in case.rglob("*") if path.is_file()} == before
+
+
+def test_outputs_follow_links_and_write_into_devices(golden: Path, tmp_path: Path) -> None:
+    case = copied(golden, "e2e_overlap_ring8", tmp_path)
+    (case / "link.json").symlink_to("target.json")
+    done = run("replay", *files_of(case), "--chrome-trace", "link.json", cwd=case)
+    assert done.returncode == 0, done.stderr
+    assert (case / "link.json").is_symlink()
+    assert json.loads((case / "target.json").read_text())["traceEvents"]
+    assert run("replay", *files_of(case), "--chrome-trace", os.devnull, cwd=case).returncode == 0
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
 
 
 def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:

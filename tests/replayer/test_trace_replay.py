@@ -293,7 +293,7 @@ BAD_INPUT: dict[str, tuple[list[list[Any]], str]] = {
     "size 0": ([[send(0, 1, 0)], []], "rank 0, node 0: COMM_SEND with comm_size 0, expected 1 to 2**53 bytes"),
     "no tag": (
         [[make_node(0, NodeType.COMM_RECV, comm_src=1, comm_size=64)], []],
-        "rank 0, node 0: COMM_RECV with comm_tag missing, expected 0 or more",
+        "rank 0, node 0: COMM_RECV with comm_tag missing, expected 0 to 2**31 - 1",
     ),
     "no peer": (
         [[make_node(0, NodeType.COMM_RECV, comm_size=64, comm_tag=0)], []],
