@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,35 +70,35 @@ def compile_run(
     firsts = [program.rank_first[:-1] + base for program, base in _based(programs, program_first)]
     template_first = np.concatenate([workload.rank_first[:-1], *firsts, [total]]).astype(np.int64)
     program_template = np.concatenate(([num_ranks], num_ranks + np.cumsum([program.num_positions for program in programs])))
-    with ThreadPoolExecutor(1) as other_thread:
-        messages = other_thread.submit(_messages, workload, actions, casts, program_first)
+    with ThreadPoolExecutor(2) as other_threads:
+        messages = other_threads.submit(_messages, workload, actions, casts, program_first)
         node_id = np.concatenate([workload.node_id, *(program.node_id.view(np.uint64) for program in programs)])
         num_waits, child_first, child = _children([workload, *programs], program_first)
         root, root_first = _roots(num_waits, template_first)
         set_level = np.zeros(len(template_first) - 1, np.int64)
         hashed = np.zeros(len(template_first) - 1, np.bool_)
-        most = int(np.diff(template_first).max())
-        bucket, scratch = np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)
         for number, (program, base) in enumerate(_based(programs, program_first)):
             if program.native:
                 continue
-            own = slice(int(program_template[number]), int(program_template[number + 1]))
-            hashed[own] = True
-            kernels.order_nodes(
-                node_id,
-                template_first[own.start : own.stop + 1],
+            begin, end = program_template[number : number + 2].tolist()
+            hashed[begin:end] = True
+            half = (begin + end) // 2
+            order_positions = partial(
+                _order_positions,
+                program,
                 base,
-                _locked(program.dep_first),
-                _locked(program.dep),
+                node_id,
+                template_first,
                 child_first,
                 child,
                 num_waits,
-                root_first[own.start : own.stop + 1],
+                root_first,
                 root,
-                set_level[own],
-                bucket,
-                scratch,
+                set_level,
             )
+            other_half = other_threads.submit(order_positions, half, end)
+            order_positions(begin, half)
+            other_half.result()
         nodes = np.empty(total + 1, kernels.NODE)
         nodes["child_first"] = child_first
         del child_first
@@ -161,6 +162,41 @@ def _locked(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _order_positions(
+    program: CollectiveProgram,
+    base: int,
+    node_id: NDArray[np.uint64],
+    template_first: NDArray[np.int64],
+    child_first: NDArray[np.int64],
+    child: NDArray[np.int32],
+    num_waits: NDArray[np.int32],
+    root_first: NDArray[np.int64],
+    root: NDArray[np.int32],
+    set_level: NDArray[np.int64],
+    begin: int,
+    end: int,
+) -> None:
+    """`order_nodes` for the templates `begin` to `end - 1` of a program."""
+    if begin == end:
+        return
+    most = int(np.diff(template_first[begin : end + 1]).max())
+    kernels.order_nodes(
+        node_id,
+        template_first[begin : end + 1],
+        base,
+        _locked(program.dep_first),
+        _locked(program.dep),
+        child_first,
+        child,
+        num_waits,
+        root_first[begin : end + 1],
+        root,
+        set_level[begin:end],
+        np.full(3 * most + 13, -1, np.int64),
+        np.empty((4, most), np.int64),
+    )
 
 
 def _fill_program(nodes: NDArray[np.void], program: CollectiveProgram) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -86,7 +87,7 @@ class CongestionAware:
     """
 
     def __init__(self, network: NetworkConfig) -> None:
-        self._network, self._topology = network, build_topology(network)
+        self._network, self._topology = network, _topology_of(network)
         self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
         self.link_latency_ns = self._topology.link_latency_ns.copy()  # writable, as all arrays that the kernel is compiled for
         self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
@@ -109,6 +110,12 @@ class CongestionAware:
         is_link[first_hop + num_hops] = False
         link[is_link] = hops[used]
         return Routes(first_hop, link, np.empty(0), np.empty(0))
+
+
+@lru_cache(maxsize=8)
+def _topology_of(network: NetworkConfig) -> Topology:
+    """Many runs are replayed on one network."""
+    return build_topology(network)
 
 
 BACKENDS: dict[str, Callable[[NetworkConfig], NetworkModel]] = {

@@ -20,6 +20,8 @@ from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 
 _EVENTS_A_TURN = 2_000_000
+_ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))
+"""Which actions wait for time to pass."""
 
 
 def replay_run(
@@ -162,9 +164,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     lives["waits"][:num_rows] = code.num_waits[:num_rows]
     lives["state"] = kernels.UNTOUCHED
     # Those that may wait for time to pass at once: nodes of the workload, and of the largest collectives.
-    elapsing = np.concatenate(
-        ([0], np.cumsum(np.isin(code.nodes["action"][:-1], (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))))
-    )
+    elapsing = np.concatenate(([0], np.cumsum(_ELAPSES[code.nodes["action"][:-1]])))
     per_template = np.diff(elapsing[template_first])
     largest = int(per_template[num_ranks:].max()) if len(per_template) > num_ranks else 0
     num_batches = int(elapsing[num_rows]) + num_ranks * largest + num_servers
