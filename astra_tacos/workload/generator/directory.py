@@ -23,6 +23,7 @@ from astra_tacos.workload.generator.stage import stage_nodes
 from astra_tacos.workload.generator.step import Step
 
 MAX_NODES = 50_000_000
+MAX_NODES_OF_RANK = 1_000_000
 RESULT_FILE = "generated.json"
 PREFIX = "workload/w"
 _FILES = {"workload", "comm_group.json", "system.json", "remote_memory.json", RESULT_FILE}
@@ -86,10 +87,9 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
         if config.num_npus != split.num_ranks:
             raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
     check_output(path)
+    _check_size(step, [step.least_nodes] * split.pp)
     stages = [stage_nodes(step, stage) for stage in range(split.pp)]
-    num_nodes = sum(map(len, stages)) * (split.num_ranks // split.pp)
-    if num_nodes > MAX_NODES:
-        raise ConfigError(f"{num_nodes:,} nodes, expected at most {MAX_NODES:,}: fewer layers, micro-batches or ranks")
+    _check_size(step, [len(nodes) for nodes in stages])
     groups = number_groups(split, step.group_kinds)
     result = _result(step, device, stages, groups)
     with replaced_directory(path) as directory:
@@ -102,6 +102,15 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
         _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         _write_json(directory / RESULT_FILE, result)
     return GeneratedRun(path, result)
+
+
+def _check_size(step: Step, nodes: list[int]) -> None:
+    """`nodes` of a rank of each stage."""
+    total = sum(nodes) * (step.parallelism.num_ranks // step.parallelism.pp)
+    for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
+        if number > most:
+            remedy = "choose fewer layers, micro-batches or ranks"
+            raise ConfigError(f"found {number:,} nodes {what} or more, expected at most {most:,}: {remedy}")
 
 
 def _write_traces(step: Step, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:

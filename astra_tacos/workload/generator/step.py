@@ -11,6 +11,7 @@ from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
 
 MAX_MICRO_BATCHES = 4096
+MAX_BUCKETS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,10 @@ class Step:
     def __post_init__(self) -> None:
         if not 1 <= self.micro_batches <= MAX_MICRO_BATCHES:
             raise ConfigError(f"micro-batches: found {self.micro_batches:,}, expected 1 to {MAX_MICRO_BATCHES:,}")
-        for name in ("batch", "buckets"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: found {getattr(self, name)}, expected 1 or more")
+        if self.batch < 1:
+            raise ConfigError(f"batch: found {self.batch}, expected 1 or more")
+        if not 1 <= self.buckets <= MAX_BUCKETS:
+            raise ConfigError(f"buckets: found {self.buckets:,}, expected 1 to {MAX_BUCKETS:,}")
         if self.schedule not in PIPELINE_SCHEDULES:
             raise ConfigError(f"schedule: found {self.schedule!r}, expected {' or '.join(PIPELINE_SCHEDULES)}")
         for what, value, name, degree in self._divisions():
@@ -83,6 +85,11 @@ class Step:
         """Of the activations that a rank has between blocks, and passes on to the next stage."""
         whole = self.tokens * self.model.hidden * self.model.dtype_bytes
         return whole // self.parallelism.tp if self.sequence_parallel else whole
+
+    @property
+    def least_nodes(self) -> int:
+        """Fewer nodes than that no rank has: six computations of each layer and micro-batch."""
+        return 6 * self.layers_per_stage * self.micro_batches
 
     @property
     def layers_per_stage(self) -> int:
