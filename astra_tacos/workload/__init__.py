@@ -1,0 +1,1 @@
+"""Training workloads: generated, and with their collectives replaced by synthesized ones."""
