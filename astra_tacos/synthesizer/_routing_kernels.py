@@ -10,7 +10,6 @@ import numpy as np
 from numba import njit
 
 _NEVER = np.int64(1) << 62
-_ROUNDS = 2
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -83,6 +82,7 @@ def shortest_paths(
     need_first,
     need,
     is_shared,
+    rounds,
     near,
     far,
     delay,
@@ -111,7 +111,7 @@ def shortest_paths(
     heap = np.empty((len(far) + 1, 2), np.int64)
     reached = 0
     measured = -1
-    for turn in range(len(source) * 2 * _ROUNDS):
+    for turn in range(len(source) * 2 * rounds):
         # Every round takes each row's paths away, and lays them again.
         row = turn // 2 % len(source)
         lays = turn % 2 == 1
