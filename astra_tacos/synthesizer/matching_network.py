@@ -89,7 +89,7 @@ class MatchingNetwork:
         )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
 

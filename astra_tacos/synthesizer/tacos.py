@@ -7,28 +7,22 @@ in time; an All-Reduce is both, where a chunk is gathered as soon as it is reduc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching_network import matching_network
+from astra_tacos.synthesizer.matching import match_all_gather
+from astra_tacos.synthesizer.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class _Matching:
-    """Sends of one matched All-Gather, by ascending start."""
-
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+_MOST_LINKS = 8192
+_MOST_SENDS = 4_000_000
+_WORTHWHILE = 1.05
 
 
 def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -44,29 +38,61 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     SynthesisError
         If some NPU cannot be reached.
     """
-    chunk, channel = np.empty(0, np.int32), np.empty(0, np.int32)
-    reduces = np.empty(0, np.bool_)
-    link_free = np.zeros(topology.num_links, np.int64)
+    if not collective.reduces:
+        gathered = match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=False)
+        copies = np.zeros(len(gathered.chunk), np.bool_)
+        if _never_idles(topology, timing):
+            columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
+            return Schedule(topology, collective, timing, *columns, "tacos", seed)
+        return settle(topology, collective, timing, gathered.chunk, gathered.channel, copies, "tacos", seed)
+    scattered = _reduce_scatter(topology, collective, timing, seed)
+    if not collective.gathers:
+        return scattered
+    one_by_one = _gather_back(scattered)
+    if not _may_overlap(one_by_one):
+        return one_by_one
+    overlapping = overlap_phases(topology, collective, timing, "tacos", seed)
+    if overlapping is None or overlapping.collective_time_ns >= one_by_one.collective_time_ns:
+        return one_by_one
+    return overlapping
+
+
+def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """An All-Gather on the transposed network, reversed in time."""
+    backward = match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=True)
+    order = np.argsort(-backward.end_ns[::-1], kind="stable")
+    chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
+    return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
+
+
+def _gather_back(scattered: Schedule) -> Schedule:
+    """The All-Reduce that goes on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced."""
+    topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
     chunk_ready = np.zeros(collective.num_chunks, np.int64)
-    if collective.reduces:
-        backward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=True)
-        order = np.argsort(-backward.end_ns[::-1], kind="stable")
-        chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
-        reduces = np.ones(len(chunk), np.bool_)
-        scattered = settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
-        if not collective.gathers:
-            return scattered
-        chunk, channel = scattered.chunk, scattered.channel
-        np.maximum.at(chunk_ready, chunk, scattered.done_ns)
-        link_free = _release_ns(scattered)
-    forward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=False)
-    copies = np.zeros(len(forward.chunk), np.bool_)
-    if not collective.reduces and _never_idles(topology, timing):
-        columns = (forward.chunk, forward.channel, copies, forward.start_ns, forward.end_ns)
-        return Schedule(topology, collective, timing, *columns, "tacos", seed)
-    reduces = np.concatenate((reduces, copies))
-    chunk, channel = np.concatenate((chunk, forward.chunk)), np.concatenate((channel, forward.channel))
+    np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)
+    forward = match_all_gather(
+        topology,
+        collective,
+        timing,
+        seed,
+        collective.chunk_owner,
+        reverse=False,
+        link_free_ns=_release_ns(scattered),
+        chunk_ready_ns=chunk_ready,
+    )
+    chunk = np.concatenate((scattered.chunk, forward.chunk))
+    channel = np.concatenate((scattered.channel, forward.channel))
+    reduces = np.repeat((True, False), (scattered.num_sends, len(forward.chunk)))
     return settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
+
+
+def _may_overlap(one_by_one: Schedule) -> bool:
+    """Whether phases that share the links could be faster than one after the other, and the schedule is small enough to try."""
+    topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
+    if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
+        return False
+    least = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
+    return one_by_one.collective_time_ns > least * _WORTHWHILE
 
 
 def _never_idles(topology: Topology, timing: Timing) -> bool:
@@ -93,50 +119,3 @@ def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
     down, size_class, end = down[switched], size_class[switched], schedule.end_ns[switched]
     np.maximum.at(release, down, end - timing.link_delay_ns[down, size_class] + timing.link_hold_ns[down, size_class])
     return release
-
-
-def _match(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    seed: int,
-    link_free_ns: NDArray[np.int64],
-    chunk_ready_ns: NDArray[np.int64],
-    *,
-    reverse: bool,
-) -> _Matching:
-    from astra_tacos.synthesizer._tacos_kernels import COMPLETE, match
-
-    network = matching_network(topology, timing, reverse=reverse)
-    num_sends = collective.num_chunks * (topology.num_npus - 1)
-    matching = _Matching(
-        np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
-    )
-    link_free = np.maximum(link_free_ns - network.link_head_start_ns, 0)
-    owner = collective.chunk_owner
-    late_ns, late_what = _late(chunk_ready_ns, link_free)
-    status = match(
-        seed,
-        owner,
-        collective.chunk_class,
-        late_ns,
-        late_what,
-        *network.arrays,
-        link_free,
-        *network.state(owner, chunk_ready_ns <= 0, late_ns),
-        matching.chunk,
-        matching.channel,
-        matching.start_ns,
-        matching.end_ns,
-    )
-    if status != COMPLETE:
-        raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
-    return matching
-
-
-def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What is not ready or free from the start, by time: when, and twice the chunk or twice the link plus 1."""
-    late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
-    what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
-    order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
-    return late_ns[order], what[order]
