@@ -123,10 +123,16 @@ def _sort(keys, size):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _leave_to_faster(npu, level, limit_ns, groups, near_first, near, npus, sources, taken, group_taken, allowed):
+def _leave_to_faster(
+    npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
+):
     """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to the NPU's sources that are
     faster than `limit_ns`, because they will have delivered it in that time."""
     words = np.uint64(taken.shape[1])
+    if limit_ns >= slow_ns:
+        for word in range(words):
+            allowed[word] = far[npu, word]
+        return True
     group = groups[npu, level]
     if group >= 0:
         for word in range(words):
@@ -196,6 +202,8 @@ def _free_ports(ports, first, last, link_free, now, random, free):
 def _pair_ports(
     random,
     now,
+    slow_ns,
+    far,
     switch,
     channels,
     npus,
@@ -254,7 +262,7 @@ def _pair_ports(
                 if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
                     level = switches[switch, _SWITCH_LEVEL]
                     strict = _leave_to_faster(
-                        npu, level, limit_ns, groups, near_first, near, npus, sources, taken, group_taken, allowed
+                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
                     )
             src = channels[channel, _SRC]
             useful = _ZERO
@@ -325,6 +333,8 @@ def match(
     chunk_class,
     late_ns,
     late_what,
+    slow_ns,
+    far,
     channels,
     npus,
     outs,
@@ -450,6 +460,8 @@ def match(
                 num_picks = _pair_ports(
                     _mix(random),
                     now,
+                    slow_ns,
+                    far,
                     place - num_npus,
                     channels,
                     npus,
@@ -495,7 +507,7 @@ def match(
                     avoid = rank > 0
                 if prepare:
                     strict = _leave_to_faster(
-                        npu, level, limit_ns, groups, near_first, near, npus, sources, taken, group_taken, allowed
+                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
                     )
                     restricted = True
                 elif restricted and not avoid:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching_network import matching_network
+from astra_tacos.synthesizer.matching_network import as_words, matching_network
+from astra_tacos.synthesizer.patience import NEVER_NS, far_chunks
 from astra_tacos.topology.topology import Topology
 
 
@@ -42,6 +43,7 @@ def match_all_gather(
     reverse: bool,
     link_free_ns: NDArray[np.int64] | None = None,
     chunk_ready_ns: NDArray[np.int64] | None = None,
+    deadline_ns: int | None = None,
 ) -> Matching:
     """Match links with chunks until every NPU has every chunk.
 
@@ -53,6 +55,8 @@ def match_all_gather(
         Whether to do so on the transposed network.
     link_free_ns, chunk_ready_ns
         int64[num_links] and int64[num_chunks], from when on each link is free and each chunk is ready; 0 by default.
+    deadline_ns
+        If given, slow links leave to faster ones what these can bring until then (see `patience`).
 
     Raises
     ------
@@ -71,6 +75,9 @@ def match_all_gather(
     matching = Matching(
         np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
     )
+    slow_ns, is_far = NEVER_NS, np.empty((0, 0), np.bool_)
+    if deadline_ns is not None:
+        slow_ns, is_far = far_chunks(topology, timing, owner, deadline_ns, reverse=reverse)
     late_ns, late_what = _late(chunk_ready_ns, link_free)
     status = match(
         seed,
@@ -78,6 +85,8 @@ def match_all_gather(
         collective.chunk_class,
         late_ns,
         late_what,
+        slow_ns,
+        as_words(is_far),
         *network.arrays,
         link_free,
         *network.state(owner, chunk_ready_ns <= 0, late_ns),

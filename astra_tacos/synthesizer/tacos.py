@@ -15,7 +15,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching import match_all_gather
+from astra_tacos.synthesizer.matching import Matching, match_all_gather
 from astra_tacos.synthesizer.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
 
@@ -39,7 +39,7 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         If some NPU cannot be reached.
     """
     if not collective.reduces:
-        gathered = match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=False)
+        gathered = _match(topology, collective, timing, seed, reverse=False)
         copies = np.zeros(len(gathered.chunk), np.bool_)
         if _never_idles(topology, timing):
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
@@ -57,9 +57,20 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     return overlapping
 
 
+def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
+    """Every other seed tries patience with slow links, which pays on few networks, and much on these."""
+    deadline_ns = None
+    if seed % 2 and not _has_equal_channels(timing):
+        bound = egress if reverse else ingress
+        deadline_ns = bound(topology, collective, timing).time_ns
+    return match_all_gather(
+        topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns
+    )
+
+
 def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """An All-Gather on the transposed network, reversed in time."""
-    backward = match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=True)
+    backward = _match(topology, collective, timing, seed, reverse=True)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
     return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
@@ -101,7 +112,11 @@ def _never_idles(topology: Topology, timing: Timing) -> bool:
     It does unless links differ, where slow ones may be left idle on purpose, or there are switches, whose ports wait for one
     another.
     """
-    return not topology.has_switches and bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
+    return not topology.has_switches and _has_equal_channels(timing)
+
+
+def _has_equal_channels(timing: Timing) -> bool:
+    return bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
 
 
 def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
