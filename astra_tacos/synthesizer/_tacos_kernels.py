@@ -123,9 +123,7 @@ def _sort(keys, size):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _leave_to_faster(
-    npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
-):
+def _leave_to_faster(npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed):
     """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to the NPU's sources that are
     faster than `limit_ns`, because they will have delivered it in that time."""
     words = np.uint64(taken.shape[1])

@@ -142,7 +142,9 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         np.column_stack((out_first, up_first, in_first, source_first)),
         np.column_stack((link[leaving], dst[leaving])),
         np.column_stack((up_link, link_dst[up_link] - num_npus)),
-        np.column_stack((link[entering], src[entering], entering, in_rank, land[entering, 0], around.level_of(land[entering, 0]))),
+        np.column_stack(
+            (link[entering], src[entering], entering, in_rank, land[entering, 0], around.level_of(land[entering, 0]))
+        ),
         sources,
         around.group,
         around.near_first,

@@ -38,9 +38,7 @@ class Neighbourhood:
         return np.maximum(np.searchsorted(self.level_ns, ns, side="right") - 1, 0)
 
 
-def neighbourhood(
-    num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32], land_ns: NDArray[np.int64]
-) -> Neighbourhood:
+def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32], land_ns: NDArray[np.int64]) -> Neighbourhood:
     """Lay out who is near to whom.
 
     Parameters

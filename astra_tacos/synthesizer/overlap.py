@@ -26,9 +26,7 @@ _STEPS = 64
 _HOP_WEIGHT = 2.0
 
 
-def overlap_phases(
-    topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int
-) -> Schedule | None:
+def overlap_phases(topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int) -> Schedule | None:
     """An All-Reduce with overlapping phases on a network without switches; None if links' time cannot be divided.
 
     Every chunk is due at a time of its own, evenly spread in random order. A send is the more urgent, the earlier its chunk is

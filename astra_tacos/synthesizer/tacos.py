@@ -7,10 +7,14 @@ in time; an All-Reduce is both, where a chunk is gathered as soon as it is reduc
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
+from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
@@ -19,10 +23,8 @@ from astra_tacos.synthesizer.matching import Matching, match_all_gather
 from astra_tacos.synthesizer.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
 
-
 _MOST_LINKS = 8192
 _MOST_SENDS = 4_000_000
-_WORTHWHILE = 1.05
 
 
 def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -63,9 +65,7 @@ def _match(topology: Topology, collective: Collective, timing: Timing, seed: int
     if seed % 2 and not _has_equal_channels(timing):
         bound = egress if reverse else ingress
         deadline_ns = bound(topology, collective, timing).time_ns
-    return match_all_gather(
-        topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns
-    )
+    return match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns)
 
 
 def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -102,8 +102,15 @@ def _may_overlap(one_by_one: Schedule) -> bool:
     topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
     if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
         return False
-    least = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
-    return one_by_one.collective_time_ns > least * _WORTHWHILE
+    return one_by_one.collective_time_ns > _least_overlapping_ns(topology, collective, timing)
+
+
+@lru_cache(maxsize=4)
+def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+    """What links can carry at best, and the way of a last chunk to its root and back."""
+    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
+    one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
+    return carried + 2 * one_way
 
 
 def _never_idles(topology: Topology, timing: Timing) -> bool:
