@@ -15,6 +15,9 @@ from astra_tacos.synthesizer.neighbourhood import neighbourhood
 from astra_tacos.synthesizer.occupancy import link_occupancy
 from astra_tacos.topology.topology import NO_LINK, Topology
 
+# How many times a reduction must fit into a send for links to wait for it.
+_SHORT = 16
+
 
 @dataclass(frozen=True, slots=True)
 class MatchingNetwork:
@@ -123,6 +126,9 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     up_busy, down_busy, head_start = link_occupancy(timing, link, down)
     forward = timing.reduction_ns if reverse else np.zeros_like(timing.reduction_ns)
     land = timing.channel_delay_ns + forward
+    if timing.is_blocking and forward.max() * _SHORT <= timing.channel_delay_ns.min():
+        # A link that waits until a chunk is reduced loses less than one that takes another chunk a moment before that.
+        up_busy = down_busy = land
     delay_ns, parts = _parts(switched, up_busy, down_busy, land)
     channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
     source_first, sources, entering, in_rank = _sources(

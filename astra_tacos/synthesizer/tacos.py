@@ -50,7 +50,7 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     scattered = _reduce_scatter(topology, collective, timing, seed)
     if not collective.gathers:
         return scattered
-    one_by_one = _gather_back(scattered)
+    one_by_one = min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
     if not _may_overlap(one_by_one):
         return one_by_one
     overlapping = overlap_phases(topology, collective, timing, "tacos", seed)
@@ -76,8 +76,9 @@ def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, 
     return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
 
 
-def _gather_back(scattered: Schedule) -> Schedule:
-    """The All-Reduce that goes on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced."""
+def _gather_back(scattered: Schedule) -> list[Schedule]:
+    """All-Reduces that go on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced: with an All-Gather
+    matched to the links that become free, and, if every channel has its like the other way, the same backwards."""
     topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
     chunk_ready = np.zeros(collective.num_chunks, np.int64)
     np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)
@@ -91,10 +92,26 @@ def _gather_back(scattered: Schedule) -> Schedule:
         link_free_ns=_release_ns(scattered),
         chunk_ready_ns=chunk_ready,
     )
-    chunk = np.concatenate((scattered.chunk, forward.chunk))
-    channel = np.concatenate((scattered.channel, forward.channel))
-    reduces = np.repeat((True, False), (scattered.num_sends, len(forward.chunk)))
-    return settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
+    gathers = [(forward.chunk, forward.channel)]
+    back = _channel_back(topology, timing)
+    if back is not None:
+        order = np.argsort(-scattered.end_ns[::-1], kind="stable")
+        gathers.append((scattered.chunk[::-1][order], back[scattered.channel[::-1][order]]))
+    reduces = np.repeat((True, False), scattered.num_sends)
+    schedules = []
+    for gathered, over in gathers:
+        chunk, channel = np.concatenate((scattered.chunk, gathered)), np.concatenate((scattered.channel, over))
+        schedules.append(settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed))
+    return schedules
+
+
+@lru_cache(maxsize=4)
+def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | None:
+    """int32[num_channels], the channel between the same NPUs the other way; None unless all have one as fast."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):
+        return None
+    return back.astype(np.int32)
 
 
 def _may_overlap(one_by_one: Schedule) -> bool:
