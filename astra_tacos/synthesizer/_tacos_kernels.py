@@ -7,8 +7,9 @@ the order in which they were made, so each distinct delay has a first-in-first-o
 the next instant.
 
 Which link, which chunk: the links into an NPU choose fastest first, and among equals the one with the fewest useful chunks; a
-link takes a rare chunk, at random, and leaves alone what faster links into the same NPU will have brought by the time its own
-send would arrive. A switch's free up-links and down-links are paired by maximum matching.
+link takes a rare chunk, at random. A slow link prefers what no NPU has or awaits from which faster links would bring it sooner
+than the slow link itself, and brings nothing else if faster links will have brought all of that by the time its own send would
+arrive. A switch's free up-links and down-links are paired by maximum matching.
 """
 
 from __future__ import annotations
@@ -379,7 +380,9 @@ def match(
 
     `npus` and `switches` say where in the tables that follow their rows begin. `outs` and `ins` are the direct channels of
     each NPU, those into it by descending speed, `ups` its up-links; `sources` tell whence it can be reached, fastest first;
-    a channel's rank is how many delays are shorter among these. `link_place` is what to look at when a link becomes free: the
+    a channel's rank is how many delays are shorter among these. `groups`, `near_first`, `near` say who is near to whom at each
+    level of slowness (see `Neighbourhood`), and `group_taken` what the NPUs of each group hold or await together. Links of
+    `slow_ns` and more bring an NPU only chunks from its row of `far`. `link_place` is what to look at when a link becomes free: the
     NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
     up-link and down-link. `queues`, `ring`, `heap` are the queues of events, `held` to `rare` the state at the start;
     `allowed` and `todo` to `edge` are space to work in.

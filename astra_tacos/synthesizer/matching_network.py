@@ -131,9 +131,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         up_busy = down_busy = land
     delay_ns, parts = _parts(switched, up_busy, down_busy, land)
     channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
-    source_first, sources, entering, in_rank = _sources(
-        num_npus, src, dst, direct, switched, link_dst[link] - num_npus, land, up_busy
-    )
+    source_first, sources, entering, in_rank = _sources(num_npus, dst, direct, switched, link_dst[link] - num_npus, land, up_busy)
 
     out_first, leaving = group_by(src[direct], direct, num_npus)
     up_first, up_link = group_by(link_src[ups], ups, num_npus)
@@ -197,7 +195,6 @@ def _parts(
 
 def _sources(
     num_npus: int,
-    src: NDArray[np.int32],
     dst: NDArray[np.int32],
     direct: NDArray[np.int64],
     switched: NDArray[np.bool_],
@@ -205,7 +202,7 @@ def _sources(
     land: NDArray[np.int64],
     up_busy: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches.
+    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches, with their delays.
 
     Also the direct channels among these, in that order, and how many delays of the same NPU's sources are shorter.
     """
@@ -214,9 +211,8 @@ def _sources(
     through = through[np.unique(pairs, return_index=True)[1]]
     channel = np.concatenate((direct, through))
     switched_source = np.arange(len(channel)) >= len(direct)
-    place = np.concatenate((src[direct], channel_switch[through]))
     order = np.lexsort((land[channel, 0], dst[channel]))
-    channel, switched_source, place = channel[order], switched_source[order], place[order]
+    channel, switched_source = channel[order], switched_source[order]
     first = np.searchsorted(dst[channel], np.arange(num_npus + 1))
     ns = land[channel, 0]
     slower = np.concatenate((np.zeros(min(1, len(ns)), np.int64), np.cumsum(np.diff(ns) != 0)))
