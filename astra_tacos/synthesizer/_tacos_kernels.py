@@ -382,8 +382,8 @@ def match(
     each NPU, those into it by descending speed, `ups` its up-links; `sources` tell whence it can be reached, fastest first;
     a channel's rank is how many delays are shorter among these. `groups`, `near_first`, `near` say who is near to whom at each
     level of slowness (see `Neighbourhood`), and `group_taken` what the NPUs of each group hold or await together. Links of
-    `slow_ns` and more bring an NPU only chunks from its row of `far`. `link_place` is what to look at when a link becomes free: the
-    NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
+    `slow_ns` and more bring an NPU only chunks from its row of `far`. `link_place` is what to look at when a link becomes free:
+    the NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
     up-link and down-link. `queues`, `ring`, `heap` are the queues of events, `held` to `rare` the state at the start;
     `allowed` and `todo` to `edge` are space to work in.
     """
