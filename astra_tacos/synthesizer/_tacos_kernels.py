@@ -243,47 +243,69 @@ def _pair_ports(
     exact = num_ups <= MATCHED_PORTS and num_downs <= MATCHED_PORTS
     for b in range(num_downs):
         down_match[b] = -1
-        prepared = False
-        strict = False
-        for a in range(num_ups):
-            if exact:
-                edge[a, b] = False
-            elif up_match[a] >= 0:
-                continue
-            channel = switch_table[table + free_up[a] * width + free_down[b]]
-            if channel < 0:
-                continue
-            npu = np.int64(channels[channel, _DST])
-            if lacking[npu] == 0:
-                continue
-            if not prepared:
-                prepared = True
-                if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
-                    level = switches[switch, _SWITCH_LEVEL]
-                    strict = _leave_to_faster(
-                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
-                    )
-            src = channels[channel, _SRC]
-            useful = _ZERO
-            for word in range(words):
-                useful = held[src, word] & ~taken[npu, word]
-                if strict:
-                    useful &= allowed[word]
-                if useful != _ZERO:
+    # First with what no NPU near by has, then, for ports that are left over, with anything useful.
+    for fallback in (False, True):
+        some_prepared = False
+        for b in range(num_downs):
+            prepared = False
+            strict = False
+            for a in range(num_ups):
+                if exact:
+                    edge[a, b] = False
+                elif up_match[a] >= 0:
+                    continue
+                if not exact and down_match[b] >= 0:
                     break
-            if useful == _ZERO:
-                continue
-            if up_match[a] < 0 and down_match[b] < 0:
-                up_match[a] = b
-                down_match[b] = a
-            if exact:
-                edge[a, b] = True
-            else:
-                break
-    if exact:
-        for a in range(num_ups):
-            if up_match[a] < 0:
-                _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+                channel = switch_table[table + free_up[a] * width + free_down[b]]
+                if channel < 0:
+                    continue
+                npu = np.int64(channels[channel, _DST])
+                if lacking[npu] == 0:
+                    continue
+                if not prepared:
+                    prepared = True
+                    if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
+                        some_prepared = True
+                        level = switches[switch, _SWITCH_LEVEL]
+                        strict = _leave_to_faster(
+                            npu,
+                            level,
+                            limit_ns,
+                            slow_ns,
+                            far,
+                            groups,
+                            near_first,
+                            near,
+                            npus,
+                            sources,
+                            taken,
+                            group_taken,
+                            allowed,
+                        )
+                        strict |= not fallback
+                src = channels[channel, _SRC]
+                useful = _ZERO
+                for word in range(words):
+                    useful = held[src, word] & ~taken[npu, word]
+                    if strict:
+                        useful &= allowed[word]
+                    if useful != _ZERO:
+                        break
+                if useful == _ZERO:
+                    continue
+                if up_match[a] < 0 and down_match[b] < 0:
+                    up_match[a] = b
+                    down_match[b] = a
+                if exact:
+                    edge[a, b] = True
+                else:
+                    break
+        if exact:
+            for a in range(num_ups):
+                if up_match[a] < 0:
+                    _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+        if not some_prepared:
+            break
     num_picks = 0
     for b in range(num_downs):
         if down_match[b] >= 0:
