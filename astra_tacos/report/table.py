@@ -34,7 +34,17 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    if "search" in result:
+        rows.append(("search", _describe_search(result["search"])))
+        rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
+
+
+def _describe_search(search: dict[str, Any]) -> str:
+    text = f"{search['candidates_tried']:,} of {search['candidates']:,} candidates tried"
+    if search["cut_off_by_budget"]:
+        return f"{text}, then the budget was used up: more may be gained with --budget"
+    return f"{text}, the others cannot win" if search["candidates_tried"] < search["candidates"] else text
 
 
 def _with_reason(value: str, reason: str | None) -> str:

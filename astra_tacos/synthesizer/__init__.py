@@ -9,3 +9,5 @@ from astra_tacos.synthesizer.tacos import tacos
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "tacos": Synthesizer(tacos, frozenset(COLLECTIVES), is_random=True),
 }
+AUTO = "auto"
+"""The portfolio of all of them."""
