@@ -55,12 +55,6 @@ _OPTIONS = (
     click.option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes."
     ),
-    click.option(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help="When to stop trying (a search may end before); by default 10 for auto, never for one synthesizer.",
-    ),
     click.option("--threads", type=click.IntRange(1), help="Candidates at a time; by default one per core."),
 )
 
@@ -110,9 +104,22 @@ class SearchRequest:
         )
 
 
-def search_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options, checked, given to the command as `request`."""
+def search_options(budget_s: float | None, budget_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options, checked, given to the command as `request`; commands differ in their default budget."""
+    budget = click.option(
+        "--budget", type=float, metavar="SECONDS", default=budget_s, show_default=budget_s is not None, help=budget_help
+    )
 
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        decorated = _with_request(command)
+        for option in (budget, *reversed(_OPTIONS)):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def _with_request(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_request(*arguments: Any, **options: Any) -> None:
         names = SearchRequest.__dataclass_fields__
@@ -126,10 +133,7 @@ def search_options(command: Callable[..., None]) -> Callable[..., None]:
             raise click.BadParameter(f"{request.budget} is not a number of seconds above 0.", param_hint="'--budget'")
         command(*arguments, request=request, **options)
 
-    decorated: Callable[..., None] = with_request
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return with_request
 
 
 def check_schedule(schedule: Any) -> None:

@@ -31,7 +31,7 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
     show_default=True,
     help="auto tries all that can do it; the fastest schedule wins.",
 )
-@search_options
+@search_options(None, "When to stop trying, if a search has not ended before; by default 10 for auto, never for one synthesizer.")
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),

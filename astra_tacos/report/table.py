@@ -62,7 +62,7 @@ def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, .
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     print(f"\n{title}")
-    _print(table)
+    show(table)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -75,10 +75,11 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for label, value in rows:
         table.add_row(label, Text(value))
-    _print(table)
+    show(table)
 
 
-def _print(table: Table) -> None:
+def show(table: Table) -> None:
+    """Print a table to standard output, without blanks at line ends; one line per row where that is no terminal."""
     from rich.console import Console
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)

@@ -12,7 +12,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.portfolio import Candidate
 
 _PATIENCE = 2
-"""So many steps up in the number of chunks that gain nothing, and a synthesizer is given no more chunks."""
+_GAIN = 0.998
+"""So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
 
@@ -49,6 +50,6 @@ class Contest:
         times = self.first_ns[candidate.synthesizer]
         if candidate.trial == 0:
             reached = list(times.values())
-            return len(reached) > _PATIENCE and min(reached[-_PATIENCE:]) >= min(reached[:-_PATIENCE])
+            return len(reached) > _PATIENCE and min(reached[-_PATIENCE:]) > _GAIN * min(reached[:-_PATIENCE])
         own = times.get(candidate.cut.collective.chunks_per_npu)
         return own is None or own > _WORTH_SEEDS * min(times.values())
