@@ -152,7 +152,7 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(FixedLocator([float(size) for size in sizes]) if step > 1 else NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(round(value))))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_ylim()
+    low, high = axes.get_ylim() if axes.get_ylim()[0] > 0 else (1.0, 10.0)  # where all refused there is nothing to show
     is_short = high < 30 * low
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

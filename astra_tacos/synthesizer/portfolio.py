@@ -52,15 +52,15 @@ class Candidate:
 
 def list_candidates(
     topology: Topology, cuts: Iterable[Cut], synthesizers: Iterable[str], trials: int | None, seed: int, budget_s: float
-) -> tuple[list[Candidate], dict[str, str]]:
+) -> tuple[list[Candidate], int, dict[str, str]]:
     """All candidates, the cheapest first, and more seeds only after every synthesizer and cut had one.
 
     The list depends on the budget only in what it leaves out: what is guessed to take far longer than that, but for the first.
 
     Returns
     -------
-    candidates, refusals
-        Refusals by synthesizer: why it is not in the list at all.
+    candidates, num_left_out, refusals
+        How many are left out; and by synthesizer, why it is not in the list at all.
     """
     candidates: list[Candidate] = []
     refusals: dict[str, str] = {}
@@ -80,7 +80,7 @@ def list_candidates(
     for candidate in candidates:
         text = f"one schedule would take about {candidate.seconds:,.0f} s, the budget is {budget_s:g} s"
         refusals.setdefault(candidate.synthesizer, text)
-    return kept, {name: reason for name, reason in refusals.items() if name not in tried}
+    return kept, len(candidates) - len(kept), {name: reason for name, reason in refusals.items() if name not in tried}
 
 
 def default_trials(collective: Collective) -> int:

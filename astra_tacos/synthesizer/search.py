@@ -50,7 +50,8 @@ class Found:
         Length of the work list, and how many schedules of it were made. Where `was_cut_off` is false, those that were not
         could not have won: no schedule of their chunks is faster, or their synthesizer had stopped gaining from more chunks.
     was_cut_off
-        Whether the budget ran out before the end of the list; only then does the result depend on the machine.
+        Whether the budget ran out before the end of the list, or was too small for some of it from the beginning. If it was
+        not, the result does not depend on the machine.
     refusals
         By synthesizer, why it was not tried.
     """
@@ -155,7 +156,7 @@ def search(
         cuts.append(Cut(what, timing, lower_bound(topology, what, timing).time_ns))
     budget = budget_s or (AUTO_BUDGET_S if synthesizer == AUTO else math.inf)
     names = tuple(SYNTHESIZERS) if synthesizer == AUTO else (synthesizer,)
-    candidates, refusals = list_candidates(topology, cuts, names, trials, seed, budget)
+    candidates, left_out, refusals = list_candidates(topology, cuts, names, trials, seed, budget)
 
     contest = Contest()
     if candidates:
@@ -167,4 +168,4 @@ def search(
     if contest.best is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
         raise SynthesisError(f"{collective.name} on {topology.name}: {reasons}")
-    return Found(contest.best, len(candidates), contest.entered, was_cut_off, refusals)
+    return Found(contest.best, len(candidates) + left_out, contest.entered, was_cut_off or left_out > 0, refusals)
