@@ -29,6 +29,7 @@ _MOST_TREES = 4096
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
 _BUSY_SHARE = 0.8
+_BETA = 1.0
 
 
 def trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -89,7 +90,7 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     graph = coo_array((delay, (topology.channel_src, topology.channel_dst)), shape=(topology.num_npus,) * 2).tocsr()
     distance = shortest_path(graph)
     farthest = distance.max(axis=0) + distance.max(axis=1)
-    return np.flatnonzero(farthest <= farthest.min() * (1 + 1e-9))
+    return np.flatnonzero(farthest <= farthest.min() * 1.34)
 
 
 def _plan(
@@ -112,7 +113,7 @@ def _plan(
         inward = np.flatnonzero(packing.inward)
         parts.append((inward, True, away_ns[inward] + ahead_ns[outward, packing.root[outward]][:, None]))
     if len(parts) == 2 or len(np.unique(packing.root)) == 1:
-        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max()
+        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _BETA
     chunks, channels, reduces, start_by = [], [], [], []
     for tree, is_sum, left_ns in parts:
         channel = packing.channel[tree][tree_of]
