@@ -124,6 +124,7 @@ def start_order(
     channel_down_link,
     through_first,
     through,
+    work_left_ns,
 ):
     """The sends in the order in which they start; fewer than there are if some never can.
 
@@ -162,7 +163,12 @@ def start_order(
             down = channel_down_link[used]
             if num_ready[used] == 0 or link_free_ns[channel_link[used]] > now or (down >= 0 and link_free_ns[down] > now):
                 continue
-            candidates[kept, 0] = urgency[heap[ready_first[used]]]
+            key = urgency[heap[ready_first[used]]]
+            if down >= 0:
+                work = max(work_left_ns[channel_link[used]], work_left_ns[down])
+                if work > 0:
+                    key -= work << 32
+            candidates[kept, 0] = key
             candidates[kept, 1] = used
             kept += 1
         if kept > 1:
@@ -181,6 +187,9 @@ def start_order(
             up_ns = now + up_busy_ns[send]
             land_ns = now + usable_ns[send]
             link_free_ns[up] = up_ns
+            work_left_ns[up] -= 1
+            if down >= 0:
+                work_left_ns[down] -= 1
             events = _grown(events, num_events + 2)
             kind = _LANDS
             if up_ns == land_ns:
