@@ -10,7 +10,7 @@ from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
 
 MAX_SENDS = 2_000_000
-MAX_CHUNKS_PER_NPU = 128
+MAX_CHUNKS_PER_NPU = 512
 
 
 def fewest_sends(collective: Collective) -> int:

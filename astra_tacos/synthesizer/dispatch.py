@@ -17,7 +17,13 @@ from astra_tacos.topology.topology import NO_LINK, Topology
 
 
 def dispatch(
-    topology: Topology, collective: Collective, timing: Timing, plan: Plan, synthesizer: str = "", seed: int = 0, most_work_first: float = 9.0
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    plan: Plan,
+    synthesizer: str = "",
+    seed: int = 0,
+    most_work_first: float = 9.0,
 ) -> Schedule:
     """List scheduling of a plan, in the order of time.
 
@@ -42,10 +48,12 @@ def dispatch(
     size_class = collective.chunk_class[chunk]
     up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
     usable = timing.channel_delay_ns[channel, size_class] + np.where(reduces, timing.reduction_ns[size_class], 0)
-    work_left = _work_left(topology, timing, channel, up_busy[channel, size_class], down_busy[channel, size_class], most_work_first)
+    work_left = _work_left(
+        topology, timing, channel, up_busy[channel, size_class], down_busy[channel, size_class], most_work_first
+    )
     started = start_order(
         channel,
-        np.unique(rank.astype(np.int64) * collective.num_chunks + chunk,return_inverse=True)[1],
+        np.unique(rank.astype(np.int64) * collective.num_chunks + chunk, return_inverse=True)[1],
         up_busy[channel, size_class],
         down_busy[channel, size_class],
         usable,
@@ -74,11 +82,15 @@ def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], ND
 
 
 def _work_left(topology, timing, channel, up_busy, down_busy, share):
-    load = np.zeros(topology.num_links, np.int64); count = np.zeros(topology.num_links, np.int64)
-    np.add.at(load, topology.channel_link[channel], up_busy); np.add.at(count, topology.channel_link[channel], 1)
+    load = np.zeros(topology.num_links, np.int64)
+    count = np.zeros(topology.num_links, np.int64)
+    np.add.at(load, topology.channel_link[channel], up_busy)
+    np.add.at(count, topology.channel_link[channel], 1)
     sw = topology.channel_down_link[channel] >= 0
-    np.add.at(load, topology.channel_down_link[channel[sw]], down_busy[sw]); np.add.at(count, topology.channel_down_link[channel[sw]], 1)
+    np.add.at(load, topology.channel_down_link[channel[sw]], down_busy[sw])
+    np.add.at(count, topology.channel_down_link[channel[sw]], 1)
     group = np.where(topology.link_src >= topology.num_npus, topology.link_src, topology.link_dst)
-    most = np.zeros(topology.num_devices, np.int64); np.maximum.at(most, group, load)
+    most = np.zeros(topology.num_devices, np.int64)
+    np.maximum.at(most, group, load)
     is_critical = most[group] >= share * load.max()
-    return np.where(is_critical, count, -(1<<30))
+    return np.where(is_critical, count, -(1 << 30))

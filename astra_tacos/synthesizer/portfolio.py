@@ -9,11 +9,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import fewest_sends
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
-_SENDS_OF_ALL_TRIALS = 2_000_000
+_SECONDS_OF_ALL_TRIALS = 0.8
 _TOO_LONG = 3.0
 """A candidate that is guessed to take so many times the budget is not worth waiting for."""
 
@@ -72,7 +71,7 @@ def list_candidates(
                 refusals.setdefault(name, reason)
                 continue
             seconds = entry.seconds(topology, cut.collective)
-            total = (trials or default_trials(cut.collective)) if entry.is_random else 1
+            total = (trials or default_trials(seconds)) if entry.is_random else 1
             candidates += [Candidate(name, cut, seed + trial, trial, seconds) for trial in range(total)]
     candidates.sort(key=lambda candidate: (candidate.trial > 0, candidate.seconds))  # stable: portfolio order, then seeds
     kept = [c for index, c in enumerate(candidates) if index == 0 or c.seconds <= _TOO_LONG * budget_s]
@@ -83,6 +82,6 @@ def list_candidates(
     return kept, len(candidates) - len(kept), {name: reason for name, reason in refusals.items() if name not in tried}
 
 
-def default_trials(collective: Collective) -> int:
-    """As many trials as make two million sends together, 1 to `MAX_TRIALS`."""
-    return max(1, min(MAX_TRIALS, _SENDS_OF_ALL_TRIALS // fewest_sends(collective)))
+def default_trials(seconds: float) -> int:
+    """As many trials of so many seconds as take less than one together, 1 to `MAX_TRIALS`."""
+    return max(1, min(MAX_TRIALS, int(_SECONDS_OF_ALL_TRIALS / seconds)))

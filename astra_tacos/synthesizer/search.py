@@ -117,7 +117,7 @@ def search(
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
     trials
-        Seeds of a random synthesizer, from `seed` on; by default as many as make two million sends together, 1 to 32.
+        Seeds of a random synthesizer, from `seed` on; by default as many as take about a second together, 1 to 32.
     budget_s
         Seconds after which no more candidates are tried, not counting compilation; the first is always finished. By default 10
         for `auto`, and no limit for a single synthesizer.

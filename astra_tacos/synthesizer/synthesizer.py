@@ -8,21 +8,13 @@ from dataclasses import dataclass
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.chunking import fewest_sends
+from astra_tacos.synthesizer.effort import dispatch_seconds
 from astra_tacos.topology.topology import Topology
-
-_OVERHEAD_S = 0.003
-_SECONDS_PER_SEND = 1e-6
 
 
 def never(topology: Topology, collective: Collective) -> str | None:
     """The refusal of a synthesizer that takes every network and every number of NPUs."""
     return None
-
-
-def seconds_by_sends(topology: Topology, collective: Collective) -> float:
-    """A guess for synthesizers that lay out a plan and have it dispatched: proportional to the number of sends."""
-    return _OVERHEAD_S + _SECONDS_PER_SEND * fewest_sends(collective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class Synthesizer:
     collectives: frozenset[str]
     is_random: bool
     refusal: Callable[[Topology, Collective], str | None] = never
-    seconds: Callable[[Topology, Collective], float] = seconds_by_sends
+    seconds: Callable[[Topology, Collective], float] = dispatch_seconds
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
         """Why this collective is not for it; None if it is."""

@@ -143,7 +143,12 @@ def _port_bound_ns(
     worst = 1.0
     for port, port_ns, npu, sums in (
         (topology.channel_link, up_ns, topology.channel_src, True),
-        (np.where(down == NO_LINK, topology.channel_link, down), np.where(down == NO_LINK, up_ns, down_ns), topology.channel_dst, False),
+        (
+            np.where(down == NO_LINK, topology.channel_link, down),
+            np.where(down == NO_LINK, up_ns, down_ns),
+            topology.channel_dst,
+            False,
+        ),
     ):
         fastest = np.full(topology.num_links, np.inf)
         np.minimum.at(fastest, port, port_ns)
