@@ -25,7 +25,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
-_EXACT_UP_TO = 1024
+_EXACT_UP_TO = 2048
 _EXACT_TRANSITIVE_UP_TO = 4096
 _ANYWHERE = -1
 
@@ -34,7 +34,7 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The worst of the cuts that are looked at.
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
-    all for what must cross it. That last one is found up to 1,024 NPUs, and for regular networks without meshes up to 4,096
+    all for what must cross it. That last one is found up to 2,048 NPUs, and for regular networks without meshes up to 4,096
     (but for All-Reduce); beyond, the others have to do.
     """
     sides = []

@@ -72,7 +72,8 @@ def weakest_set(
     """The set of devices with the least capacity out of it for the weight that lies outside; `start` if none is weaker.
 
     Newton's method on the ratio (Dinkelbach): while some member cannot send all weight to where it lies, at the best ratio so
-    far, the smallest cut that is in its way has a smaller ratio.
+    far, the smallest cut that is in its way has a smaller ratio. No set with a member that can is weaker: that member counts as
+    outside from then on, so that most flows are short.
 
     Parameters
     ----------
@@ -86,12 +87,15 @@ def weakest_set(
     total = int(weight.sum())
     side = start
     capacity, outside = network.out_of(side), int(weight[~side].sum())
+    is_outside = np.zeros(network.num_devices, np.bool_)
     for member in members.tolist():
         while True:
             supply = np.zeros(network.num_devices, np.int64)
             supply[member] = need = capacity * total
-            sent, behind = network.smallest_cut(outside, supply, weight * capacity)
+            room = np.where(is_outside, need, weight * capacity)
+            sent, behind = network.smallest_cut(outside, supply, room)
             if sent == need:
+                is_outside[member] = True
                 break
             side, capacity, outside = behind, network.out_of(behind), int(weight[~behind].sum())
     return side

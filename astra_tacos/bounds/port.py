@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.delivery import last_step_ns, link_times, smallest_time, smallest_times
+from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -54,9 +54,8 @@ def _worst_npu(
     link_device: NDArray[np.int32],
     messages: NDArray[np.int64],
 ) -> tuple[int, int, tuple[int, ...]]:
-    first, period = link_times(topology, collective, timing)
-    used = np.flatnonzero((period > 0) & (link_device < topology.num_npus))
-    times = smallest_times(first[used], period[used], link_device[used], messages)
+    at_npus = np.flatnonzero(link_device < topology.num_npus)
+    times = deliveries(topology, collective, timing).smallest_times(at_npus, link_device[at_npus], messages)
     worst = int(times.argmax())
     links = tuple(np.flatnonzero(link_device == worst).tolist())
     return int(times[worst]) + last_step_ns(collective, timing), worst, links
