@@ -78,12 +78,13 @@ def _distances(source, far, delay, out_first, out_of, heap, distance, nearest):
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def shortest_paths(
-    source, need_first, need, near, far, delay, out_first, out_of, into_first, into, up, down, up_busy, down_busy, num_links, last
+    source, need_first, need, is_shared, near, far, delay, out_first, out_of, into_first, into, up, down, up_busy, down_busy, num_links, last
 ):
     """For each row, the last channel of the path from `source[row]` to each NPU in `need[need_first[row]:need_first[row + 1]]`.
 
     Also of the paths to the NPUs on the way, so that `last[row]` is a tree. Of equally short ways the one whose links have the
-    least to carry is taken, where each need counts. Rows of one source should be neighbours, as they share its distances.
+    least to carry is taken, where each need counts, or, if a row's paths are shared, as all are for one chunk, each NPU on the
+    way once. Rows of one source should be neighbours, as they share its distances.
     """
     num_npus = len(out_first) - 1
     load = np.zeros(num_links, np.int64)
@@ -114,9 +115,10 @@ def shortest_paths(
                     least = carries
                     best = channel
             last[row, npu] = best
-            load[up[best]] += needs[npu] * up_busy[best]
+            carries = 1 if is_shared else needs[npu]
+            load[up[best]] += carries * up_busy[best]
             if down[best] >= 0:
-                load[down[best]] += needs[npu] * down_busy[best]
+                load[down[best]] += carries * down_busy[best]
             needs[near[best]] += needs[npu]
             needs[npu] = 0
         needs[source[row]] = 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.binomial_tree import binomial_tree
-from astra_tacos.synthesizer.routing import Spread
+from astra_tacos.synthesizer.plan import Plan
+from astra_tacos.synthesizer.routing import Spread, make_plan
 from astra_tacos.topology.topology import Topology
 
 
@@ -17,14 +21,26 @@ def refuse_without_dimensions(topology: Topology, collective: Collective) -> str
     return None if topology.dimensions else "it is a graph of links, expected a network of dimensions"
 
 
-def spread_over_dimensions(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:
-    """Every chunk spreads over the dimensions of its own order: in stage i, all NPUs that have it spread it along `order[i]`.
+def plan_over_dimensions(topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8]) -> Plan:
+    """Every chunk is reduced along one dimension after another, in an order of its own, and gathered in the reverse.
+
+    When a chunk is reduced in a dimension, those after it lie idle for it, so the chunks of a shard set out one after another:
+    thus all dimensions are soon in use. Gatherings have no need of that, as they begin with the least data.
 
     Parameters
     ----------
     orders
         int8[num_chunks, num_dimensions].
     """
+    spread = _spread(topology, collective, orders[:, ::-1])
+    plan = make_plan(topology, collective, timing, lambda turned: spread)
+    turns, steps = np.int32(collective.chunks_per_npu), plan.rank.max() + 1
+    turn = np.where(plan.reduces, plan.chunk % turns, turns)
+    return replace(plan, rank=plan.rank + turn * steps)
+
+
+def _spread(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:
+    """In stage i, all NPUs that have a chunk spread it along dimension `orders[chunk, i]`."""
     kinds, kind = np.unique(orders, axis=0, return_inverse=True)
     parts = [
         _spread_in_order(topology.dimensions, collective.chunk_owner, np.flatnonzero(kind.ravel() == i).astype(np.int32), order)

@@ -5,6 +5,8 @@ Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcas
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +31,8 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
         ends = (np.tile(places[:, of], (-(-num_chunks // 2), 1))[:num_chunks].ravel() for of in (parent[child], child))
         return Spread(chunk, *ends, np.tile(step, num_chunks))
 
-    turn = np.arange(collective.num_chunks, dtype=np.int32) // 2
-    plan = make_plan(topology, collective, timing, spread_out, turn)
+    plan = make_plan(topology, collective, timing, spread_out)
+    plan = replace(plan, rank=plan.rank + plan.chunk // 2)  # a tree's chunks set out one after another
     return dispatch(topology, collective, timing, plan, "double-binary-tree", seed)
 
 

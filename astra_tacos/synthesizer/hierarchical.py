@@ -11,16 +11,13 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order import spread_over_dimensions
+from astra_tacos.synthesizer.dimension_order import plan_over_dimensions
 from astra_tacos.synthesizer.dispatch import dispatch
-from astra_tacos.synthesizer.routing import make_plan
 from astra_tacos.topology.topology import Topology
 
 
 def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Reductions go through the dimensions from the first to the last, gatherings from the last to the first."""
-    last_to_first = np.arange(len(topology.dimensions), dtype=np.int8)[::-1]
-    orders = np.tile(last_to_first, (collective.num_chunks, 1))
-    spread = spread_over_dimensions(topology, collective, orders)
-    plan = make_plan(topology, collective, timing, lambda turned: spread)
+    orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
+    plan = plan_over_dimensions(topology, collective, timing, orders)
     return dispatch(topology, collective, timing, plan, "hierarchical", seed)

@@ -38,18 +38,11 @@ SpreadOut = Callable[[bool], Spread]
 """What an algorithm is: chunks spread out over the network (False) or over the network with all its links turned round (True)."""
 
 
-def make_plan(
-    topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut, turn: NDArray[np.int32] | None = None
-) -> Plan:
+def make_plan(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> Plan:
     """The plan of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
 
     Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
     bring a chunk to an NPU for the second time is left out.
-
-    Parameters
-    ----------
-    turn
-        int32[num_chunks], how many steps later than the first chunk each sets out; by default all at once.
     """
     parts: list[Plan] = []
     later = 0
@@ -60,8 +53,6 @@ def make_plan(
         steps = int(spread.step.max()) + 1
         chunk, channel, step = _route(topology, collective, timing, spread, reduces)
         rank = (steps - 1 - step if reduces else step) + np.int32(later)
-        if turn is not None:
-            rank = rank + turn[chunk]
         parts.append(Plan(chunk, channel, np.full(len(chunk), reduces), rank))
         later += steps
     columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "reduces", "rank"))
@@ -105,6 +96,9 @@ def _find_paths(
     row = (np.cumsum(used) - 1)[key]
     source = np.flatnonzero(used) // trees
     need_first, need = group_by(row, spread.dst[sends], len(source))
+    a_chunk = np.empty(len(source), np.int32)
+    a_chunk[row] = spread.chunk[sends]
+    is_shared = bool(np.all(a_chunk[row] == spread.chunk[sends]))
     near, far = (topology.channel_dst, topology.channel_src) if turned else (topology.channel_src, topology.channel_dst)
     channels = np.arange(topology.num_channels)
     up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
@@ -113,6 +107,7 @@ def _find_paths(
         source,
         need_first,
         need,
+        is_shared,
         near,
         far,
         np.ascontiguousarray(timing.channel_delay_ns[:, -1]),

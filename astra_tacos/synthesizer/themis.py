@@ -13,17 +13,15 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order import spread_over_dimensions
+from astra_tacos.synthesizer.dimension_order import plan_over_dimensions
 from astra_tacos.synthesizer.dispatch import dispatch
-from astra_tacos.synthesizer.routing import make_plan
 from astra_tacos.topology.topology import Topology
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced."""
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
-    spread = spread_over_dimensions(topology, collective, orders[:, ::-1])
-    plan = make_plan(topology, collective, timing, lambda turned: spread)
+    plan = plan_over_dimensions(topology, collective, timing, orders)
     return dispatch(topology, collective, timing, plan, "themis", seed)
 
 
