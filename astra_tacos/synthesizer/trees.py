@@ -26,7 +26,7 @@ from astra_tacos.synthesizer.packing.pack import Packing, pack
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
-_MOST_TREES = 4096
+_MOST_TREES = 2048
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
 _BUSY_SHARE = 0.8
