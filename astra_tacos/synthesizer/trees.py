@@ -20,16 +20,17 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import Packing, pack
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
-_MOST_TREES = 4096
+_MOST_TREES = 2048
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
 _BUSY_SHARE = 0.8
-_BETA = 1.0
+_BETA = 0.15
 
 
 def trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -60,7 +61,7 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
         root, copies, inward = np.tile(root, 2), np.tile(copies, 2), np.repeat((True, False), len(root))
     packing = pack(topology, timing, root, inward, copies, seed)
     plan = _plan(topology, collective, timing, packing, tree_of)
-    return dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE)
+    return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

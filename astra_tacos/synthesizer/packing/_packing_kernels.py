@@ -18,6 +18,8 @@ _PATH = 5
 # Rows of `heaps`, one column per channel.
 _LEFT, _RIGHT = 0, 1
 HEAP_ROWS = 2
+# Rows of `prices`, one column per channel.
+PRICE_ROWS = 3
 # Rows of `keys`: the cost of a channel as it stands in its heap, and what its children there have yet to be given.
 _KEY, _OWED = 0, 1
 KEY_ROWS = 2
@@ -25,8 +27,9 @@ KEY_ROWS = 2
 _DONE = 1
 _ON_PATH = 2
 
-# What a link costs at least, as a share of what the busiest costs: among idle links the fewest are taken.
-_LEAST_COST = 1e-7
+# What a link costs at least, as a share of what one of the largest load costs: among idle links the fewest are taken.
+_LEAST_WEIGHT = 1e-7
+_MOST_EXPONENT = 300.0
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -74,6 +77,31 @@ def _find(nodes, node):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _cheapest(npu, into_first, into, cost):
+    """The cheapest channel into an NPU, the first of those; -1 if there is none."""
+    best = -1
+    for at in range(into_first[npu], into_first[npu + 1]):
+        if best < 0 or cost[into[at]] < cost[best]:
+            best = into[at]
+    return best
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _others(npu, entry, into_first, into, cost, heaps, keys):
+    """The heap of the channels into an NPU but for the one that it has paid."""
+    heap = -1
+    for at in range(into_first[npu], into_first[npu + 1]):
+        channel = into[at]
+        if channel != entry:
+            heaps[_LEFT, channel] = -1
+            heaps[_RIGHT, channel] = -1
+            keys[_KEY, channel] = cost[channel] - cost[entry]
+            keys[_OWED, channel] = 0.0
+            heap = _merged(heaps, keys, heap, channel)
+    return heap
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys, tree):
     """Put the channel into each NPU, -1 for the root, into `tree`; return the total cost, -1 if some NPU is out of reach."""
     num_npus = len(into_first) - 1
@@ -81,15 +109,6 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
         nodes[_SET, npu] = npu
         nodes[_OUTER, npu] = -1
         nodes[_STATE, npu] = 0
-        heap = -1
-        for at in range(into_first[npu], into_first[npu + 1]):
-            channel = into[at]
-            heaps[_LEFT, channel] = -1
-            heaps[_RIGHT, channel] = -1
-            keys[_KEY, channel] = cost[channel]
-            keys[_OWED, channel] = 0.0
-            heap = _merged(heaps, keys, heap, channel)
-        nodes[_HEAP, npu] = heap
     nodes[_STATE, root] = _DONE
     num_nodes = num_npus
     total = 0.0
@@ -102,22 +121,28 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
             nodes[_STATE, node] = _ON_PATH
             nodes[_PATH, length] = node
             length += 1
-            channel = nodes[_HEAP, node]
-            while True:
+            if node < num_npus:
+                channel = _cheapest(node, into_first, into, cost)
                 if channel < 0:
                     return -1.0
-                _settle_debt(heaps, keys, channel)
-                rest = _merged(heaps, keys, heaps[_LEFT, channel], heaps[_RIGHT, channel])
-                if _find(nodes, tail[channel]) != node:
-                    break
-                channel = rest
-            paid = keys[_KEY, channel]
-            total += paid
+                total += cost[channel]
+            else:
+                channel = nodes[_HEAP, node]
+                while True:
+                    if channel < 0:
+                        return -1.0
+                    _settle_debt(heaps, keys, channel)
+                    rest = _merged(heaps, keys, heaps[_LEFT, channel], heaps[_RIGHT, channel])
+                    if _find(nodes, tail[channel]) != node:
+                        break
+                    channel = rest
+                paid = keys[_KEY, channel]
+                total += paid
+                if rest >= 0:
+                    keys[_KEY, rest] -= paid
+                    keys[_OWED, rest] -= paid
+                nodes[_HEAP, node] = rest
             nodes[_ENTRY, node] = channel
-            if rest >= 0:
-                keys[_KEY, rest] -= paid
-                keys[_OWED, rest] -= paid
-            nodes[_HEAP, node] = rest
             other = _find(nodes, tail[channel])
             if nodes[_STATE, other] == _DONE:
                 for at in range(length):
@@ -134,6 +159,8 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
                     member = nodes[_PATH, length]
                     nodes[_SET, member] = circle
                     nodes[_OUTER, member] = circle
+                    if member < num_npus:
+                        nodes[_HEAP, member] = _others(member, nodes[_ENTRY, member], into_first, into, cost, heaps, keys)
                     heap = _merged(heaps, keys, heap, nodes[_HEAP, member])
                     if member == other:
                         break
@@ -174,46 +201,48 @@ def _hops(root, out_first, out, head, queue, hops):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _load(tree, copies, up, down, up_ns, down_ns, link_ns):
-    """Add `copies` of a tree to the links' loads."""
+def _load(tree, copies, up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight):
+    """Add `copies` of a tree to the links' loads; `weight` is exp(steepness * (load - `most_ns`))."""
     for npu in range(len(tree)):
         channel = tree[npu]
         if channel >= 0:
-            link_ns[up[channel]] += copies * up_ns[channel]
-            if down[channel] >= 0:
-                link_ns[down[channel]] += copies * down_ns[channel]
+            link = up[channel]
+            link_ns[link] += copies * up_ns[channel]
+            weight[link] = _weight(steepness, most_ns, link_ns[link])
+            link = down[channel]
+            if link >= 0:
+                link_ns[link] += copies * down_ns[channel]
+                weight[link] = _weight(steepness, most_ns, link_ns[link])
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _price(tail, up, down, up_ns, down_ns, copies, steepness, closeness, link_ns, hops, cost):
+def _weight(steepness, most_ns, ns):
+    return np.exp(min(steepness * (ns - most_ns), _MOST_EXPONENT)) + _LEAST_WEIGHT
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _price(tail, up, down, up_growth, down_growth, closeness, weight, hops, cost):
     """What each channel costs one more tree: how much the sum over links of exp(steepness * load) would grow with it.
 
     Times 1 + `closeness` * hops from the root: of trees that load the links alike, one that is shallow and that crosses busy
     links early.
     """
-    most = 0.0
-    for link in range(len(link_ns)):
-        most = max(most, link_ns[link])
     for channel in range(len(tail)):
-        used = up[channel]
-        at = np.exp(steepness * (link_ns[used] - most))
-        more = np.expm1(steepness * copies * up_ns[channel])
-        price = (at + _LEAST_COST) * more
-        used = down[channel]
-        if used >= 0:
-            at = np.exp(steepness * (link_ns[used] - most))
-            more = np.expm1(steepness * copies * down_ns[channel])
-            price += (at + _LEAST_COST) * more
+        price = weight[up[channel]] * up_growth[channel]
+        if down[channel] >= 0:
+            price += weight[down[channel]] * down_growth[channel]
         cost[channel] = price * (1.0 + closeness * hops[tail[channel]])
 
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def respond(
     order,
+    batch,
     root,
     copies,
     inward,
     steepness,
+    most_ns,
     closeness,
     src,
     dst,
@@ -230,26 +259,42 @@ def respond(
     nodes,
     heaps,
     keys,
-    cost,
+    prices,
     hops,
     queue,
+    weight,
 ):
-    """Replace each tree, in the given order, by the cheapest beside all others; return how many of them reach all NPUs."""
+    """Replace each tree, in the given order, by the cheapest beside all others; return how many of them reach all NPUs.
+
+    `batch` trees at a time are taken out together before the first of them is put back.
+    """
+    cost, up_growth, down_growth = prices[0], prices[1], prices[2]
+    for link in range(len(link_ns)):
+        weight[link] = _weight(steepness, most_ns, link_ns[link])
+    grown_copies = 0.0
     for at in range(len(order)):
+        if at % batch == 0:
+            for other in range(at, min(at + batch, len(order))):
+                t = order[other]
+                _load(trees[t], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
         t = order[at]
         tree = trees[t]
-        _load(tree, -copies[t], up, down, up_ns, down_ns, link_ns)
+        if copies[t] != grown_copies:
+            grown_copies = copies[t]
+            for channel in range(len(src)):
+                up_growth[channel] = np.expm1(steepness * grown_copies * up_ns[channel])
+                down_growth[channel] = np.expm1(steepness * grown_copies * down_ns[channel])
         if inward[t]:
             _hops(root[t], in_first, into, src, queue, hops)
-            _price(dst, up, down, up_ns, down_ns, copies[t], steepness, closeness, link_ns, hops, cost)
+            _price(dst, up, down, up_growth, down_growth, closeness, weight, hops, cost)
             total = _cheapest_tree(root[t], dst, src, out_first, out, cost, nodes, heaps, keys, tree)
         else:
             _hops(root[t], out_first, out, dst, queue, hops)
-            _price(src, up, down, up_ns, down_ns, copies[t], steepness, closeness, link_ns, hops, cost)
+            _price(src, up, down, up_growth, down_growth, closeness, weight, hops, cost)
             total = _cheapest_tree(root[t], src, dst, in_first, into, cost, nodes, heaps, keys, tree)
         if total < 0.0:
             return at
-        _load(tree, copies[t], up, down, up_ns, down_ns, link_ns)
+        _load(tree, copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
     return len(order)
 
 

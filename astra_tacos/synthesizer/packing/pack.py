@@ -5,7 +5,9 @@ How fast arborescences can be packed is known exactly: as fast as every cut lets
 fractions. Each chunk picks the tree that is cheapest beside all others' when a link of load x costs exp(eta * x): the
 multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; Garg and Koenemann 1998), played as a congestion
 game of best responses (Rosenthal 1973), in which no round makes the sum over links larger. Rounds become steeper, so that the
-largest load counts more and more, and the best packing of all rounds is kept. A channel through a switch costs what its up-link
+largest load counts more and more; some take a few trees out at a time and put them back, to get out of where no single tree
+could do better; the best packing of all rounds is kept. In the first rounds links far from the root are dearer, for shallow
+trees that cross busy links early. A channel through a switch costs what its up-link
 and its down-link cost, so trees mind ports and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs alone relay.
 """
 
@@ -22,12 +24,14 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
-_STEEP_PER_CHUNK = 4.0
+_STEEP_PER_CHUNK = 8.0
 """A chunk more on a link makes it dearer by at most exp of this: beyond, cheap channels are lost in rounding."""
-_ROUNDS = 10
-_STALE_ROUNDS = 3
-_MOST_STEPS = 1 << 27
-_CLOSENESS = 5.0
+_CLOSE, _LESS_CLOSE = 5.0, 0.05
+_BATCHES = (1, 4, 1, 16)
+_ROUNDS = 16
+_STALE_ROUNDS = 5
+_MOST_PRICES = 1 << 25
+"""Rounds times trees times channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def pack(
     SynthesisError
         If some NPU cannot be reached.
     """
-    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, respond
+    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS, respond
 
     num_npus, num_channels = topology.num_npus, topology.num_channels
     up_ns, down_ns = channel_loads(topology, timing)
@@ -96,28 +100,31 @@ def pack(
         np.empty((NODE_ROWS, 2 * num_npus), np.int64),
         np.empty((HEAP_ROWS, num_channels), np.int64),
         np.empty((KEY_ROWS, num_channels)),
-        np.empty(num_channels),
-        np.empty(num_npus, np.int64),
-        np.empty(num_npus, np.int64),
+        np.empty((PRICE_ROWS, num_channels)),
+        *np.empty((2, num_npus), np.int64),
+        np.empty(topology.num_links),
     )
     link_ns = np.zeros(topology.num_links)
     channel = np.full((len(root), num_npus), -1, np.int32)
-    best, best_ns, stale = None, _port_bound_ns(topology, root, inward, copies, up_ns, down_ns), 0
-    largest = float(max(up_ns.max(), down_ns.max())) * float(copies.max())
-    steepest = np.clip(_STEEP_PER_CHUNK * best_ns / largest, _LEAST_STEEP, _MOST_STEEP)
-    rounds = int(np.clip(_MOST_STEPS // (len(root) * num_channels), 2, _ROUNDS))
+    bound_ns = _port_bound_ns(topology, root, inward, copies, up_ns, down_ns)
+    best, best_ns, stale = None, bound_ns, 0
+    steepest = _STEEP_PER_CHUNK * bound_ns / float(max(up_ns.max(), down_ns.max()) * copies.max())
+    rounds = int(np.clip(_MOST_PRICES // (len(root) * num_channels), 1, _ROUNDS))
     random = np.random.default_rng(seed)
-    for steepness in np.geomspace(_LEAST_STEEP, steepest, rounds):
-        order = random.permutation(len(root))
-        done = respond(order, root, copies, inward, steepness / best_ns, _CLOSENESS, *graph, link_ns, channel, *space)
-        if done < len(root):
+    for index in range(rounds):
+        done = index / max(rounds - 1, 1)
+        steepness = _LEAST_STEEP * float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP)) ** done / best_ns
+        closeness = _CLOSE * (_LESS_CLOSE / _CLOSE) ** done
+        order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
+        reached = respond(order, batch, root, copies, inward, steepness, best_ns, closeness, *graph, link_ns, channel, *space)
+        if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
         stale += 1
         if best is None or link_ns.max() < best_ns * (1 - 1e-9):
             best, best_ns, stale = Packing(root, inward, copies, channel.copy(), link_ns.copy()), float(link_ns.max()), 0
-        if stale == _STALE_ROUNDS:
+        if stale == _STALE_ROUNDS or best_ns <= bound_ns * (1 + 1e-9):
             break
-    assert best is not None  # there are rounds
+    assert best is not None  # there is a round
     return best
 
 
@@ -138,23 +145,19 @@ def _port_bound_ns(
     up_ns: NDArray[np.float64],
     down_ns: NDArray[np.float64],
 ) -> float:
-    """What the links into or out of one NPU need at least: a scale for the first round."""
+    """What the links into or out of one NPU need at least, all of them busy: every tree enters or leaves it once."""
     down = topology.channel_down_link
+    into, into_ns = np.where(down == NO_LINK, topology.channel_link, down), np.where(down == NO_LINK, up_ns, down_ns)
     worst = 1.0
-    for port, port_ns, npu, sums in (
+    for link, ns, npu, is_sum in (
         (topology.channel_link, up_ns, topology.channel_src, True),
-        (
-            np.where(down == NO_LINK, topology.channel_link, down),
-            np.where(down == NO_LINK, up_ns, down_ns),
-            topology.channel_dst,
-            False,
-        ),
+        (into, into_ns, topology.channel_dst, False),
     ):
-        fastest = np.full(topology.num_links, np.inf)
-        np.minimum.at(fastest, port, port_ns)
-        of_npu = np.zeros(topology.num_links, np.int64)
-        of_npu[port] = npu
-        rate = np.bincount(of_npu, weights=1 / fastest, minlength=topology.num_npus)
-        chunks = copies[inward == sums].sum() - np.bincount(root[inward == sums], copies[inward == sums], topology.num_npus)
+        fastest, of_npu = np.full(topology.num_links, np.inf), np.zeros(topology.num_links, np.int64)
+        np.minimum.at(fastest, link, ns)
+        of_npu[link] = npu
+        rate = np.bincount(of_npu, 1 / fastest, topology.num_npus)
+        trees = inward == is_sum
+        chunks = copies[trees].sum() - np.bincount(root[trees], copies[trees], topology.num_npus)
         worst = max(worst, float((chunks / rate).max()))
     return worst
