@@ -6,32 +6,35 @@ needless once stays so: the leader only gets faster, and a synthesizer that is g
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.chunking import fewest_sends
+from astra_tacos.synthesizer.chunk_counts import fewest_sends, is_between
 from astra_tacos.synthesizer.portfolio import Candidate
 
 _SMALL = 100_000
-_WORTH_MORE_SENDS = 0.995
-"""Past so many sends, more of them than the leader has are not worth a gain of less than this: traces grow with them."""
+_WORTH_MORE_CHUNKS = 0.995
+"""Past so many sends, more chunks than the leader has are not worth a gain of less than this: traces grow with them."""
 _PATIENCE = 2
 _GAIN = 0.998
 """So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
 _STEPS = 4
 """Nor is it if so many more steps that gain as much as the last two would leave it behind the leader."""
 _WORTH_SEEDS = 1.05
-"""Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks,"""
+"""Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
 _SEEDS_GAIN = 1.25
-"""and at most so much slower than the leader."""
+"""Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
 
 
 @dataclass(slots=True)
 class Contest:
     """The best schedule so far, by predicted time, then fewer sends, then the order of entry; and what each synthesizer reached.
 
-    `first_ns`: by synthesizer, the times of its first seed by number of chunks, in ascending order of chunks.
+    Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader.
+
+    `first_ns`: by synthesizer, the times of its first seed by number of chunks, in the order of entry: ascending in each stage.
     """
 
     best: Schedule | None = None
@@ -44,22 +47,33 @@ class Contest:
         time = schedule.collective_time_ns
         if candidate.trial == 0:
             self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = time
-        if self.best is None or (time, schedule.num_sends) < (self.best.collective_time_ns, self.best.num_sends):
+        if (time, schedule.num_sends) < self._to_beat(candidate):
             self.best = schedule
+
+    def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
+        """Time and, at that time, number of sends that a candidate has to stay below to lead."""
+        if self.best is None:
+            return math.inf, math.inf
+        leader, collective = self.best, candidate.cut.collective
+        costs_more = collective.num_chunks > leader.collective.num_chunks and fewest_sends(collective) > _SMALL
+        return leader.collective_time_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
 
     def passes_over(self, candidate: Candidate) -> bool:
         """Whether a candidate cannot be faster than the leader, or its synthesizer has shown that it would not be."""
         if self.best is None:
             return False
-        leader, cut = self.best.collective_time_ns, candidate.cut
-        is_worse = fewest_sends(cut.collective) > max(_SMALL, self.best.num_sends)
-        if cut.bound_ns >= leader * (_WORTH_MORE_SENDS if is_worse else 1):
+        if candidate.cut.bound_ns >= self._to_beat(candidate)[0]:
             return True
-        times = self.first_ns[candidate.synthesizer]
-        if candidate.trial == 0:
+        leader = self.best.collective_time_ns
+        times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu
+        if candidate.stage == 0:
             return _gains_no_more(list(times.values()), leader)
-        own = times.get(cut.collective.chunks_per_npu)
-        return own is None or own > min(_WORTH_SEEDS * min(times.values()), _SEEDS_GAIN * leader)
+        if not times or min(times.values()) > _SEEDS_GAIN * leader:
+            return True
+        if candidate.stage == 1:
+            near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))
+            return not near < 2 * count < 4 * near
+        return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
 
 def _gains_no_more(times: list[int], leader: int) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.synthesizer.chunking import fewest_sends
+from astra_tacos.synthesizer.chunk_counts import fewest_sends
 from astra_tacos.topology.topology import Topology
 
 _OVERHEAD_S = 0.003
-_DISPATCH_S = 1.5e-6
-_MATCH_S = 0.4e-6
-_PACK_S = 1.5e-6
+_DISPATCH_S = 2.5e-6
+_MATCH_S = 0.6e-6
+_PACK_S = 2e-6
 _MOST_PRICES = 1 << 22
 
 

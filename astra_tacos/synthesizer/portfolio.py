@@ -24,6 +24,8 @@ class Cut:
     collective: Collective
     timing: Timing
     bound_ns: int
+    is_between: bool = False
+    """Whether it is tried only next to a synthesizer's best among the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Candidate:
     Parameters
     ----------
     trial
-        0 for the first seed of a synthesizer and cut, and so on.
+        0 for the first seed of a synthesizer and cut, 1 for the next, and so on.
     seconds
         A guess at how long it takes.
     """
@@ -44,6 +46,12 @@ class Candidate:
     trial: int
     seconds: float
 
+    @property
+    def stage(self) -> int:
+        """0 for first seeds, 1 for those of numbers of chunks in between, 2 for other seeds; what is tried in one stage
+        follows from the results of those before."""
+        return 2 if self.trial else int(self.cut.is_between)
+
     def make(self, topology: Topology) -> Schedule:
         """Its schedule."""
         return SYNTHESIZERS[self.synthesizer].make(topology, self.cut.collective, self.cut.timing, self.seed)
@@ -52,7 +60,7 @@ class Candidate:
 def list_candidates(
     topology: Topology, cuts: Iterable[Cut], synthesizers: Iterable[str], trials: int | None, seed: int, budget_s: float
 ) -> tuple[list[Candidate], int, dict[str, str]]:
-    """All candidates, the cheapest first, and more seeds only after every synthesizer and cut had one.
+    """All candidates, stage by stage, in each the cheapest first.
 
     The list depends on the budget only in what it leaves out: what is guessed to take far longer than that, but for the first.
 
@@ -73,7 +81,7 @@ def list_candidates(
             seconds = entry.seconds(topology, cut.collective)
             total = (trials or default_trials(seconds)) if entry.is_random else 1
             candidates += [Candidate(name, cut, seed + trial, trial, seconds) for trial in range(total)]
-    candidates.sort(key=lambda candidate: (candidate.trial > 0, candidate.seconds))  # stable: portfolio order, then seeds
+    candidates.sort(key=lambda candidate: (candidate.stage, candidate.seconds))  # stable: portfolio order, then seeds
     kept = [c for index, c in enumerate(candidates) if index == 0 or c.seconds <= _TOO_LONG * budget_s]
     tried = {candidate.synthesizer for candidate in kept}
     for candidate in candidates:

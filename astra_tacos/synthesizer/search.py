@@ -15,7 +15,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, choose_link_model, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import MAX_SENDS, choose_chunks, fewest_sends
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, chunk_counts, fewest_sends, is_between
 from astra_tacos.synthesizer.contest import Contest
 from astra_tacos.synthesizer.portfolio import Cut, list_candidates
 from astra_tacos.synthesizer.race import Race
@@ -149,11 +149,12 @@ def search(
     if recut:
         collective = cut_into(collective, 1)
     model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
-    counts = choose_chunks(topology, collective, model, max_sends) if recut else ()
+    counts = chunk_counts(topology, collective, model, max_sends) if recut else ()
     cuts = []
-    for what in [cut_into(collective, count) for count in counts] or [collective]:
+    for what in (cut_into(collective, count) for count in counts) if recut else (collective,):
         timing = compute_timing(topology, what, model, reduce_bandwidth_gbps)
-        cuts.append(Cut(what, timing, lower_bound(topology, what, timing).time_ns))
+        bound = lower_bound(topology, what, timing).time_ns
+        cuts.append(Cut(what, timing, bound, recut and is_between(what.chunks_per_npu)))
     budget = budget_s or (AUTO_BUDGET_S if synthesizer == AUTO else math.inf)
     names = tuple(SYNTHESIZERS) if synthesizer == AUTO else (synthesizer,)
     candidates, left_out, refusals = list_candidates(topology, cuts, names, trials, seed, budget)

@@ -18,7 +18,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import choose_chunks, fewest_sends
+from astra_tacos.synthesizer.chunk_counts import chunk_counts, fewest_sends
 from astra_tacos.synthesizer.contest import Contest
 from astra_tacos.synthesizer.portfolio import Candidate, Cut, list_candidates
 from astra_tacos.synthesizer.search import search, synthesize
@@ -177,14 +177,14 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
 def test_chunk_counts_keep_within_sends_bytes_and_ticks(collective: str) -> None:
     where = topology(*ALL["torus"])
     what = COLLECTIVES[collective](where.num_npus, 64 * MIB)
-    counts = choose_chunks(where, what, "pipelined", 5_000)
+    counts = chunk_counts(where, what, "pipelined", 5_000)
     assert counts[0] == 1
     assert list(counts) == sorted(set(counts))
     assert len(counts) > 1
     assert fewest_sends(cut_into(what, counts[-1])) <= 5_000
-    assert choose_chunks(where, what, "pipelined", 1) == (1,)
+    assert chunk_counts(where, what, "pipelined", 1) == (1,)
     tiny = COLLECTIVES[collective](where.num_npus, 12 * 60)
-    for count in choose_chunks(where, tiny, "pipelined"):
+    for count in chunk_counts(where, tiny, "pipelined"):
         assert compute_timing(where, cut_into(tiny, count), "pipelined").link_hold_ns.min() >= 1
 
 
