@@ -21,7 +21,8 @@ _PATIENCE = 2
 _GAIN = 0.998
 """So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
 _STEPS = 4
-"""Nor is it if so many more steps that gain as much as the last two would leave it behind the leader."""
+_BEHIND = 1.02
+"""Nor is it if so many more steps that gain as much as the last two would leave it this much behind the leader."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
 _SEEDS_GAIN = 1.25
@@ -81,4 +82,4 @@ def _gains_no_more(times: list[int], leader: int) -> bool:
     if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
         return True
     steps = min(len(times) - 1, _PATIENCE)
-    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (_STEPS / steps) > leader
+    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (_STEPS / steps) > _BEHIND * leader
