@@ -22,7 +22,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import Packing, pack
+from astra_tacos.synthesizer.packing.pack import Packing, branches, pack
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
@@ -30,7 +30,7 @@ _MOST_TREES = 2048
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
 _BUSY_SHARE = 0.8
-_BETA = 0.15
+_STAGGER = 0.15
 
 
 def trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -98,23 +98,14 @@ def _plan(
     topology: Topology, collective: Collective, timing: Timing, packing: Packing, tree_of: NDArray[np.int64]
 ) -> Plan:
     """Sends along the trees, ranked by when they have to start."""
-    from astra_tacos.synthesizer.packing._packing_kernels import walk
-
-    src, dst, num_npus = topology.channel_src, topology.channel_dst, topology.num_npus
-    channel_ns = timing.channel_delay_ns[:, -1]
-    away_ns, ahead_ns = np.empty((2, *packing.channel.shape), np.int64)
-    space = np.empty((2, num_npus), np.int64)
-    walk(packing.channel, packing.inward, src, dst, channel_ns, *space, away_ns, ahead_ns)
-    entering = np.where(packing.channel >= 0, channel_ns[packing.channel], 0)
-    outward = np.flatnonzero(~packing.inward)
-    below_ns = ahead_ns[outward] + entering[outward]
+    along = branches(topology, timing, packing)
+    outward, inward = np.flatnonzero(~packing.inward), np.flatnonzero(packing.inward)
+    parts = [(outward, False, along.ahead_ns[outward] + along.entry_ns[outward])]
     due_ns = np.zeros(len(tree_of))
-    parts = [(outward, False, below_ns)]
-    if len(outward) < len(packing.root):
-        inward = np.flatnonzero(packing.inward)
-        parts.append((inward, True, away_ns[inward] + ahead_ns[outward, packing.root[outward]][:, None]))
-    if len(parts) == 2 or len(np.unique(packing.root)) == 1:
-        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _BETA
+    if len(inward):
+        parts.append((inward, True, along.away_ns[inward] + along.away_ns[outward].max(axis=1)[:, None]))
+    if len(inward) or collective.root is not None:
+        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _STAGGER
     chunks, channels, reduces, start_by = [], [], [], []
     for tree, is_sum, left_ns in parts:
         channel = packing.channel[tree][tree_of]

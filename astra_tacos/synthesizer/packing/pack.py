@@ -35,6 +35,25 @@ _MOST_PRICES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
+class Branches:
+    """How long chunks take along trees with nothing in their way; against the arrows in a tree that leads into its root.
+
+    Parameters
+    ----------
+    away_ns
+        int64[num_trees, num_npus], from the root to the NPU.
+    ahead_ns
+        int64[num_trees, num_npus], from the NPU to the last one behind it.
+    entry_ns
+        int64[num_trees, num_npus], over the channel that joins the NPU to the tree; 0 for the root.
+    """
+
+    away_ns: NDArray[np.int64]
+    ahead_ns: NDArray[np.int64]
+    entry_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """Trees, and what they load the links with.
 
@@ -107,25 +126,44 @@ def pack(
     link_ns = np.zeros(topology.num_links)
     channel = np.full((len(root), num_npus), -1, np.int32)
     bound_ns = _port_bound_ns(topology, root, inward, copies, up_ns, down_ns)
-    best, best_ns, stale = None, bound_ns, 0
     steepest = _STEEP_PER_CHUNK * bound_ns / float(max(up_ns.max(), down_ns.max()) * copies.max())
     rounds = int(np.clip(_MOST_PRICES // (len(root) * num_channels), 1, _ROUNDS))
     random = np.random.default_rng(seed)
+    best, best_ns, best_score, stale = None, bound_ns, np.inf, 0
     for index in range(rounds):
-        done = index / max(rounds - 1, 1)
-        steepness = _LEAST_STEEP * float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP)) ** done / best_ns
-        closeness = _CLOSE * (_LESS_CLOSE / _CLOSE) ** done
+        steepness, closeness = _prices_of_round(index / rounds, steepest)
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
-        reached = respond(order, batch, root, copies, inward, steepness, best_ns, closeness, *graph, link_ns, channel, *space)
+        reached = respond(order, batch, root, copies, inward, steepness / best_ns, best_ns, closeness, *graph, link_ns, channel, *space)
         if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+        packing = Packing(root, inward, copies, channel, link_ns)
+        score = float(link_ns.max()) + float(np.mean(branches(topology, timing, packing).away_ns.max(axis=1)))
         stale += 1
-        if best is None or link_ns.max() < best_ns * (1 - 1e-9):
-            best, best_ns, stale = Packing(root, inward, copies, channel.copy(), link_ns.copy()), float(link_ns.max()), 0
+        if score < best_score * (1 - 1e-9):
+            best, best_score, stale = Packing(root, inward, copies, channel.copy(), link_ns.copy()), score, 0
+        best_ns = float(link_ns.max()) if index == 0 else min(best_ns, float(link_ns.max()))
         if stale == _STALE_ROUNDS or best_ns <= bound_ns * (1 + 1e-9):
             break
     assert best is not None  # there is a round
     return best
+
+
+def _prices_of_round(done: float, steepest: float) -> tuple[float, float]:
+    """Steepness and closeness: steeper and steeper for the first half of the rounds, less and less close for the second."""
+    steeper, farther = min(2 * done, 1.0), max(2 * done - 1, 0.0)
+    ramp = float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP))
+    return _LEAST_STEEP * ramp**steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
+
+
+def branches(topology: Topology, timing: Timing, packing: Packing) -> Branches:
+    """Measure the trees of a packing in time."""
+    from astra_tacos.synthesizer.packing._packing_kernels import walk
+
+    channel_ns = timing.channel_delay_ns[:, -1]
+    away_ns, ahead_ns = np.empty((2, *packing.channel.shape), np.int64)
+    space = np.empty((2, topology.num_npus), np.int64)
+    walk(packing.channel, packing.inward, topology.channel_src, topology.channel_dst, channel_ns, *space, away_ns, ahead_ns)
+    return Branches(away_ns, ahead_ns, np.where(packing.channel >= 0, channel_ns[packing.channel], 0))
 
 
 def channel_loads(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
