@@ -22,7 +22,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import Packing, branches, pack
+from astra_tacos.synthesizer.packing.pack import Packing, pack
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
@@ -56,11 +56,8 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     tree_of, root = _assign(topology, collective, timing)
     copies = np.bincount(tree_of).astype(np.float64)
     sums_up = collective.reduces and collective.gathers
-    inward = np.zeros(len(root), np.bool_)
-    if sums_up:
-        root, copies, inward = np.tile(root, 2), np.tile(copies, 2), np.repeat((True, False), len(root))
-    packing = pack(topology, timing, root, inward, copies, seed)
-    plan = _plan(topology, collective, timing, packing, tree_of)
+    packing = pack(topology, timing, np.array([True, False] if sums_up else [False]), root, copies, seed)
+    plan = _plan(collective, packing, tree_of)
     return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
@@ -94,30 +91,20 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     return np.flatnonzero(farthest <= farthest.min() * 1.34)
 
 
-def _plan(
-    topology: Topology, collective: Collective, timing: Timing, packing: Packing, tree_of: NDArray[np.int64]
-) -> Plan:
+def _plan(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
     """Sends along the trees, ranked by when they have to start."""
-    along = branches(topology, timing, packing)
-    outward, inward = np.flatnonzero(~packing.inward), np.flatnonzero(packing.inward)
-    parts = [(outward, False, along.ahead_ns[outward] + along.entry_ns[outward])]
     due_ns = np.zeros(len(tree_of))
-    if len(inward):
-        parts.append((inward, True, along.away_ns[inward] + along.away_ns[outward].max(axis=1)[:, None]))
-    if len(inward) or collective.root is not None:
+    if len(packing.inward) == 2 or collective.root is not None:
         due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _STAGGER
-    chunks, channels, reduces, start_by = [], [], [], []
-    for tree, is_sum, left_ns in parts:
-        channel = packing.channel[tree][tree_of]
+    outward = packing.branches[-1]
+    chunks, channels, start_by = [], [], []
+    for is_sum, along, trees in zip(packing.inward, packing.branches, packing.channel, strict=True):
+        left_ns = along.away_ns + outward.away_ns.max(axis=1)[:, None] if is_sum else along.ahead_ns + along.entry_ns
+        channel = trees[tree_of]
         chunk, npu = np.nonzero(channel >= 0)
         chunks.append(chunk)
         channels.append(channel[chunk, npu])
-        reduces.append(np.full(len(chunk), is_sum))
         start_by.append(due_ns[chunk] - left_ns[tree_of[chunk], npu])
-    rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1]
-    return Plan(
-        np.concatenate(chunks).astype(np.int32),
-        np.concatenate(channels).astype(np.int32),
-        np.concatenate(reduces),
-        rank.astype(np.int32),
-    )
+    reduces = np.repeat(packing.inward, [len(chunk) for chunk in chunks]) | (collective.reduces and not collective.gathers)
+    rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1].astype(np.int32)
+    return Plan(np.concatenate(chunks).astype(np.int32), np.concatenate(channels), reduces, rank)
