@@ -29,8 +29,22 @@ from astra_tacos.topology.topology import Topology
 _MOST_TREES = 2048
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
+_MOST_SENDS = 1 << 24
+_MOST_PRICES_OF_ALL = 1 << 28
 _BUSY_SHARE = 0.8
 _STAGGER = 0.15
+
+
+def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
+    """Why a network or a collective is too large to be packed; None if it is not."""
+    phases = int(collective.reduces) + int(collective.gathers)
+    sends = phases * (topology.num_npus - 1) * collective.num_chunks
+    if sends > _MOST_SENDS:
+        return f"packs at most {_MOST_SENDS:,} sends, these are {sends:,}"
+    prices = phases * topology.num_npus * topology.num_channels
+    if (collective.root is None and not (collective.reduces and collective.gathers)) and prices > _MOST_PRICES_OF_ALL:
+        return f"packs at most {_MOST_PRICES_OF_ALL:,} NPUs times channels, these are {prices:,}"
+    return None
 
 
 def trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -74,7 +88,7 @@ def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple
     count = np.bincount(owner, minlength=topology.num_npus)
     within = np.empty_like(chunk)
     within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_owner = max(1, most // np.count_nonzero(count))
+    per_owner = max(1, most // int(np.count_nonzero(count)))
     key, tree_of = np.unique(owner * per_owner + within % per_owner, return_inverse=True)
     return tree_of, key // per_owner
 

@@ -245,6 +245,7 @@ def respond(
     steepness,
     most_ns,
     closeness,
+    taste,
     src,
     dst,
     out_first,
@@ -269,7 +270,8 @@ def respond(
     """Replace each tree, in the given order, by the cheapest beside all others; return how many of them reach all NPUs.
 
     `trees` has a tree of every number for each entry of `inward`, with one root in common; where `proposal` is an NPU, trees
-    from there are tried too. `batch` numbers at a time are taken out together before the first of them is put back.
+    from there are tried too. `batch` numbers at a time are taken out together before the first of them is put back. `taste` are
+    factors of the channels' costs.
     """
     cost, up_growth, down_growth = prices[0], prices[1], prices[2]
     num_npus = trees.shape[2]
@@ -286,8 +288,8 @@ def respond(
         if copies[t] != grown_copies:
             grown_copies = copies[t]
             for channel in range(len(src)):
-                up_growth[channel] = np.expm1(steepness * grown_copies * up_ns[channel])
-                down_growth[channel] = np.expm1(steepness * grown_copies * down_ns[channel])
+                up_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * up_ns[channel])
+                down_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * down_ns[channel])
         best = np.inf
         for attempt in range(2):
             here = root[t] if attempt == 0 else proposal[t]

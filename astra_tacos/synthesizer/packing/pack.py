@@ -31,6 +31,8 @@ _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
 _STEEP_PER_CHUNK = 8.0
 """A chunk more on a link makes it dearer by at most exp of this: beyond, cheap channels are lost in rounding."""
 _CLOSE, _LESS_CLOSE = 5.0, 0.05
+_TASTE = 0.01
+"""Channels that cost the same are told apart by up to so much, at random."""
 _BATCHES = (1, 4, 1, 16)
 _ROUNDS = 16
 _STALE_ROUNDS = 5
@@ -107,7 +109,8 @@ def pack(
         steepness, closeness = _prices_of_round(index / rounds, steepest)
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
         proposal = random.integers(topology.num_npus, size=len(root)) if moves else np.full(len(root), -1)
-        terms = (inward, steepness / best_ns, best_ns, closeness)
+        taste = 1 + _TASTE * random.random(topology.num_channels)
+        terms = (inward, steepness / best_ns, best_ns, closeness, taste)
         reached = respond(order, batch, root, proposal, copies, *terms, *graph, link_ns, channel, *space)
         if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
