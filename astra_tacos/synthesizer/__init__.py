@@ -14,7 +14,7 @@ from astra_tacos.synthesizer.ring import ring
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.tacos import tacos
 from astra_tacos.synthesizer.themis import themis
-from astra_tacos.synthesizer.trees import trees
+from astra_tacos.synthesizer.trees import refuse_too_large, trees
 
 _ALL = frozenset(COLLECTIVES)
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
@@ -22,7 +22,7 @@ _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "tacos": Synthesizer(tacos, _ALL, is_random=True, seconds=match_seconds),
-    "trees": Synthesizer(trees, _ALL, is_random=True, seconds=pack_seconds),
+    "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, seconds=pack_seconds),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
