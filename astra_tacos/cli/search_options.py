@@ -13,7 +13,7 @@ import click
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.chunking import MAX_SENDS
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective

@@ -11,8 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.chunk_counts import fewest_sends, is_between
-from astra_tacos.synthesizer.portfolio import Candidate
+from astra_tacos.synthesizer.effort import fewest_sends
+from astra_tacos.synthesizer.portfolio import Candidate, is_between
 
 _SMALL = 100_000
 _WORTH_MORE_CHUNKS = 0.995
@@ -20,9 +20,8 @@ _WORTH_MORE_CHUNKS = 0.995
 _PATIENCE = 2
 _GAIN = 0.998
 """So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
-_STEPS = 4
 _BEHIND = 1.02
-"""Nor is it if so many more steps that gain as much as the last two would leave it this much behind the leader."""
+"""Nor is it if all further steps, gaining as much as the last two, would leave it this much behind the leader."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
 _SEEDS_GAIN = 1.25
@@ -35,9 +34,16 @@ class Contest:
 
     Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader.
 
-    `first_ns`: by synthesizer, the times of its first seed by number of chunks, in the order of entry: ascending in each stage.
+    Parameters
+    ----------
+    most_chunks
+        Largest number of chunks per NPU in the work list.
+
+    first_ns
+        By synthesizer, the times of its first seed by number of chunks, in the order of entry: ascending in each stage.
     """
 
+    most_chunks: int
     best: Schedule | None = None
     entered: int = 0
     first_ns: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -68,18 +74,23 @@ class Contest:
         leader = self.best.collective_time_ns
         times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
-            return _gains_no_more(list(times.values()), leader)
+            steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
+            return _gains_no_more(list(times.values()), steps_left, leader)
         if not times or min(times.values()) > _SEEDS_GAIN * leader:
             return True
         if candidate.stage == 1:
+            if count in times:
+                return True
+            if candidate.is_advised:
+                return False
             near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))
             return not near < 2 * count < 4 * near
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
 
-def _gains_no_more(times: list[int], leader: int) -> bool:
+def _gains_no_more(times: list[int], steps_left: float, leader: int) -> bool:
     """Whether times by ascending number of chunks promise nothing of still more chunks."""
     if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
         return True
     steps = min(len(times) - 1, _PATIENCE)
-    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (_STEPS / steps) > _BEHIND * leader
+    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps) > _BEHIND * leader
