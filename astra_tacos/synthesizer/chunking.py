@@ -9,6 +9,7 @@ carry both phases at once in less, that and three times the diameter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,9 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.topology.topology import NO_LINK, Topology
+
+MAX_SENDS = 2_000_000
+"""Sends that a schedule has at most, unless more are asked for."""
 
 # Estimates closer than this count as equal, and fewer chunks win.
 _RESOLUTION = 1.005
@@ -37,6 +41,7 @@ class ChunkCandidate:
     estimate_ns: int
 
 
+@lru_cache(maxsize=8)
 def choose_chunks(
     topology: Topology,
     collective_name: str,
@@ -85,6 +90,11 @@ def choose_chunks(
         candidates.append(ChunkCandidate(chunks, num_sends, _estimate_ns(topology, collective, timing)))
     as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
     return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
+
+
+def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks per NPU of the most promising candidate."""
+    return choose_chunks(topology, name, size_bytes, link_model, max_sends)[0].chunks_per_npu
 
 
 def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
