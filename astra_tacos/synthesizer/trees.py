@@ -6,9 +6,10 @@ once for different chunks: where links come in pairs that reaches the packing ra
 twice the rate of a Reduce-Scatter followed by an All-Gather. See `packing.pack` for the packing and its sources.
 
 Of the sends that wait for a link, the one goes first that has to start first for its chunk to be everywhere when it is due. In
-an All-Gather every chunk is due at the end: the send with the longest way ahead goes first. Where all chunks come down the same
-links, chunk i of n is due after i/n of the time, so that chunks follow one another as in a pipeline (Jackson's rule for due
-dates, with tails as in Carlier 1982).
+an All-Gather every chunk is due at the end: the send with the longest way ahead goes first. Where chunks share their roots they
+are due one after another, so that they follow one another as in a pipeline (Jackson's rule for due dates, with tails as in
+Carlier 1982); as some links have more to do than others, they are due closer together than they can be done: how close was
+measured. `packing.justify` then improves the schedule from both ends.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _MOST_SENDS = 1 << 24
 _MOST_PRICES_OF_ALL = 1 << 28
 _BUSY_SHARE = 0.8
 _STAGGER = 0.15
+"""Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due."""
+_NEAR_THE_MIDDLE = 1.34
 
 
 def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
@@ -41,8 +44,8 @@ def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
     sends = phases * (topology.num_npus - 1) * collective.num_chunks
     if sends > _MOST_SENDS:
         return f"packs at most {_MOST_SENDS:,} sends, these are {sends:,}"
-    prices = phases * topology.num_npus * topology.num_channels
-    if (collective.root is None and not (collective.reduces and collective.gathers)) and prices > _MOST_PRICES_OF_ALL:
+    prices = topology.num_npus * topology.num_channels
+    if collective.root is None and prices > _MOST_PRICES_OF_ALL:
         return f"packs at most {_MOST_PRICES_OF_ALL:,} NPUs times channels, these are {prices:,}"
     return None
 
@@ -67,7 +70,7 @@ def trees(topology: Topology, collective: Collective, timing: Timing, seed: int)
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    tree_of, root = _assign(topology, collective, timing)
+    tree_of, root = _assign(topology, collective, timing, seed)
     copies = np.bincount(tree_of).astype(np.float64)
     sums_up = collective.reduces and collective.gathers
     packing = pack(topology, timing, np.array([True, False] if sums_up else [False]), root, copies, seed)
@@ -75,14 +78,15 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
-def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the NPUs in the middle."""
     most = int(np.clip(_MOST_PRICES // topology.num_channels, 1, _MOST_TREES))
     chunk = np.arange(collective.num_chunks)
     if collective.reduces and collective.gathers:
         middle = _middle(topology, timing)
         num_trees = min(max(most, len(middle)), collective.num_chunks)
-        return chunk % num_trees, middle[np.arange(num_trees) % len(middle)]
+        root = middle[np.arange(num_trees) % len(middle)]
+        return chunk % num_trees, np.random.default_rng(seed).permutation(root)
     owner = collective.chunk_owner.astype(np.int64)
     order = np.argsort(owner, kind="stable")
     count = np.bincount(owner, minlength=topology.num_npus)
@@ -94,7 +98,7 @@ def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple
 
 
 def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
-    """The NPUs that chunks come from all others and reach all others soonest."""
+    """The NPUs to which a chunk comes from all others, and from which it gets to all others, about as soon as can be."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import shortest_path
 
@@ -102,7 +106,7 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     graph = coo_array((delay, (topology.channel_src, topology.channel_dst)), shape=(topology.num_npus,) * 2).tocsr()
     distance = shortest_path(graph)
     farthest = distance.max(axis=0) + distance.max(axis=1)
-    return np.flatnonzero(farthest <= farthest.min() * 1.34)
+    return np.flatnonzero(farthest <= farthest.min() * _NEAR_THE_MIDDLE)
 
 
 def _plan(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
