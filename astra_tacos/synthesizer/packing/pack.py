@@ -96,7 +96,6 @@ def pack(
     up_ns, down_ns = _busy_ns(topology, timing)
     moves = len(inward) > 1 and not _is_paired(topology, up_ns, down_ns)
     bound_ns = _port_bound_ns(topology, inward, root, copies, up_ns, down_ns)
-    steepest = _STEEP_PER_CHUNK * bound_ns / float(max(up_ns.max(), down_ns.max()) * copies.max())
     prices = len(inward) * len(root) * topology.num_channels * (1 + moves)
     rounds = int(np.clip(_MOST_PRICES // prices, 1, _ROUNDS))
     graph, space = _graph(topology, up_ns, down_ns), _space(topology, len(inward))
@@ -104,7 +103,7 @@ def pack(
 
     root, link_ns = root.copy(), np.zeros(topology.num_links)
     channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
-    best, best_ns, best_score, stale = None, bound_ns, np.inf, 0
+    best, best_ns, best_score, stale, steepest = None, bound_ns, np.inf, 0, _LEAST_STEEP
     for index in range(rounds):
         steepness, closeness = _prices_of_round(index / rounds, steepest)
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
@@ -120,27 +119,41 @@ def pack(
         stale += 1
         if score < best_score * (1 - 1e-9):
             best, best_score, stale = Packing(inward, root.copy(), channel.copy(), branches, link_ns.copy()), score, 0
-        best_ns = now_ns if index == 0 else min(best_ns, now_ns)
+        if index == 0:
+            best_ns, steepest = now_ns, _steepest(bound_ns, channel[channel >= 0], copies, up_ns, down_ns)
+        best_ns = min(best_ns, now_ns)
         if stale == _STALE_ROUNDS or best_ns <= bound_ns * (1 + 1e-9):
             break
     assert best is not None  # there is a round
     return best
 
 
+def _steepest(
+    bound_ns: float,
+    used: NDArray[np.int32],
+    copies: NDArray[np.float64],
+    up_ns: NDArray[np.float64],
+    down_ns: NDArray[np.float64],
+) -> float:
+    """How steep prices may become: by what a tree adds to the slowest of the links that are used."""
+    slowest = float(np.maximum(up_ns[used], down_ns[used]).max() * copies.max())
+    return float(np.clip(_STEEP_PER_CHUNK * bound_ns / slowest, _LEAST_STEEP, _MOST_STEEP))
+
+
 def _prices_of_round(done: float, steepest: float) -> tuple[float, float]:
     """Steepness and closeness: steeper and steeper for the first half of the rounds, less and less close for the second."""
     steeper, farther = min(2 * done, 1.0), max(2 * done - 1, 0.0)
-    ramp = float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP))
-    return _LEAST_STEEP * ramp**steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
+    return _LEAST_STEEP * (steepest / _LEAST_STEEP) ** steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
 
 
 def _busy_ns(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link."""
+    """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link if any."""
     if timing.is_blocking:
         delay_ns = timing.channel_delay_ns[:, -1].astype(np.float64)
         return delay_ns, delay_ns
     hold_ns = timing.link_hold_ns[:, -1].astype(np.float64)
-    return hold_ns[topology.channel_link], hold_ns[topology.channel_down_link]
+    down = topology.channel_down_link
+    return hold_ns[topology.channel_link], np.where(down == NO_LINK, 0.0, hold_ns[down])
 
 
 def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> bool:
