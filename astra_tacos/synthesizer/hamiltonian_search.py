@@ -1,4 +1,4 @@
-"""Directed cycles through all NPUs of an arbitrary graph that have no link in common."""
+"""Directed cycles through all NPUs of an arbitrary graph, that have only links in common that are faster than others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from astra_tacos.topology.topology import Topology
 _ATTEMPTS = 30
 _MOST_STEPS = 20_000
 """Of one attempt; all together may take twice as many."""
+_MOST_TIMES = 4
 
 
 def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
-    """As many cycles as a limited search finds, one after another; each also the other way round where that is free."""
-    most = int(min(np.bincount(ends, minlength=topology.num_npus).min() for ends in (topology.channel_src, topology.channel_dst)))
+    """As many cycles as a limited search finds, one after another; each also the other way round where that is free.
+
+    A link that is k times as fast as the slowest one, up to 4, may be in k of them.
+    """
+    times = _times(topology)
+    most = min(np.bincount(ends, times).min() for ends in (topology.channel_src, topology.channel_dst))
     best: list[list[int]] = []
     steps_left = 2 * _MOST_STEPS
     for attempt in range(_ATTEMPTS):
@@ -26,13 +31,21 @@ def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
     return [np.array(cycle, np.int32) for cycle in best]
 
 
+def _times(topology: Topology) -> NDArray[np.int64]:
+    """int64[num_channels], how many cycles may use each."""
+    bandwidth = topology.link_bandwidth_gibps[topology.channel_link]
+    times: NDArray[np.int64] = np.minimum(bandwidth / bandwidth.min(), _MOST_TIMES).astype(np.int64)
+    return times
+
+
 class _Search:
     """Depth first, to the NPU with the fewest ways on (Warnsdorff), of equals to any."""
 
     def __init__(self, topology: Topology, random: np.random.Generator, most_steps: int) -> None:
-        self.successors: list[set[int]] = [set() for _ in range(topology.num_npus)]
-        for src, dst in zip(topology.channel_src.tolist(), topology.channel_dst.tolist(), strict=True):
-            self.successors[src].add(dst)
+        self.successors: list[dict[int, int]] = [{} for _ in range(topology.num_npus)]
+        columns = topology.channel_src.tolist(), topology.channel_dst.tolist(), _times(topology).tolist()
+        for src, dst, times in zip(*columns, strict=True):
+            self.successors[src][dst] = times
         self.preference = random.permutation(topology.num_npus).tolist()
         self.most_steps = most_steps
         self.steps = 0
@@ -45,7 +58,9 @@ class _Search:
                 if all(dst in self.successors[src] for src, dst in hops):
                     found.append(way)
                     for src, dst in hops:
-                        self.successors[src].remove(dst)
+                        self.successors[src][dst] -= 1
+                        if not self.successors[src][dst]:
+                            del self.successors[src][dst]
         return found
 
     def _cycle(self) -> list[int]:
