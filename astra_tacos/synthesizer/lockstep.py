@@ -76,7 +76,7 @@ def lockstep_rounds(
         raise SynthesisError(f"{topology.name}: {why_not}")
     delay = int(timing.channel_delay_ns.max())
     hold = delay if timing.is_blocking else int(timing.link_hold_ns.max())
-    lag = -(-delay // hold)
+    lag = min(-(-delay // hold), _most_lag(topology, collective))
     phases = [phase for phase, wanted in ((True, collective.reduces), (False, collective.gathers)) if wanted]
     sends = (topology.num_npus - 1) * collective.num_chunks
     report = on_progress or (lambda done, total: None)
@@ -102,11 +102,23 @@ def lockstep_rounds(
     return LockstepSchedule(topology, collective, timing, *columns, "lockstep", seed)
 
 
+def _most_lag(topology: Topology, collective: Collective) -> int:
+    """Into how many rounds a delay is worth cutting: with more of them not the links' bandwidth would limit the collective's time,
+    but the hops from one end of the network to the other."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    ends = (topology.channel_src, topology.channel_dst)
+    graph = coo_array((np.ones(topology.num_channels), ends), shape=(topology.num_npus,) * 2).tocsr()
+    hops = dijkstra(graph, indices=0, unweighted=True)
+    return max(1, _expected_rounds(topology, collective) // max(1, int(hops[np.isfinite(hops)].max())))
+
+
 def _expected_rounds(topology: Topology, collective: Collective) -> int:
     """Rounds of an All-Gather that the NPU with the fewest in-links needs, and some more."""
     degree = np.bincount(topology.channel_dst, minlength=topology.num_npus).min()
     lacking = collective.num_chunks - collective.chunks_per_npu
-    return int(lacking // max(1, degree) * 1.02) + 2 * int(topology.num_npus**0.5) + 16
+    return int(lacking // max(1, degree) * 1.02) + 16
 
 
 @dataclass(slots=True)
