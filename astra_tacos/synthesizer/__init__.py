@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from astra_tacos.collective.collective import Collective
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.tacos import tacos
-from astra_tacos.topology.topology import Topology
 
-
-class Synthesizer(Protocol):
-    """Makes one schedule from a seed; the same arguments give the same schedule. Runs without the interpreter lock."""
-
-    def __call__(self, topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule: ...
-
-
-SYNTHESIZERS: dict[str, Synthesizer] = {"tacos": tacos}
+SYNTHESIZERS: dict[str, Synthesizer] = {
+    "tacos": Synthesizer(tacos, frozenset(COLLECTIVES), is_random=True),
+}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.occupancy import link_occupancy
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 
@@ -108,7 +109,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     ups = np.flatnonzero(link_dst >= num_npus)
     downs = np.flatnonzero(link_src >= num_npus)
 
-    up_busy, down_busy, head_start = _busy(timing, link, down)
+    up_busy, down_busy, head_start = link_occupancy(timing, link, down)
     forward = timing.reduction_ns if reverse else np.zeros_like(timing.reduction_ns)
     land = timing.channel_delay_ns + forward
     delay_ns, parts = _parts(switched, up_busy, down_busy, land)
@@ -170,26 +171,6 @@ def _parts(
     kinds = np.stack((up_kind, land_kind, down_kind), axis=-1)
     parts = np.where(kinds > 0, queues.reshape(kinds.shape) << KIND_BITS | kinds, 0)
     return delay_ns, np.sort(parts, axis=-1)[..., ::-1]
-
-
-def _busy(
-    timing: Timing, link: NDArray[np.int32], down: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """How long a send keeps its up-link and its down-link, both counted from its start, and the down-links' head start.
-
-    Under store and forward a down-link is taken only when the chunk reaches the switch. Counted from the start of the send,
-    that is a shift by the up-link's delay; where up-links differ, the smallest delay of a down-link's up-links is used.
-    """
-    if timing.is_blocking:
-        return timing.channel_delay_ns, timing.channel_delay_ns, np.zeros(len(timing.link_hold_ns), np.int64)
-    switched = down != NO_LINK
-    shift = timing.link_delay_ns[link[switched]]
-    head_start = np.full(len(timing.link_hold_ns), np.iinfo(np.int64).max)
-    np.minimum.at(head_start, down[switched], shift.min(axis=1))
-    down_busy = np.zeros_like(timing.channel_delay_ns)
-    down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - head_start[down[switched]][:, None]
-    head_start[head_start == np.iinfo(np.int64).max] = 0
-    return timing.link_hold_ns[link], down_busy, head_start
 
 
 def _sources(

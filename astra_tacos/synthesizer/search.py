@@ -10,7 +10,7 @@ from typing import Literal
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, choose_link_model, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -68,8 +68,12 @@ def synthesize(
         raise ConfigError(f"{collective.name} has {collective.num_npus} NPUs, {topology.name} has {topology.num_npus}")
     model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
     timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
-    make = SYNTHESIZERS[synthesizer]
-    total = trials or default_trials(collective)
+    entry = SYNTHESIZERS[synthesizer]
+    refusal = entry.why_not(topology, collective)
+    if refusal is not None:
+        raise SynthesisError(f"{synthesizer} on {topology.name}: {refusal}")
+    make = entry.make
+    total = (trials or default_trials(collective)) if entry.is_random else 1
     goal = lower_bound(topology, collective, timing).time_ns
 
     best: Schedule | None = None
@@ -88,8 +92,7 @@ def synthesize(
 
 def default_trials(collective: Collective) -> int:
     """As many trials as make two million sends together, 1 to `MAX_TRIALS`."""
-    phases = int(collective.reduces) + int(collective.gathers)
-    sends = phases * (collective.num_npus - 1) * collective.num_chunks
+    sends = collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
     return max(1, min(MAX_TRIALS, _SENDS_OF_ALL_TRIALS // sends))
 
 

@@ -1,0 +1,44 @@
+"""What the command line needs to know of a synthesizer, beside the function itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+
+def never(topology: Topology, collective: Collective) -> str | None:
+    """The refusal of a synthesizer that takes every network and every number of NPUs."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesizer:
+    """A way of making schedules.
+
+    Parameters
+    ----------
+    make
+        One schedule from a seed; the same arguments give the same schedule. Runs without the interpreter lock.
+    collectives
+        Keys of `COLLECTIVES` that it can do.
+    is_random
+        Whether another seed gives another schedule.
+    refusal
+        Why it cannot do a collective on a topology, in words; None if it can.
+    """
+
+    make: Callable[[Topology, Collective, Timing, int], Schedule]
+    collectives: frozenset[str]
+    is_random: bool
+    refusal: Callable[[Topology, Collective], str | None] = never
+
+    def why_not(self, topology: Topology, collective: Collective) -> str | None:
+        """Why this collective is not for it; None if it is."""
+        if collective.name not in self.collectives:
+            return f"does {', '.join(sorted(self.collectives))}, not {collective.name}"
+        return self.refusal(topology, collective)
