@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.bounds import lower_bound
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 
 
-def certify(schedule: Schedule) -> dict[str, Any]:
+def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `efficiency` is the lower bound over the predicted time. Link shares are of the collective's time.
@@ -46,7 +47,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _link_extremes(schedule: Schedule) -> dict[str, Any]:
+def _link_extremes(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     busy = schedule.link_busy_ns
     time = schedule.collective_time_ns
     extremes = {"busiest_link": int(np.argmax(busy)), "idlest_link": int(np.argmin(busy))}

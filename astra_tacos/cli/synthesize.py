@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
@@ -77,6 +78,9 @@ def synthesize(
 
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
     system and network files, an MSCCL XML (but for a broadcast or reduce), and run_astra_sim.sh.
+
+    Past 50 million sends, where all links are alike and direct, the schedule is made in rounds and kept in a compact form: one
+    trial, and DIR holds the schedule, but no traces.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
@@ -97,6 +101,11 @@ def synthesize(
     topology = build_topology(read_network(network_path))
     what = make_collective(collective, topology.num_npus, size_bytes, chunks_per_npu, root)
     reason = choose_link_model(topology, what)[1] if link_model == "auto" else ""
+    if takes_lockstep(topology, what, synthesizer):
+        more: dict[str, Any] = {"link_model_reason": reason}
+        result, text = synthesize_lockstep(topology, what, link_model, reduce_bandwidth, seed, threads, output, with_checks, more)
+        print_json(result) if as_json else print_lockstep(result, text)
+        return
     with progress("synthesizing") as on_progress:
         schedule = search(
             topology,

@@ -15,6 +15,7 @@ from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chak
 from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import replaced_directory
+from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 
@@ -59,7 +60,8 @@ class RunDirectory:
 
 
 def check_output(path: Path) -> None:
-    """Check that a run directory may be written to `path`: nothing is there, or nothing but what this module writes.
+    """Check that a run directory may be written to `path`: nothing is there, or nothing but what astra_tacos writes: such a
+    directory, or that of a lockstep schedule.
 
     Raises
     ------
@@ -72,7 +74,8 @@ def check_output(path: Path) -> None:
         raise ConfigError(f"{path}: exists and is no directory: choose another output")
     names = {entry.name for entry in path.iterdir()}
     foreign = sorted(name for name in names if name not in _OWN and not name.endswith(".xml"))
-    if foreign or (names and not {RESULT_FILE, SCRIPT, _SCHEDULE} <= names):
+    is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
+    if not is_run and not {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}:
         raise ConfigError(f"{path}: exists and is no run directory of astra_tacos: choose another output")
     if path.resolve() == Path.cwd():
         raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")

@@ -26,8 +26,8 @@ class LockstepSchedule:
     topology, collective, timing
         What the sends refer to.
     chunk
-        uint8, uint16 or uint32 [num_rounds, num_channels], the chunk that each channel takes in each round, `idle` for none. May be
-        a read-only map of a file.
+        uint8, uint16 or uint32 [num_rounds, num_channels], the chunk that each channel takes in each round, `idle` for none.
+        May be a read-only map of a file.
     start_ns
         int64[num_rounds], ascending, when the sends of a round start.
     reducing_rounds

@@ -229,8 +229,8 @@ def match_rounds(
 
     `in_*` are the channels into each NPU. `held` and `taken` are bit sets: block of places, NPU, word; `taken_in` counts the
     second's bits by NPU and block. `copies` counts, by `part` (one for each thread) and place, how often a chunk has been taken;
-    `rare` and `keys` are the thread's own space. `chunk_at` and `place_of` translate, `picks` has the chunk of each channel for as
-    many rounds as it has rows, the later ones in place of the earlier ones.
+    `rare` and `keys` are the thread's own space. `chunk_at` and `place_of` translate, `picks` has the chunk of each channel for
+    as many rounds as it has rows, the later ones in place of the earlier ones.
 
     Returns
     -------

@@ -38,8 +38,6 @@ def lockstep(topology: Topology, collective: Collective, timing: Timing, seed: i
 
 def refusal(topology: Topology, collective: Collective) -> str | None:
     """Why there is no lockstep schedule, in words; None if there is one."""
-    if collective.name not in COLLECTIVES:
-        return f"{collective.name} is none of {', '.join(sorted(COLLECTIVES))}"
     return why_not_lockstep(topology)
 
 
@@ -72,6 +70,8 @@ def lockstep_rounds(
         If the links are not all alike and direct, the collective is none of `COLLECTIVES`, or some NPU cannot be reached.
     """
     why_not = refusal(topology, collective)
+    if collective.name not in COLLECTIVES:
+        why_not = f"{collective.name} is none of {', '.join(sorted(COLLECTIVES))}"
     if why_not:
         raise SynthesisError(f"{topology.name}: {why_not}")
     delay = int(timing.channel_delay_ns.max())
@@ -103,8 +103,10 @@ def lockstep_rounds(
 
 
 def _most_lag(topology: Topology, collective: Collective) -> int:
-    """Into how many rounds a delay is worth cutting: with more of them not the links' bandwidth would limit the collective's time,
-    but the hops from one end of the network to the other."""
+    """Into how many rounds a delay is worth cutting.
+
+    With more of them not the links' bandwidth would limit the collective's time, but the hops across the network.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -138,9 +140,7 @@ class _Matching:
     translation: tuple[NDArray[np.int32], NDArray[np.int32]]
 
     @staticmethod
-    def of(
-        topology: Topology, collective: Collective, seed: int, lag: int, threads: int | None, *, reverse: bool
-    ) -> _Matching:
+    def of(topology: Topology, collective: Collective, seed: int, lag: int, threads: int | None, *, reverse: bool) -> _Matching:
         from astra_tacos.synthesizer._lockstep_kernels import BLOCK, WORDS
 
         num_npus, num_chunks = topology.num_npus, collective.num_chunks

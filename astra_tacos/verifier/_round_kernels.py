@@ -50,9 +50,10 @@ def follow_rounds(
     """Play the sends of some rounds, of the chunks whose block of places is one of this part's.
 
     `rows` begins with row `delivered`, the first whose chunks have not arrived before `first_round`; before a round starts, those
-    of all rounds before `deliver_to` arrive; in the end, if this `ends`, all that is left. `bits` is a bit set: block of places, NPU, word. Where sends copy it says which NPU
-    has a chunk: the source must have it, the destination must not. Where they reduce it says which NPU has sent its sum away: the
-    source must not have done so before, the destination not before it got this part of it.
+    of all rounds before `deliver_to` arrive; in the end, if this `ends`, all that is left. `bits` is a bit set: block of places,
+    NPU, word. Where sends copy it says which NPU has a chunk: the source must have it, the destination must not. Where they
+    reduce it says which NPU has sent its sum away: the source must not have done so before, the destination not before it got
+    this part of it.
 
     Writes kind, round and channel of what goes wrong into `faults` while there is room; returns how much has gone wrong, from
     `found` on.

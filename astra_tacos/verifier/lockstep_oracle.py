@@ -1,8 +1,8 @@
 """The oracle for lockstep schedules: the same questions as for other schedules, answered round by round, in little memory.
 
-It shares no code with the synthesizer, and works out delays afresh from the links' bandwidth and latency. A Reduce-Scatter is right
-if every NPU but a chunk's owner sends its sum away exactly once, and after all that it gets: then all contributions flow to the
-owner, each on one way. An All-Reduce is a Reduce-Scatter that is over before the All-Gather begins.
+It shares no code with the synthesizer, and works out delays afresh from the links' bandwidth and latency. A Reduce-Scatter is
+right if every NPU but a chunk's owner sends its sum away exactly once, and after all that it gets: then all contributions flow to
+the owner, each on one way. An All-Reduce is a Reduce-Scatter that is over before the All-Gather begins.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,9 @@ def _check_starts(schedule: LockstepSchedule, hold: int, usable: NDArray[np.int6
     if len(start) and start[0] < 0:
         violations.append(Violation("negative-start", f"round 0 starts at {start[0]} ns", None, None, None, int(start[0])))
     for number in np.flatnonzero(np.diff(start) < hold).tolist():
-        text = f"round {number + 1} starts {start[number + 1] - start[number]} ns after the one before, which holds links for {hold}"
+        text = (
+            f"round {number + 1} starts {start[number + 1] - start[number]} ns after the one before, which holds links for {hold}"
+        )
         violations.append(Violation("double-booked", text, None, None, None, int(start[number + 1])))
     if 0 < reducing < len(start) and start[reducing] < (start + usable)[:reducing].max():
         text = f"gathering begins at {start[reducing]} ns, before all is reduced"
@@ -146,10 +149,10 @@ def _check_phase(
     for begin, end in [(max(a, first), min(b, last)) for a, b in schedule.windows() if a < last and b > first]:
         rows = np.asarray(schedule.chunk[delivered:end]).astype(np.uint32)
         sends += int(np.count_nonzero(rows[begin - delivered :] != schedule.idle))
-        window = (reduces, begin, end, delivered, deliver_to, end == last)
-        network = (schedule.idle, rows, topology.channel_src, topology.channel_dst, place_of)
+        window: tuple[Any, ...] = (reduces, begin, end, delivered, deliver_to, end == last)
+        network: tuple[Any, ...] = (schedule.idle, rows, topology.channel_src, topology.channel_dst, place_of)
         parts = [
-            pool.submit(kernels.follow_rounds, *window, part, _PARTS, *network, bits, faults[part], found[part])
+            pool.submit(kernels.follow_rounds, *(*window, part, _PARTS, *network, bits, faults[part], found[part]))
             for part in range(_PARTS)
         ]
         found = [int(part.result()) for part in parts]
