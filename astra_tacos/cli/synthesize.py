@@ -50,6 +50,11 @@ from astra_tacos.synthesizer import SYNTHESIZERS
     help="How traces keep the order of sends on a link; by default what fits the link model.",
 )
 @click.option(
+    "--msccl-xml/--no-msccl-xml",
+    default=None,
+    help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
+)
+@click.option(
     "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
 )
 @click.option("--trials", type=click.IntRange(1), help="Seeds to try; by default 1 to 32, fewer for larger networks.")
@@ -67,6 +72,7 @@ def synthesize(
     synthesizer: str,
     link_model: LinkModel | Literal["auto"],
     link_order: LinkOrder | None,
+    msccl_xml: bool | None,
     reduce_bandwidth: float,
     trials: int | None,
     seed: int,
@@ -127,7 +133,7 @@ def synthesize(
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, more, link_order)
+            run = write_run_directory(schedule, output, more, link_order, msccl_xml)
         where = {
             "output": str(run.path),
             "astra_sim_backend": run.network.backend,
