@@ -72,7 +72,7 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
         raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
     if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
         raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
-    table, npu_first = _node_table(schedule, link_order or default_link_order(schedule), first_tag)
+    table, npu_first = node_table(schedule, link_order or default_link_order(schedule), first_tag)
     paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
 
     def write(npu: int) -> None:
@@ -90,7 +90,8 @@ def default_link_order(schedule: Schedule) -> LinkOrder:
     return "serial" if schedule.timing.is_blocking else "tokens"
 
 
-def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+def node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+    """All nodes of the traces, sorted by NPU, and where those of each NPU begin."""
     previous = previous_on_link(schedule)
     has_next = np.zeros(schedule.num_sends, bool)
     has_next[previous[previous >= 0]] = True

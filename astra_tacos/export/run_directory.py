@@ -135,7 +135,7 @@ def write_run_directory(
 
 
 def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[str, ...]:
-    """Write the MSCCL XML if it is wanted, or if nobody said so and it is of a size that could be; returns what there is to say."""
+    """Write the MSCCL XML if it is wanted or, by default, not too large; returns what there is to say."""
     if wanted or (wanted is None and schedule.num_sends <= MOST_SENDS_OF_XML):
         return export_msccl_xml(schedule, path).warnings
     if wanted is None:

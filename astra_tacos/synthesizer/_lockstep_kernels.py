@@ -123,7 +123,7 @@ def _sort_links(npu, in_first, in_src, turn, held, taken, taken_in, block_size, 
         src = in_src[first + k]
         useful = _ZERO
         for block in range(len(block_size)):
-            if taken_in[npu, block] != block_size[block]:
+            if taken_in[block, npu] != block_size[block]:
                 for w in range(WORDS):
                     useful += _population(held[block, src, w] & ~taken[block, npu, w])
         turned = k - turn if k >= turn else k - turn + degree
@@ -135,7 +135,7 @@ def _sort_links(npu, in_first, in_src, turn, held, taken, taken_in, block_size, 
         keys[at] = key
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@njit(cache=True, nogil=True, inline="always")  # so many arrays take time to hand over
 def _match_npu(
     npu,
     block,
@@ -175,7 +175,7 @@ def _match_npu(
         at = block
         if lacking[npu] > 0:
             for _ in range(len(block_size)):
-                if taken_in[npu, at] != block_size[at] and taken_in[src, at] != 0:
+                if taken_in[at, npu] != block_size[at] and taken_in[at, src] != 0:
                     place = _choose(np.uint64(at), np.uint64(src), np.uint64(npu), held, taken, rare, bits ^ (bits >> _U32))
                     if place >= 0:
                         break
@@ -186,7 +186,7 @@ def _match_npu(
             picks[row, in_channel[slot]] = NOTHING
             continue
         taken[at, npu, place >> 6] |= _U1 << np.uint64(place & 63)
-        taken_in[npu, at] += 1
+        taken_in[at, npu] += 1
         lacking[npu] -= 1
         matched += 1
         place += at << _BLOCK_SHIFT
@@ -228,7 +228,7 @@ def match_rounds(
     any delivers, and the other way round. What is taken in a round can be passed on `lag` rounds later.
 
     `in_*` are the channels into each NPU. `held` and `taken` are bit sets: block of places, NPU, word; `taken_in` counts the
-    second's bits by NPU and block. `copies` counts, by `part` (one for each thread) and place, how often a chunk has been taken;
+    second's bits by block and NPU. `copies` counts, by `part` (one for each thread) and place, how often a chunk has been taken;
     `rare` and `keys` are the thread's own space. `chunk_at` and `place_of` translate, `picks` has the chunk of each channel for
     as many rounds as it has rows, the later ones in place of the earlier ones.
 
@@ -240,7 +240,6 @@ def match_rounds(
     for number in range(first_round, last_round):
         if matches:
             block = number % len(block_size)
-            _find_rare(block, block_size[block], copies, rare)
             random = _mix(np.uint64(seed) + np.uint64(number) * _GOLDEN)
             row = number % len(picks)
             for npu in range(first_npu, last_npu):
@@ -273,6 +272,10 @@ def match_rounds(
                     if chunk >= 0:
                         place = place_of[chunk]
                         held[place >> _BLOCK_SHIFT, npu, (place >> 6) & (WORDS - 1)] |= _U1 << np.uint64(place & 63)
+        if delivers:
+            # Only now, as no thread counts copies while they deliver.
+            block = (number + 1) % len(block_size)
+            _find_rare(block, block_size[block], copies, rare)
         if matched == remaining:
             return number + 1 - first_round, matched
     return last_round - first_round, matched

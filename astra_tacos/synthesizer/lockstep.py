@@ -76,7 +76,7 @@ def lockstep_rounds(
         raise SynthesisError(f"{topology.name}: {why_not}")
     delay = int(timing.channel_delay_ns.max())
     hold = delay if timing.is_blocking else int(timing.link_hold_ns.max())
-    lag = min(-(-delay // hold), _most_lag(topology, collective))
+    most_lag = min(-(-delay // hold), _most_lag(topology, collective))
     phases = [phase for phase, wanted in ((True, collective.reduces), (False, collective.gathers)) if wanted]
     sends = (topology.num_npus - 1) * collective.num_chunks
     report = on_progress or (lambda done, total: None)
@@ -85,16 +85,16 @@ def lockstep_rounds(
     begin = 0
     with RowStore(topology.num_channels, chunk_kind(collective), expected, path) as rows:
         for number, reduces in enumerate(phases):
-            matching = _Matching.of(topology, collective, seed, lag, threads, reverse=reduces)
+            # What arrives can leave `lag` rounds later, reduced if need be.
+            usable = delay + (int(timing.reduction_ns.max()) if reduces else 0)
+            period = max(hold, -(-usable // most_lag))
+            matching = _Matching.of(topology, collective, seed, -(-usable // period), threads, reverse=reduces)
             base = number * sends
             rounds = matching.run(rows, lambda done, base=base: report(base + done, len(phases) * sends), topology.name)  # type: ignore[misc]
-            reduction = int(timing.reduction_ns.max()) if reduces else 0
-            # What arrives can leave `lag` rounds later, reduced if need be.
-            period = max(hold, -(-(delay + reduction) // lag))
             starts.append(begin + np.arange(rounds, dtype=np.int64) * period)
             if reduces:
                 rows.reverse()
-                begin = int(starts[-1][-1]) + delay + reduction
+                begin = int(starts[-1][-1]) + usable
         chunk = rows.finish()
     start_ns = np.concatenate(starts)
     reducing = len(starts[0]) if collective.reduces else 0
@@ -135,7 +135,7 @@ class _Matching:
     picks: NDArray[np.int32]
     rare: NDArray[np.uint64]
     keys: NDArray[np.int64]
-    network: tuple[NDArray[np.int64], ...]
+    network: tuple[NDArray[np.integer], ...]
     state: tuple[NDArray[np.generic], ...]
     translation: tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -160,11 +160,13 @@ class _Matching:
         owner, word = collective.chunk_owner, place_of >> 6
         held = np.zeros((blocks, num_npus, WORDS), np.uint64)
         np.bitwise_or.at(held, (word // WORDS, owner, word % WORDS), np.uint64(1) << (place_of & 63).astype(np.uint64))
-        taken_in = np.zeros((num_npus, blocks), np.uint16)
-        np.add.at(taken_in, (owner, word // WORDS), 1)
+        taken_in = np.zeros((blocks, num_npus), np.uint16)
+        np.add.at(taken_in, (word // WORDS, owner), 1)
         lacking = num_chunks - np.bincount(owner, minlength=num_npus).astype(np.int32)
         workers = (threads or os.cpu_count() or 1) if topology.num_channels >= _LINKS_WORTH_THREADS else 1
         window = 1 if workers > 1 else _WINDOW
+        rare = np.zeros((workers, blocks, WORDS), np.uint64)
+        rare[:, 0] = ~np.uint64(0)  # as long as nothing has been sent, all is
         return _Matching(
             2 * seed + int(reverse),
             lag,
@@ -172,9 +174,9 @@ class _Matching:
             (num_npus - 1) * num_chunks,
             np.zeros((workers, blocks * BLOCK), np.int32),
             np.empty((window + lag - 1, topology.num_channels), np.int32),
-            np.zeros((workers, blocks, WORDS), np.uint64),
+            rare,
             np.empty((workers, int(np.diff(in_first).max())), np.int64),
-            (in_first, src[in_channel].astype(np.int64), in_channel, block_size),
+            (in_first, src[in_channel], in_channel.astype(np.int32), block_size),
             (held, held.copy(), taken_in, lacking),
             (chunk_at, place_of),
         )
