@@ -74,9 +74,7 @@ class Case:
         return about
 
 
-def find_cases(
-    instances: Instances, network: Topology, config: NetworkConfig
-) -> tuple[tuple[Case, ...], NDArray[np.int64]]:
+def find_cases(instances: Instances, network: Topology, config: NetworkConfig) -> tuple[tuple[Case, ...], NDArray[np.int64]]:
     """Distinct cases, and int64[num_instances], the case of each instance; NO_CASE for groups of one and unknown patterns.
 
     Raises
@@ -104,8 +102,8 @@ def find_cases(
         of_instance[number] = case
     cases = []
     for (collective, size_bytes, position, shape, pattern), case in found.items():
-        members = tuple(groups[case])
-        cases.append(Case(collective, pattern, size_bytes, position, members, views[members[0]][1], shape))
+        alike = tuple(groups[case])
+        cases.append(Case(collective, pattern, size_bytes, position, alike, views[alike[0]][1], shape))
     return tuple(cases), of_instance
 
 

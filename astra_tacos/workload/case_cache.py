@@ -18,7 +18,10 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 
 
 def default_cache() -> Path:
-    """Where caches belong on this platform: `$XDG_CACHE_HOME`, else `~/.cache` (macOS: `~/Library/Caches`, Windows: `%LOCALAPPDATA%`)."""
+    """Where caches belong on this platform.
+
+    `$XDG_CACHE_HOME`, else `~/.cache` (macOS: `~/Library/Caches`, Windows: `%LOCALAPPDATA%`).
+    """
     given = os.environ.get("XDG_CACHE_HOME", "")
     if Path(given).is_absolute():
         return Path(given) / "astra_tacos"

@@ -90,16 +90,17 @@ def order_instances(
     duration_ns: NDArray[np.int64],
     instance_ns: NDArray[np.int64],
     on_cpu: NDArray[np.bool_],
+    urgency: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """int64[num_instances], the place of each collective in one order for all ranks.
 
-    Of those that could start, the one goes first from which the longest way leads to the end.
+    Of those that could start, the most urgent goes first; by default the one from which the longest way leads to the end.
 
     Parameters
     ----------
     duration_ns, on_cpu
         int64 and bool[num_nodes]; durations only decide on the order.
-    instance_ns
+    instance_ns, urgency
         int64[num_instances].
 
     Raises
@@ -126,6 +127,8 @@ def order_instances(
     by_id = np.argsort(trace.node_id, kind="stable")
     key[by_id] = np.arange(num_rows)
     on_network = np.flatnonzero(slot == kernels.NETWORK)
+    if urgency is not None:
+        level = np.concatenate((np.full(num_rows, np.iinfo(np.int64).max >> 1), urgency))
     urgent = on_network[np.lexsort((on_network, -level[on_network]))]
     key[urgent] = np.arange(len(urgent))
     members = [np.sort(np.array(instances.nodes.members[group], np.int64)) for group in instances.group.tolist()]

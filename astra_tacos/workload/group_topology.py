@@ -41,9 +41,7 @@ class GroupTopology:
     num_routed: int
 
 
-def group_topology(
-    network: Topology, config: NetworkConfig, members: tuple[int, ...], reach: Reach = "needed"
-) -> GroupTopology:
+def group_topology(network: Topology, config: NetworkConfig, members: tuple[int, ...], reach: Reach = "needed") -> GroupTopology:
     """The network of a group, whose members ascend.
 
     Parameters
@@ -164,7 +162,8 @@ def _choose_routes(
     def links_of(pair: int) -> NDArray[np.int64]:
         crossed = channel[first[pair] : first[pair + 1]]
         both = np.concatenate((network.channel_link[crossed], network.channel_down_link[crossed]))
-        return both[both != NO_LINK].astype(np.int64)
+        links: NDArray[np.int64] = both[both != NO_LINK].astype(np.int64)
+        return links
 
     def take(pair: int) -> None:
         links = links_of(pair)

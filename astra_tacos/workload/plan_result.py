@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import NATIVE
-from astra_tacos.workload.patterns import pattern_name
-
-if TYPE_CHECKING:
-    from astra_tacos.workload.assignment import Assignment
-    from astra_tacos.workload.plan import Workload
-    from astra_tacos.workload.rewrite import Changes
-    from astra_tacos.workload.synthesis import Solution
+from astra_tacos.workload.found import Workload
+from astra_tacos.workload.solution import Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +118,8 @@ def plan_result(
     after: RunOutcome,
 ) -> PlanResult:
     """Figures of a plan."""
-    spent_after = _spent(workload, after)
-    spent_before = None if isinstance(before, str) else _spent(workload, before)
+    spent_after = time_spent(workload, after)
+    spent_before = None if isinstance(before, str) else time_spent(workload, before)
     counts = np.bincount(workload.of_instance[workload.of_instance >= 0], minlength=len(workload.cases))
     cases = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
@@ -153,7 +147,6 @@ def plan_result(
                 share=round(float(spent_after[number]) / max(after.end_ns, 1), 6),
             )
         )
-    ended = not isinstance(before, str)
     return PlanResult(
         backend=backend,
         baseline=baseline,
@@ -163,13 +156,13 @@ def plan_result(
         before_ns=None if isinstance(before, str) else before.end_ns,
         before_reason=before if isinstance(before, str) else "",
         after_ns=after.end_ns,
-        exposed_before_ns=None if isinstance(before, str) or not ended else int(before.exposed_comm_ns.max()),
+        exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
         exposed_after_ns=int(after.exposed_comm_ns.max()),
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 
 
-def _spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
+def timetime_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
     """int64[num_cases], the most time that a rank spends in each case. Rows of the workload are the same before and after."""
     nodes, trace = workload.instances.nodes, workload.run.workload
     case = workload.of_instance[workload.instances.instance]
@@ -177,44 +170,5 @@ def _spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
     rows = nodes.row[chosen]
     spent = np.zeros((len(workload.cases), trace.num_ranks), np.int64)
     np.add.at(spent, (case[chosen], nodes.rank[chosen]), outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows])
-    return spent.max(axis=1, initial=0)
-
-
-def node_rows(
-    workload: Workload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes
-) -> tuple[list[list[Any]], tuple[str, ...]]:
-    """What happened to every collective node and why, a row each, and the names of the columns."""
-    instances, trace = workload.instances, workload.run.workload
-    nodes = instances.nodes
-    columns = ("rank", "node", "new_node", "pattern", "group", "new_group", "collective", "case", "after", "why")
-    alone = instances.num_members < 2
-    rows = []
-    for entry, (row, rank, number) in enumerate(
-        zip(nodes.row.tolist(), nodes.rank.tolist(), instances.instance.tolist(), strict=True)
-    ):
-        case = int(workload.of_instance[number])
-        name = workload.cases[case].name if assignment.implementation[number] != NATIVE else None
-        if name is not None:
-            why = "synthesized"
-        elif alone[number]:
-            why = "a group of one communicates with nobody"
-        elif case < 0:
-            why = "moves no data"
-        else:
-            why = solutions[case].reason
-        before = int(changes.comes_after[entry])
-        rows.append(
-            [
-                rank,
-                int(trace.node_id[row]),
-                int(changes.node_id[entry]),
-                pattern_name(int(nodes.pattern[entry])),
-                int(nodes.group[entry]),
-                int(assignment.group[number]),
-                number,
-                name,
-                None if before < 0 else int(trace.node_id[before]),
-                why,
-            ]
-        )
-    return rows, columns
+    longest: NDArray[np.int64] = spent.max(axis=1, initial=0)
+    return longest

@@ -1,4 +1,4 @@
-"""The files of a run that was planned, but for its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
+"""The files of a planned run, but for its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ class RunInputs:
     groups: Path | None = None
     remote_memory: Path | None = None
     directory: Path = Path()
+
+
+def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
+    """The files of the run that was planned from some inputs."""
+    groups = folder / GROUPS
+    return RunInputs(
+        folder / WORKLOAD / inputs.workload.name,
+        folder / SYSTEM,
+        folder / NETWORK,
+        groups if groups.is_file() else None,
+        folder / MEMORY,
+        folder,
+    )
 
 
 def check_output(path: Path, inputs: RunInputs) -> None:

@@ -7,11 +7,9 @@ decide, elsewhere the embedded replay of all groups at once does; ASTRA-sim's na
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
@@ -24,11 +22,13 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search import synthesize
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.schema import CommType
+from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.workload.case import Case
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.group_topology import Reach
 from astra_tacos.workload.judge import replay_together
+from astra_tacos.workload.solution import Options, Solution
 
 AWARE = "congestion-aware"
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64)
@@ -38,77 +38,6 @@ _LEAST_CHUNK_BYTES = 1024
 """... and down to chunks of this size."""
 _MOST_JUDGED_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How cases are synthesized; equal options and cases give equal schedules.
-
-    Parameters
-    ----------
-    synthesizer
-        Key of `SYNTHESIZERS`, None for `synthesize`'s own default.
-    reduce_bandwidth_gbps
-        Speed of a reduction, 0 for ASTRA-sim's 1 ns.
-    chunks_per_npu
-        How finely buffers are cut; None tries several.
-    trials, seed
-        As for `synthesize`.
-    """
-
-    synthesizer: str | None = None
-    reduce_bandwidth_gbps: float = 0.0
-    chunks_per_npu: int | None = None
-    trials: int | None = None
-    seed: int = 0
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What `synthesize` is given."""
-        arguments: dict[str, Any] = {"reduce_bandwidth_gbps": self.reduce_bandwidth_gbps, "trials": self.trials, "seed": self.seed}
-        return arguments | ({"synthesizer": self.synthesizer} if self.synthesizer else {})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Solution:
-    """What becomes of a case.
-
-    Parameters
-    ----------
-    schedule
-        What its nodes will run, None where they stay as they are.
-    reason
-        Why they do, "" if they do not.
-    together_ns
-        Replay of all its groups at once; None where the schedule is exact and nothing needed a replay.
-    native_ns
-        The same of the native collective, None where that was not replayed.
-    is_exact
-        Whether the prediction is what ASTRA-sim takes, for a group alone.
-    from_cache
-        Whether it was found there.
-    """
-
-    schedule: Schedule | None
-    reason: str = ""
-    together_ns: int | None = None
-    native_ns: int | None = None
-    is_exact: bool = False
-    from_cache: bool = False
-
-    @property
-    def time_ns(self) -> int:
-        """The best estimate of its duration."""
-        if self.schedule is None:
-            return self.native_ns or 0
-        return self.together_ns or self.schedule.collective_time_ns
-
-    @property
-    def bound_ns(self) -> int | None:
-        """No schedule of these chunks on the links that it may use is faster."""
-        if self.schedule is None:
-            return None
-        return lower_bound(self.schedule.topology, self.schedule.collective, self.schedule.timing).time_ns
 
 
 def solve(case: Case, network: NetworkConfig, system: SystemConfig, backend: str, options: Options, cache: CaseCache) -> Solution:
@@ -125,7 +54,7 @@ def solve(case: Case, network: NetworkConfig, system: SystemConfig, backend: str
     refusal = _refusal(case, options)
     if refusal is not None:
         if is_native:
-            return Solution(None, refusal)
+            return Solution(None, refusal, keeps_custom=True)
         if case.pattern == CommType.BROADCAST:
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
@@ -211,8 +140,6 @@ def _link_model(topology: Topology, chunk_bytes: int, backend: str) -> LinkModel
     Without queues (congestion-unaware), and where a chunk would hold a link for less than 1 ns, at which the aware backend
     stops, sends have to wait for one another by themselves.
     """
-    from astra_tacos.units import bytes_per_ns
-
     fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
     return "pipelined" if backend == AWARE and chunk_bytes / fastest >= 1 else "blocking"
 
