@@ -78,7 +78,7 @@ def plan(
     from astra_tacos.workload.case_cache import default_cache
     from astra_tacos.workload.plan import plan as make_plan
     from astra_tacos.workload.run_files import RunInputs
-    from astra_tacos.workload.synthesis import Options
+    from astra_tacos.workload.solution import Options
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

@@ -91,15 +91,14 @@ def plan(
     solutions = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, on_progress)
     before = _replay_before(start, model)
     with replaced_directory(output) as folder:
-        best: _Attempt | None = None
-        for number, (chosen, order) in enumerate(_attempts(workload, solutions, before, start.system, lambda: best)):
-            place = folder / f"attempt{number}"
+        attempts: list[_Attempt] = []
+        for chosen, order in _to_try(workload, solutions, before, start.system, attempts):
+            place = folder / f"attempt{len(attempts)}"
             place.mkdir()
             written = write_run(place, inputs, workload, chosen, order, model)
             after = replay_run(read_inputs(planned_inputs(place, inputs)), model)
-            if best is None or after.end_ns < best.after.end_ns:
-                best = _Attempt(place, chosen, written, after)
-        assert best is not None  # there is at least one attempt
+            attempts.append(_Attempt(place, chosen, written, after))
+        best = min(attempts, key=lambda attempt: attempt.after.end_ns)
         _move_up(best.folder, folder)
         result = plan_result(workload, best.solutions, model, baseline, before, best.after)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
@@ -107,32 +106,27 @@ def plan(
     return result
 
 
-def _attempts(
+def _to_try(
     workload: Workload,
     solutions: tuple[Solution, ...],
     before: RunOutcome | str,
     system: SystemConfig,
-    best: Callable[[], _Attempt | None],
+    attempts: list[_Attempt],
 ) -> Iterator[tuple[tuple[Solution, ...], NDArray[np.int64]]]:
-    """What to try, until nothing is slower than before: the best of all, then in the order of the run before, then without
-    the cases that take longer than before."""
+    """Until an attempt is no slower than before: the best of each case; that in the order of the run before; the same without
+    the cases that then take longer than before."""
     yield solutions, _order(workload, solutions)
-    done = best()
-    if isinstance(before, str) or done is None or done.after.end_ns <= before.end_ns:
+    if isinstance(before, str) or attempts[-1].after.end_ns <= before.end_ns:
         return
     yield solutions, _order(workload, solutions, before)
-    done = best()
-    assert done is not None
-    if done.after.end_ns <= before.end_ns:
+    if attempts[-1].after.end_ns <= before.end_ns:
         return
-    slower = time_spent(workload, done.after) > time_spent(workload, before)
+    slower = time_spent(workload, attempts[-1].after) > time_spent(workload, before)
     kept = []
     for case, solution, is_slower in zip(workload.cases, solutions, slower.tolist(), strict=True):
         is_native = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in system.native
-        if is_slower and is_native and solution.schedule:
-            reason = "in the whole run, native is faster"
-            solution = replace(solution, schedule=None, reason=reason)
-        kept.append(solution)
+        stays = is_slower and is_native and solution.schedule is not None
+        kept.append(replace(solution, schedule=None, reason="in the whole run, native is faster") if stays else solution)
     yield tuple(kept), _order(workload, tuple(kept), before)
 
 

@@ -162,7 +162,7 @@ def plan_result(
     )
 
 
-def timetime_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
+def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
     """int64[num_cases], the most time that a rank spends in each case. Rows of the workload are the same before and after."""
     nodes, trace = workload.instances.nodes, workload.run.workload
     case = workload.of_instance[workload.instances.instance]

@@ -53,7 +53,7 @@ def write_run(
     kept, own_trace = _kept(workload, solutions)
     traces = (*schedules, *kept)
     entry_of = {name: entry for entry, name in enumerate(traces)}
-    of_case = [entry_of[case.name] if case.name in entry_of else NATIVE for case in cases]
+    of_case = [entry_of.get(case.name, NATIVE) for case in cases]
     synthesized = np.array([*of_case, NATIVE], np.int64)[workload.of_instance]
     own = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
