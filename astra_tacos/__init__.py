@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from astra_tacos.collective.all_gather import all_gather as all_gather
     from astra_tacos.collective.all_reduce import all_reduce as all_reduce
+    from astra_tacos.collective.broadcast import broadcast as broadcast
     from astra_tacos.collective.collective import Collective as Collective
+    from astra_tacos.collective.reduce import reduce as reduce
     from astra_tacos.collective.reduce_scatter import reduce_scatter as reduce_scatter
     from astra_tacos.config.network import NetworkConfig as NetworkConfig
     from astra_tacos.config.network import read_network as read_network
@@ -36,11 +38,13 @@ _HOMES = {
     "Topology": "topology.topology",
     "all_gather": "collective.all_gather",
     "all_reduce": "collective.all_reduce",
+    "broadcast": "collective.broadcast",
     "build_topology": "topology.composition",
     "export_chakra": "export.chakra",
     "export_msccl_xml": "export.msccl_xml",
     "load_schedule": "schedule.storage",
     "read_network": "config.network",
+    "reduce": "collective.reduce",
     "reduce_scatter": "collective.reduce_scatter",
     "replay": "replayer.schedule_replay:replay_schedule",
     "save_schedule": "schedule.storage",

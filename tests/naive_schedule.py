@@ -110,7 +110,7 @@ def computes_collective(schedule: Schedule) -> bool:
     collective = schedule.collective
     npus = range(collective.num_npus)
     for chunk in range(collective.num_chunks):
-        owner = chunk // collective.chunks_per_npu
+        owner = chunk // collective.chunks_per_npu if collective.root is None else collective.root
         held = [{npu} if collective.reduces else ({owner} if npu == owner else set()) for npu in npus]
         events = []
         for row in range(schedule.num_sends):

@@ -9,28 +9,35 @@ import numpy as np
 from hypothesis import strategies as st
 from networks import topologies
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 
 def schedule(
-    topology: Topology, collective: str = "all-reduce", size: int = 1 << 20, chunks: int = 1, **options: Any
+    topology: Topology,
+    collective: str = "all-reduce",
+    size: int = 1 << 20,
+    chunks: int = 1,
+    root: int | None = None,
+    **options: Any,
 ) -> Schedule:
     """A schedule from one trial."""
-    return synthesize(topology, COLLECTIVES[collective](topology.num_npus, size, chunks), **{"trials": 1, **options})
+    return synthesize(topology, make_collective(collective, topology.num_npus, size, chunks, root), **{"trials": 1, **options})
 
 
 @st.composite
 def schedules(draw: st.DrawFn, most_npus: int = 10) -> Schedule:
     """Synthesized schedules on small networks, with chunks of unequal size."""
     network = draw(topologies(most_npus))
+    collective = draw(st.sampled_from(sorted(COLLECTIVES)))
     return schedule(
         network,
-        draw(st.sampled_from(sorted(COLLECTIVES))),
+        collective,
         draw(st.sampled_from((1 << 20, 100_003, 65_537))),
         draw(st.integers(1, 3)),
+        root=draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None,
         link_model=draw(st.sampled_from(("blocking", "pipelined"))),
         reduce_bandwidth_gbps=draw(st.sampled_from((0.0, 10.0))),
         seed=draw(st.integers(0, 1000)),

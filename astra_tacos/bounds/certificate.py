@@ -27,6 +27,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
+        "root": collective.root,
         "num_chunks": collective.num_chunks,
         "chunk_bytes": [int(size) for size in collective.class_size_bytes],
         "synthesizer": schedule.synthesizer,

@@ -28,6 +28,11 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     num_npus = topology.num_npus
     graph = coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=(num_npus, num_npus)).tocsr()
     every = num_npus <= _ALL_SOURCES_UP_TO
+    if collective.root is not None:
+        distance = dijkstra(graph if collective.gathers else graph.T, indices=collective.root)
+        far = int(distance.argmax())
+        ends = (collective.root, far) if collective.gathers else (far, collective.root)
+        return Bound("diameter", int(distance[far]), f"NPU {ends[0]} to NPU {ends[1]}")
     best, pair = 0.0, (0, 0)
     sources = np.arange(num_npus) if every else np.array([0])
     for _ in range(1 if every else _SWEEPS):

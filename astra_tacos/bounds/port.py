@@ -19,7 +19,7 @@ from astra_tacos.topology.topology import NO_LINK, Topology
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links into the worst NPU need for the messages that it must receive."""
-    messages = _messages_per_npu(collective) if collective.gathers else collective.chunks_per_npu
+    messages = _all_messages(collective) if collective.gathers else collective.chunks_owned
     links = np.where(topology.channel_down_link == NO_LINK, topology.channel_link, topology.channel_down_link)
     time, npu = _worst_npu(topology, timing, links, topology.link_dst, messages)
     if not collective.gathers:
@@ -29,7 +29,7 @@ def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound
 
 def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links out of the worst NPU need for the messages that it must send."""
-    messages = _messages_per_npu(collective) if collective.reduces else collective.chunks_per_npu
+    messages = _all_messages(collective) if collective.reduces else collective.chunks_owned
     time, npu = _worst_npu(topology, timing, topology.channel_link, topology.link_src, messages)
     if not collective.gathers:
         time += int(timing.reduction_ns[0])
@@ -38,8 +38,7 @@ def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that all links together need for all messages."""
-    phases = int(collective.reduces) + int(collective.gathers)
-    messages = phases * (topology.num_npus - 1) * collective.num_chunks
+    messages = collective.num_phases * (topology.num_npus - 1) * collective.num_chunks
     first, period = _link_times(topology, timing, topology.channel_link)
     used = np.flatnonzero(period)
     group = np.zeros(len(used), np.int64)
@@ -47,18 +46,19 @@ def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return Bound("volume", int(time[0]) + (0 if collective.gathers else int(timing.reduction_ns[0])), "all links together")
 
 
-def _messages_per_npu(collective: Collective) -> int:
-    if collective.reduces and collective.gathers:
-        return collective.num_chunks
-    return collective.num_chunks - collective.chunks_per_npu
+def _all_messages(collective: Collective) -> NDArray[np.int64]:
+    """int64[num_npus], messages into an NPU that gathers, or out of one that contributes: one for each chunk of others."""
+    if collective.num_phases == 2:
+        return np.full(collective.num_npus, collective.num_chunks)
+    return collective.num_chunks - collective.chunks_owned
 
 
 def _worst_npu(
-    topology: Topology, timing: Timing, channel_port: NDArray[np.int32], link_npu: NDArray[np.int32], messages: int
+    topology: Topology, timing: Timing, channel_port: NDArray[np.int32], link_npu: NDArray[np.int32], messages: NDArray[np.int64]
 ) -> tuple[int, int]:
     first, period = _link_times(topology, timing, channel_port)
     used = np.flatnonzero(period)
-    times = _smallest_time(first[used], period[used], link_npu[used], np.full(topology.num_npus, messages))
+    times = _smallest_time(first[used], period[used], link_npu[used], messages)
     worst = int(times.argmax())
     return int(times[worst]), worst
 

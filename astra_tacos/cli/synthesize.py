@@ -10,7 +10,7 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import Size, json_option, network_option
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -26,8 +26,15 @@ from astra_tacos.synthesizer import SYNTHESIZERS
     required=True,
     help="64MiB, 1GB, 4096: what a workload node calls comm_size (All-Gather: one NPU's shard; otherwise the whole buffer).",
 )
+@click.option("--root", type=click.IntRange(0), metavar="NPU", help="Where a broadcast or reduce begins or ends; by default 0.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
-@click.option("--chunks-per-npu", type=click.IntRange(1), default=1, show_default=True, help="Chunks in an NPU's shard.")
+@click.option(
+    "--chunks-per-npu",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Chunks in an NPU's shard; of a broadcast or reduce, in all.",
+)
 @click.option("--synthesizer", type=click.Choice(list(SYNTHESIZERS)), default="tacos", show_default=True)
 @click.option(
     "--link-model",
@@ -53,6 +60,7 @@ def synthesize(
     network_path: Path | None,
     collective: str,
     size_bytes: int,
+    root: int | None,
     output: Path | None,
     chunks_per_npu: int,
     synthesizer: str,
@@ -68,7 +76,7 @@ def synthesize(
     """Synthesize a collective algorithm for a network; verify, replay and write it.
 
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
-    system and network files, an MSCCL XML, and run_astra_sim.sh.
+    system and network files, an MSCCL XML (but for a broadcast or reduce), and run_astra_sim.sh.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
@@ -78,6 +86,8 @@ def synthesize(
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
+    if root is not None and collective not in ROOTED:
+        raise click.UsageError(f"--root is for {' and '.join(sorted(ROOTED))}: {collective} has none.")
     if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
         raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
     if output is not None:
@@ -85,7 +95,7 @@ def synthesize(
 
         check_output(output)
     topology = build_topology(read_network(network_path))
-    what = COLLECTIVES[collective](topology.num_npus, size_bytes, chunks_per_npu)
+    what = make_collective(collective, topology.num_npus, size_bytes, chunks_per_npu, root)
     reason = choose_link_model(topology, what)[1] if link_model == "auto" else ""
     with progress("synthesizing") as on_progress:
         schedule = search(

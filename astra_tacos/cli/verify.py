@@ -75,13 +75,14 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
 
     schedule = load_schedule(directory / "schedule.npz")
     topology, collective = topology or schedule.topology, collective or schedule.collective.name
+    root = schedule.collective.root
     targets = [(Kind.TRACE, prefix) for prefix in trace_prefixes(directory)]
     targets += [(Kind.MSCCL_XML, xml) for xml in sorted(directory.glob("*.xml"))]
-    programs = [_verify_one(kind, target, topology, collective) for kind, target in targets]
+    programs = [_verify_one(kind, target, topology, collective, root) for kind, target in targets]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *programs]
 
 
-def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None) -> Verdict:
+def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None, root: int | None = None) -> Verdict:
     if kind is Kind.SCHEDULE:
         from astra_tacos.schedule.storage import load_schedule
 
@@ -90,7 +91,7 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
         from astra_tacos.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
 
-        verdict = verify_trace(read_trace(path), collective, topology)
+        verdict = verify_trace(read_trace(path), collective, topology, root)
     elif kind is Kind.MSCCL_XML:
         from astra_tacos.verifier.program import verify_msccl_xml
 
@@ -110,7 +111,7 @@ def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> 
     what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
     violations = verify_schedule(schedule)
     if collective not in (None, schedule.collective.name):
-        text = f"is an {schedule.collective.name}, expected an {collective}"
+        text = f"is of {schedule.collective.name}, expected {collective}"
         violations = (Violation("wrong-collective", text), *violations)
     return str(path), what, violations
 

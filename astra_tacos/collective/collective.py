@@ -15,7 +15,7 @@ MAX_CHUNKS = 1 << 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective:
-    """A collective over all NPUs, cut into chunks; chunk `c` belongs to the shard of NPU `c // chunks_per_npu`.
+    """A collective over all NPUs, cut into chunks, each of which has an owner.
 
     Parameters
     ----------
@@ -26,13 +26,18 @@ class Collective:
     size_bytes
         What a workload node calls `comm_size`: the input of one NPU (All-Gather: its shard; otherwise the whole buffer).
     chunks_per_npu
-        Chunks in the shard of one NPU.
+        Chunks of each NPU that owns any: of its shard, or, if there is a root, of the whole buffer.
     reduces
         Precondition: every NPU holds a contribution to every chunk (else only the owner holds the chunk).
     gathers
         Postcondition: every NPU has every chunk (else only its owner has it).
     chunk_size_bytes
         int64[num_chunks]; sizes differ by at most one byte.
+    chunk_owner
+        int32[num_chunks], the NPU that holds a chunk at first, or has the sum in the end. If the collective both reduces and
+        gathers, where a chunk is summed up is left to the synthesizer, and the owner is no more than a hint.
+    root
+        The owner of all chunks of a Broadcast or a Reduce, None for other collectives.
     """
 
     name: str
@@ -42,6 +47,8 @@ class Collective:
     reduces: bool
     gathers: bool
     chunk_size_bytes: NDArray[np.int64]
+    chunk_owner: NDArray[np.int32]
+    root: int | None = None
     chunk_class: NDArray[np.uint8] = field(init=False)
     """uint8[num_chunks], index of each chunk's size in `class_size_bytes`."""
     class_size_bytes: NDArray[np.int64] = field(init=False)
@@ -51,7 +58,7 @@ class Collective:
         sizes, classes = np.unique(self.chunk_size_bytes, return_inverse=True)
         object.__setattr__(self, "class_size_bytes", sizes)
         object.__setattr__(self, "chunk_class", classes.astype(np.uint8))
-        for name in ("chunk_size_bytes", "chunk_class", "class_size_bytes"):
+        for name in ("chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes"):
             array = getattr(self, name).view()
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -61,9 +68,14 @@ class Collective:
         return len(self.chunk_size_bytes)
 
     @property
-    def chunk_owner(self) -> NDArray[np.int32]:
-        """int32[num_chunks], the NPU that holds (All-Gather) or ends up with (Reduce-Scatter) each chunk."""
-        return np.repeat(np.arange(self.num_npus, dtype=np.int32), self.chunks_per_npu)
+    def chunks_owned(self) -> NDArray[np.int64]:
+        """int64[num_npus], chunks of each NPU."""
+        return np.bincount(self.chunk_owner, minlength=self.num_npus)
+
+    @property
+    def num_phases(self) -> int:
+        """1 to gather or to reduce, 2 to do both; each takes at least N-1 sends per chunk."""
+        return int(self.reduces) + int(self.gathers)
 
     @property
     def buffer_bytes(self) -> int:
@@ -73,8 +85,9 @@ class Collective:
     @property
     def bus_factor(self) -> float:
         """Bus bandwidth over algorithm bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
-        phases = int(self.reduces) + int(self.gathers)
-        return phases * (self.num_npus - 1) / self.num_npus
+        if self.root is not None:
+            return 1.0
+        return self.num_phases * (self.num_npus - 1) / self.num_npus
 
 
 def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
@@ -83,6 +96,27 @@ def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
     sizes = np.full(num_chunks, part, np.int64)
     sizes[:larger] += 1
     return sizes
+
+
+def own_shards(num_npus: int, chunks_per_npu: int) -> NDArray[np.int32]:
+    """Owners of chunks where every NPU has a shard, in the order of the NPUs."""
+    return np.repeat(np.arange(num_npus, dtype=np.int32), chunks_per_npu)
+
+
+def rooted(name: str, num_npus: int, size_bytes: int, num_chunks: int, root: int, *, reduces: bool) -> Collective:
+    """A collective that brings a buffer of `size_bytes` from the root to all NPUs, or the sum of all NPUs' buffers to the root.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such NPU, or the buffer has fewer bytes than chunks.
+    """
+    check_size(name, num_npus, size_bytes, num_chunks, num_chunks)
+    if not 0 <= root < num_npus:
+        raise ConfigError(f"{name}: found root {root}, expected an NPU, 0 to {num_npus - 1}")
+    owner = np.full(num_chunks, root, np.int32)
+    sizes = split_evenly(size_bytes, num_chunks)
+    return Collective(name, num_npus, size_bytes, num_chunks, reduces, not reduces, sizes, owner, root)
 
 
 def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, parts: int) -> None:

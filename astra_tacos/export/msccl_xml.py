@@ -101,8 +101,11 @@ def export_msccl_xml(
     Raises
     ------
     ConfigError
-        If an option is none of those above.
+        If an option is none of those above, or the collective has a root, for which the format has no place: a runtime would
+        take the program for every root.
     """
+    if schedule.collective.root is not None:
+        raise ConfigError(f"MSCCL XML: found a {schedule.collective.name}, but the format has no root")
     if dialect not in _DIALECTS or protocol not in MSCCL_PROTOCOLS:
         raise ConfigError(
             f"MSCCL XML: found dialect {dialect!r}, protocol {protocol!r}, expected {MSCCL_DIALECTS}, {MSCCL_PROTOCOLS}"

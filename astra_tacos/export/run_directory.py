@@ -13,7 +13,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml
-from astra_tacos.export.workload import export_workload
+from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import replaced_directory
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -30,14 +30,14 @@ _OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, _LOG, *_FOLDERS, *_CONFIGURATIONS}
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
     """What was written: where, how link order is kept (and whether as the timing model has it), for which network of ASTRA-sim,
-    what `result.json` says, and what the MSCCL XML export had to warn about."""
+    what `result.json` says, and what there is to say about the MSCCL XML and the workload."""
 
     path: Path
     link_order: LinkOrder
     keeps_link_order: bool
     network: AstraSimNetwork
     result: dict[str, Any]
-    xml_warnings: tuple[str, ...]
+    more_notes: tuple[str, ...]
 
     @property
     def is_exact(self) -> bool:
@@ -50,7 +50,7 @@ class RunDirectory:
         notes = [self.network.note] if self.network.note else []
         if not self.keeps_link_order:
             notes.append(f"link order {self.link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ")
-        return (*notes, *self.xml_warnings)
+        return (*notes, *self.more_notes)
 
     @property
     def command(self) -> str:
@@ -83,7 +83,7 @@ def write_run_directory(
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
-    `collective/<name>.<npu>.et`, `<name>.xml`, `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
+    `collective/<name>.<npu>.et`, `<name>.xml` (unless there is a root), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
     `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (its certificate, and `more`).
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
@@ -103,7 +103,9 @@ def write_run_directory(
         for folder in _FOLDERS:
             (directory / folder).mkdir()
         export_chakra(schedule, directory / "collective" / name, link_order)
-        report = export_msccl_xml(schedule, directory / f"{name}.xml")
+        more_notes = _rooted_notes(collective.name)
+        if collective.root is None:
+            more_notes = export_msccl_xml(schedule, directory / f"{name}.xml").warnings
         export_workload(collective, directory / "workload" / name)
         save_schedule(schedule, directory / _SCHEDULE)
         _write_json(directory / "system.json", _system(collective.name, name))
@@ -112,15 +114,23 @@ def write_run_directory(
         _write_json(directory / RESULT_FILE, result)
         (directory / SCRIPT).write_text(_script(name, network))
         (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
-    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, report.warnings)
+    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, more_notes)
+
+
+def _rooted_notes(collective_name: str) -> tuple[str, ...]:
+    return (
+        f"ASTRA-sim has no custom {collective_name}: the workload's nodes are ALL_REDUCE, and run the {collective_name}'s traces",
+        "no MSCCL XML: the format has no root",
+    )
 
 
 def _system(collective_name: str, name: str) -> dict[str, Any]:
     """ASTRA-sim resolves the prefix against its working directory; the script changes to this one."""
+    pattern = COMM_TYPES[collective_name].name.lower().replace("_", "-")
     return {
         "scheduling-policy": "FIFO",
         "preferred-dataset-splits": 1,
-        f"{collective_name}-implementation-custom": [f"collective/{name}"],
+        f"{pattern}-implementation-custom": [f"collective/{name}"],
         "local-mem-bw": 50,
     }
 

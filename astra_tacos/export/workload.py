@@ -14,7 +14,11 @@ COMM_TYPES = {
     "all-reduce": CommType.ALL_REDUCE,
     "all-gather": CommType.ALL_GATHER,
     "reduce-scatter": CommType.REDUCE_SCATTER,
+    "broadcast": CommType.ALL_REDUCE,
+    "reduce": CommType.ALL_REDUCE,
 }
+"""ASTRA-sim has no custom Broadcast (it only waits) and throws for a Reduce: the node of such a collective is an All-Reduce,
+whose size is that of the buffer, too. What it does is in its custom traces."""
 
 
 def export_workload(collective: Collective, prefix: str | Path) -> None:

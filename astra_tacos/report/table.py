@@ -17,10 +17,13 @@ _UNWRAPPED = 1000
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of a synthesis: what was asked for, how fast it is, and how far from the bound."""
     sizes = " or ".join(format_size(size) if len(result["chunk_bytes"]) == 1 else f"{size:,} B" for size in result["chunk_bytes"])
+    root, share = "", f" ({result['chunks_per_npu']} per NPU)"
+    if result["root"] is not None:
+        root, share = f", root NPU {result['root']}", ""
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
-        ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}"),
-        ("chunks", f"{result['num_chunks']:,} of {sizes} ({result['chunks_per_npu']} per NPU)"),
+        ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
+        ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
         ("link model", _with_reason(result["link_model"], result.get("link_model_reason"))),
         ("sends", f"{result['num_sends']:,} ({result['synthesizer']}, seed {result['seed']})"),
         ("predicted time", format_time(result["predicted_ns"])),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.errors import ConfigError
@@ -42,6 +42,7 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
+        "root": collective.root,
         "link_model": schedule.timing.link_model,
         "reduce_bandwidth_gbps": schedule.timing.reduce_bandwidth_gbps,
         "synthesizer": schedule.synthesizer,
@@ -112,7 +113,9 @@ def _collective(header: dict[str, Any]) -> Collective:
     name = header["collective"]
     if name not in COLLECTIVES:
         raise ValueError(f"collective {name!r}")
-    return COLLECTIVES[name](int(header["num_npus"]), int(header["size_bytes"]), int(header["chunks_per_npu"]))
+    root = header.get("root")
+    sizes = int(header["num_npus"]), int(header["size_bytes"]), int(header["chunks_per_npu"])
+    return make_collective(name, *sizes, None if root is None else int(root))
 
 
 def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:

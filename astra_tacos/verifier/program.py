@@ -45,7 +45,9 @@ class ProgramVerdict:
     violations: tuple[Violation, ...]
 
 
-def verify_trace(trace: Trace, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
+def verify_trace(
+    trace: Trace, collective_name: str | None = None, topology: Topology | None = None, root: int | None = None
+) -> ProgramVerdict:
     """Judge the Chakra traces of a collective.
 
     What messages contain can be checked if sends and receives have the attributes `msg_chunk_idx`, `msg_chunk_cnt` and
@@ -57,6 +59,8 @@ def verify_trace(trace: Trace, collective_name: str | None = None, topology: Top
         Name in `COLLECTIVES`; by default it is inferred.
     topology
         If given, each message needs a channel there.
+    root
+        Of a Broadcast or Reduce; by default the rank that receives least, or sends least.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def verify_trace(trace: Trace, collective_name: str | None = None, topology: Top
     """
     _check_name(collective_name)
     program, violations = chakra_program(trace)
-    return _judge(program, violations, collective_name, topology)
+    return _judge(program, violations, collective_name, topology, root)
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -89,7 +93,7 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
     _check_name(collective_name)
     file = read_msccl_xml(Path(path))
     violations = check_rules(file)
-    if collective_name and collective_name != file.collective:
+    if collective_name and collective_name not in (file.collective, file.coll):
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     name = collective_name or (file.collective if file.collective in KNOWN_COLLECTIVES else None)
     verdicts = []
@@ -107,7 +111,9 @@ def _check_name(name: str | None) -> None:
         raise ConfigError(f"collective: found {name!r}, expected one of {', '.join(KNOWN_COLLECTIVES)}")
 
 
-def _judge(program: Program, violations: list[Violation], name: str | None, topology: Topology | None) -> ProgramVerdict:
+def _judge(
+    program: Program, violations: list[Violation], name: str | None, topology: Topology | None, root: int | None = None
+) -> ProgramVerdict:
     if topology is not None:
         violations = violations + _check_channels(program, topology)
     order, deadlocks = find_order(program)
@@ -116,7 +122,7 @@ def _judge(program: Program, violations: list[Violation], name: str | None, topo
     if order is not None:
         violations += check_alike(program, order) + check_races(program, order)
     if order is not None and program.buffers is not None:
-        name, wrong = check_values(program, order, name)
+        name, wrong = check_values(program, order, name, root)
         violations += wrong
     return ProgramVerdict(name, program.num_ranks, len(program.message_send), semantic, tuple(violations))
 

@@ -6,30 +6,36 @@ A value is a chunk and the set of ranks whose contributions are in it. Where the
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from astra_tacos.verifier.program_form import Action, Buffers, Program
+from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.violation import Violation
 
 Value = tuple[int, int]
 """Chunk, and a bit for each rank that has contributed."""
 
-KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")
+KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce")
+_SHARDED = ("all-gather", "reduce-scatter")
+_COPIES = ("all-gather", "broadcast")
 _NAMED = 5
 
 
-def check_values(program: Program, order: Order, name: str | None) -> tuple[str, list[Violation]]:
-    """The collective that a program is judged as (the given one, or what it computes or comes close to), and violations."""
+def check_values(program: Program, order: Order, name: str | None, root: int | None = None) -> tuple[str, list[Violation]]:
+    """The collective that a program is judged as (the given one, or what it computes or comes close to), and violations.
+
+    `root` is that of a Broadcast or Reduce, by default the rank that receives least, or sends least.
+    """
     assert program.buffers is not None
     candidates = [name] if name else _candidates(program)
-    if program.buffers.num_chunks % program.num_ranks and "all-reduce" not in candidates:
+    if program.buffers.num_chunks % program.num_ranks and candidates[0] in _SHARDED:
         message = f"{program.buffers.num_chunks} chunks, expected a multiple of {program.num_ranks} NPUs"
         return candidates[0], [Violation("chunk-count", message)]
-    memory = _initial(program.buffers, program.num_ranks, candidates[0])
+    memory = _initial(program, candidates[0], root)
     violations = _run(program, order, memory)
     wrong: list[Violation] = []
     for candidate in candidates:
-        wrong = _compare(program, memory, candidate)
+        wrong = _compare(program, memory, candidate, root)
         if not wrong:
             return candidate, violations
     return candidates[-1], violations + wrong
@@ -38,29 +44,53 @@ def check_values(program: Program, order: Order, name: str | None) -> tuple[str,
 def _candidates(program: Program) -> list[str]:
     """What a program may be meant to compute, most ambitious first.
 
-    Without reductions that is an all-gather. Copies of chunks to where they belong make no sense in a reduce-scatter.
+    Without reductions that is an all-gather, or a broadcast if one rank receives nothing. Copies of chunks to where they belong
+    make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
     """
     assert program.buffers is not None
     kind, buffers = program.action_kind, program.buffers
+    sent, received = _messages(program)
     if not np.isin(kind, (Action.RECV_REDUCE, Action.REDUCE)).any():
-        return ["all-gather"]
+        return ["broadcast" if np.count_nonzero(received == 0) == 1 else "all-gather"]
+    if np.count_nonzero(sent == 0) == 1:
+        return ["reduce"]
     offset = program.action_dst % buffers.stride
     copies = np.isin(kind, (Action.RECV, Action.COPY)) & (offset < buffers.num_chunks) & (program.action_dst >= 0)
     scattered = buffers.in_place and not copies.any() and buffers.num_chunks % program.num_ranks == 0
     return ["all-reduce", "reduce-scatter"] if scattered else ["all-reduce"]
 
 
-def _initial(buffers: Buffers, num_ranks: int, name: str) -> dict[int, Value]:
+def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_ranks], how many messages each rank sends and receives."""
+    ranks = (program.op_rank[program.action_op[ends]] for ends in (program.message_send, program.message_recv))
+    sent, received = (np.bincount(rank, minlength=program.num_ranks) for rank in ranks)
+    return sent, received
+
+
+def _owned(program: Program, name: str, root: int | None) -> list[range]:
+    """The chunks that each rank holds at first (All-Gather, Broadcast) or has in the end (Reduce-Scatter, Reduce)."""
+    assert program.buffers is not None
+    num_chunks, num_ranks = program.buffers.num_chunks, program.num_ranks
+    if name in _SHARDED:
+        shard = num_chunks // num_ranks
+        return [range(rank * shard, (rank + 1) * shard) for rank in range(num_ranks)]
+    if name == "all-reduce":
+        return [range(num_chunks)] * num_ranks
+    if root is None or not root < num_ranks:
+        sent, received = _messages(program)
+        root = int(np.argmin(received if name == "broadcast" else sent))
+    return [range(num_chunks if rank == root else 0) for rank in range(num_ranks)]
+
+
+def _initial(program: Program, name: str, root: int | None) -> dict[int, Value]:
     """Values before the program runs, by location."""
+    buffers = program.buffers
+    assert buffers is not None
     memory: dict[int, Value] = {}
-    shard = buffers.num_chunks // num_ranks
-    for rank in range(num_ranks):
+    owned = _owned(program, name if name in _COPIES else "all-reduce", root)
+    for rank, own in enumerate(owned):
         base, bit = rank * buffers.stride, 1 << rank
-        if name != "all-gather":
-            memory.update((base + chunk, (chunk, bit)) for chunk in range(buffers.num_chunks))
-            continue
-        own = range(rank * shard, (rank + 1) * shard)
-        shift = 0 if buffers.in_place else rank * shard
+        shift = own.start if name == "all-gather" and not buffers.in_place else 0
         memory.update((base + chunk - shift, (chunk, bit)) for chunk in own)
     return memory
 
@@ -127,20 +157,22 @@ def _sum(
     return own[0], own[1] | other[1]
 
 
-def _compare(program: Program, memory: dict[int, Value], name: str) -> list[Violation]:
+def _compare(program: Program, memory: dict[int, Value], name: str, root: int | None) -> list[Violation]:
     """Violations of a collective's postcondition."""
     buffers = program.buffers
     assert buffers is not None
-    everyone = (1 << program.num_ranks) - 1
-    shard = buffers.num_chunks // program.num_ranks
+    owned = _owned(program, name, root)
+    contributors = dict.fromkeys(range(buffers.num_chunks), (1 << program.num_ranks) - 1)
+    if name in _COPIES:
+        contributors = {chunk: 1 << rank for rank, own in enumerate(owned) for chunk in own}
+        owned = [range(buffers.num_chunks)] * program.num_ranks
     violations = []
-    for rank in range(program.num_ranks):
-        chunks = range(buffers.num_chunks) if name != "reduce-scatter" else range(rank * shard, (rank + 1) * shard)
-        shift = rank * shard if name == "reduce-scatter" and not buffers.in_place else 0
+    for rank, chunks in enumerate(owned):
+        shift = chunks.start if name == "reduce-scatter" and not buffers.in_place else 0
         base = rank * buffers.stride + buffers.output_at - shift
         for chunk in chunks:
             value = memory.get(base + chunk)
-            expected = (chunk, 1 << chunk // shard if name == "all-gather" else everyone)
+            expected = (chunk, contributors[chunk])
             if value == expected:
                 continue
             place = f"{name}: npu {rank} ends"

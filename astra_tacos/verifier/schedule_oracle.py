@@ -41,7 +41,7 @@ def check(schedule: Schedule) -> None:
 def _check_sizes(schedule: Schedule) -> list[Violation]:
     collective = schedule.collective
     sizes = collective.chunk_size_bytes
-    shards = 1 if collective.reduces else collective.num_npus
+    shards = 1 if collective.reduces or collective.root is not None else collective.num_npus
     expected = collective.size_bytes * shards
     violations = []
     if int(sizes.sum()) != expected:

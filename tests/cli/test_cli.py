@@ -88,6 +88,26 @@ def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
         assert path.read_bytes() == (workspace / "two" / path.relative_to(workspace / "one")).read_bytes()
 
 
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective: str) -> None:
+    """The workload of All-Reduce nodes runs the rooted collective's traces, and takes the predicted time."""
+    common = ("--network", "ring.yml", "--collective", collective, "--chunks-per-npu", "4", "--link-model", "blocking")
+    done = run("synthesize", *common, "--size", "1MiB", "--root", "2", "--output", collective, "--json", cwd=workspace)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["root"], result["num_chunks"], result["num_sends"]) == (2, 4, 12)
+    printed = run("inspect", collective, cwd=workspace).stdout
+    assert "root" in printed
+    verdict = json.loads(run("verify", collective, "--json", cwd=workspace).stdout)
+    assert verdict["ok"] and len(verdict["checked"]) == 2
+    files = ("--workload", f"workload/{collective}", "--system", "system.json", "--network", "network.yml")
+    replayed = run("replay", *files, "--backend", "congestion-aware", "--json", cwd=workspace / collective)
+    assert replayed.returncode == 0, replayed.stderr
+    outcome = json.loads(replayed.stdout)
+    assert outcome["end_ns"] == result["predicted_ns"]
+    assert [finding for finding in outcome["findings"] if finding["severity"] == "error"] == []
+
+
 @pytest.mark.parametrize("target", ["net", "net/schedule.npz", "net/collective/all_reduce", "net/all_reduce.xml"])
 def test_verify_passes_all_that_was_written(workspace: Path, target: str) -> None:
     done = run("verify", target, "--json", cwd=workspace)
@@ -166,6 +186,8 @@ BAD = [
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "net.yml/x"), "net.yml"),
     (("synthesize", "--network", "ring.yml", "--size", "8", "--link-model", "pipelined"), "less than 1 ns"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "1e-300"), "longer than 2**52 ns"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--root", "1"), "--root is for broadcast and reduce"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--collective", "reduce", "--root", "8"), "found root 8, expected"),
     (("verify", "none"), "no such file or trace prefix"),
     (("verify", "."), "not recognised"),
     (("verify", ""), "not recognised"),

@@ -18,7 +18,7 @@ from astra_tacos.export import run_directory
 from astra_tacos.export.astra_sim_network import AWARE, UNAWARE, astra_sim_network
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.schema import CommType, NodeType
 
 
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
@@ -48,6 +48,22 @@ def test_layout(tmp_path: Path, collective: str) -> None:
     assert (result["answer"], result["predicted_ns"], result["num_npus"]) == (42, of.collective_time_ns, 12)
     assert read_network(run.path / "network.yml").num_npus == 12
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path: Path, collective: str) -> None:
+    of = schedule(topology(*ALL["torus"]), collective, chunks=4, root=7)
+    run = write_run_directory(of, tmp_path / "run")
+    assert not list(run.path.glob("*.xml"))
+    system = json.loads((run.path / "system.json").read_text())
+    assert system["all-reduce-implementation-custom"] == [f"collective/{collective}"]
+    workload = read_trace(run.path / "workload" / collective, workload=True)
+    assert set(workload.workload.comm_type.tolist()) == {CommType.ALL_REDUCE}
+    assert run.is_exact
+    assert [note.split(":")[0] for note in run.notes[-2:]] == [f"ASTRA-sim has no custom {collective}", "no MSCCL XML"]
+    result = json.loads((run.path / "result.json").read_text())
+    assert (result["collective"], result["root"], result["chunks_per_npu"]) == (collective, 7, 4)
+    assert result["bus_bandwidth_gbps"] == result["algorithm_bandwidth_gbps"]
 
 
 def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:

@@ -27,6 +27,17 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.npz"]
 
 
+@pytest.mark.parametrize("name", ["broadcast", "reduce"])
+def test_the_root_is_stored(tmp_path: Path, name: str) -> None:
+    save_schedule(schedule(topology(*ALL["ring8"]), name, chunks=3, root=5), tmp_path / "s.npz")
+    collective = load_schedule(tmp_path / "s.npz").collective
+    assert (collective.name, collective.root, collective.chunk_owner.tolist()) == (name, 5, [5, 5, 5])
+    arrays = dict(np.load(tmp_path / "s.npz"))
+    np.savez(tmp_path / "bad.npz", **arrays | {"header": np.array(str(arrays["header"]).replace('"root": 5', '"root": 8'))})
+    with pytest.raises(ConfigError, match="found root 8, expected an NPU, 0 to 7"):
+        load_schedule(tmp_path / "bad.npz")
+
+
 def test_same_schedule_same_bytes(tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         save_schedule(schedule(topology(*ALL["torus"])), tmp_path / name)

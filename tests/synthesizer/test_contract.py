@@ -10,7 +10,7 @@ from networks import ALL, config, graph, topologies, topology
 from schedules import schedule
 
 from astra_tacos.bounds import lower_bound
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, ROOTED
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
@@ -45,6 +45,7 @@ def test_any_network(name: str, network, data: st.DataObject) -> None:
         collective,
         data.draw(st.integers(50_000, 1 << 20)),
         data.draw(st.integers(1, 5)),
+        data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None,
         link_model=data.draw(st.sampled_from(LINK_MODELS)),
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),
         seed=data.draw(st.integers(0, 1 << 62) | st.just((1 << 62) - 1)) % (1 << 62),
@@ -92,6 +93,18 @@ def test_more_trials_are_no_worse_and_the_first_best_seed_wins() -> None:
     assert best.collective_time_ns == min(times)
     assert best.seed == times.index(min(times))
     assert seen[-1] == (6, 6)
+
+
+@every
+@pytest.mark.parametrize("collective", sorted(ROOTED))
+@pytest.mark.parametrize("network", ALL)
+def test_any_root(name: str, network: str, collective: str) -> None:
+    whole = topology(*ALL[network])
+    for root in range(0, whole.num_npus, 3):
+        of = schedule(whole, collective, 333_333, 4, root, synthesizer=name)
+        assert verify(of) == ()
+        assert of.num_sends == 4 * (whole.num_npus - 1)
+        assert bool(of.reduces.all()) == (collective == "reduce") != bool((~of.reduces).all())
 
 
 def test_default_trials_shrink_with_the_number_of_sends() -> None:

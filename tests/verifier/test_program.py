@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from networks import ALL, MIXED, RING8, TORUS, topology
 from schedules import schedule, schedules
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, ROOTED
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import export_chakra
@@ -35,6 +35,7 @@ from astra_tacos.verifier.program_order import Order
 
 NETWORKS = {"ring": RING8, "torus": TORUS, "mixed": MIXED}
 CASES = [(network, collective) for network in NETWORKS for collective in COLLECTIVES]
+XML_CASES = [case for case in CASES if case[1] not in ROOTED]
 
 
 @cache
@@ -48,7 +49,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the programs of all cases: `<network>-<collective>.xml` and the same with `.<npu>.et`."""
     directory = tmp_path_factory.mktemp("programs")
     for network, collective in CASES:
-        export_msccl_xml(made(network, collective), directory / f"{network}-{collective}.xml")
+        if collective not in ROOTED:
+            export_msccl_xml(made(network, collective), directory / f"{network}-{collective}.xml")
         export_chakra(made(network, collective), directory / f"{network}-{collective}", "serial")
     return directory
 
@@ -87,6 +89,17 @@ def test_recorded_traces_are_sound(golden: Path, golden_case: str) -> None:
     assert prefixes
     for prefix in prefixes:
         assert verify_trace(read_trace(prefix)).violations == ()
+
+
+@pytest.mark.parametrize("collective", sorted(ROOTED))
+def test_a_trace_has_the_root_that_is_asked_for(tmp_path: Path, collective: str) -> None:
+    export_chakra(schedule(topology(*RING8), collective, 8000, 3, root=5), tmp_path / "a")
+    trace = read_trace(tmp_path / "a")
+    for root in (None, 5):
+        assert verify_trace(trace, collective, root=root).violations == ()
+    assert codes(verify_trace(trace, collective, root=4)) & {"chunk-absent", "chunk-missing", "chunk-incomplete"}
+    assert verify_trace(trace, None).collective == collective
+    assert verify_trace(trace, "all-reduce").violations != ()
 
 
 def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> None:
@@ -308,7 +321,7 @@ XML_CHANGES = (
 
 @pytest.mark.parametrize("kind", XML_CHANGES)
 @settings(max_examples=15, deadline=None)
-@given(case=st.sampled_from(CASES), data=st.data())
+@given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
     change_xml(root, kind, lambda below: data.draw(st.integers(0, below - 1)))
@@ -316,7 +329,7 @@ def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, s
 
 
 @settings(max_examples=30, deadline=None)
-@given(case=st.sampled_from(CASES), data=st.data())
+@given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
     rows = [

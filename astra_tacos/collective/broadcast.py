@@ -1,0 +1,16 @@
+"""Broadcast: the root starts with a buffer, all NPUs end with it."""
+
+from __future__ import annotations
+
+from astra_tacos.collective.collective import Collective, rooted
+
+
+def broadcast(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 0) -> Collective:
+    """Broadcast of a buffer of `size_bytes`, cut into `chunks_per_npu` chunks, from the NPU `root`.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such NPU, or the buffer has fewer bytes than chunks.
+    """
+    return rooted("broadcast", num_npus, size_bytes, chunks_per_npu, root, reduces=False)
