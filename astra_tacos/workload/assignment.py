@@ -124,11 +124,26 @@ def _node_ids(
     moves &= implementation != NATIVE
     moving = np.flatnonzero(moves)
     moving = moving[np.argsort(order[moving])]
+    turns = _turns(instances, implementation, moving)
     fresh = np.zeros(instances.num_instances, np.uint64)
-    fresh[moving] = _free_ids(trace, len(moving))
+    fresh[moving] = _free_ids(trace, int(turns.max(initial=-1)) + 1)[turns]
     changes = moves[instance]
     node_id[changes] = fresh[instance[changes]]
     return node_id
+
+
+def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of the new id of each collective; those of one trace that share no rank share ids, which keeps them few."""
+    used: dict[tuple[int, int], int] = {}
+    number_of: dict[tuple[int, int], int] = {}
+    turns = np.empty(len(moving), np.int64)
+    for place, number in enumerate(moving.tolist()):
+        entry = int(implementation[number])
+        members = instances.nodes.members[int(instances.group[number])]
+        turn = max(used.get((entry, rank), 0) for rank in members)
+        used.update(((entry, rank), turn + 1) for rank in members)
+        turns[place] = number_of.setdefault((entry, turn), len(number_of))
+    return turns
 
 
 def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
@@ -145,15 +160,26 @@ def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
     return free.astype(np.uint64)
 
 
-def tag_ranges(trace: Trace, sizes: list[int], most_tags: int) -> list[int]:
-    """First tag of each trace, so that none meets another's or one of the workload's own messages.
+def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags: int) -> list[int]:
+    """First tag of each trace, so that none meets another's or one that is used.
+
+    Parameters
+    ----------
+    prefix
+        The workload, as an error names it.
+    used
+        int64[...], tags that are taken; negative ones are none.
+    sizes
+        How many tags each trace needs.
+    most_tags
+        Tags count modulo this.
 
     Raises
     ------
     ConfigError
         If there are not enough tags.
     """
-    own = np.unique(trace.tag[trace.tag >= 0] % most_tags)
+    own = np.unique(used[used >= 0] % most_tags)
     begin = int(own[-1]) + 1 if len(own) else 0
     if begin + sum(sizes) <= most_tags:
         edges, room = [begin], [most_tags - begin]
@@ -167,7 +193,7 @@ def tag_ranges(trace: Trace, sizes: list[int], most_tags: int) -> list[int]:
         while at < len(edges) and room[at] < size:
             at += 1
         if at == len(edges):
-            raise ConfigError(f"{trace.prefix}: its messages leave no room for {sum(sizes):,} more tags, expected fewer chunks")
+            raise ConfigError(f"{prefix}: its messages leave no room for {sum(sizes):,} more tags, expected fewer chunks")
         first.append(edges[at])
         edges[at], room[at] = edges[at] + size, room[at] - size
     return first

@@ -27,9 +27,9 @@ def node_rows(
     for entry, (row, rank, number, chosen) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         case = int(workload.of_instance[number])
         if alone[number]:
-            why = "a group of one communicates with nobody"
+            why = "a group of one: nothing to do"
         elif case < 0:
-            why = "moves no data"
+            why = "nothing to move"
         else:
             why = solutions[case].reason or "synthesized"
         before = int(changes.comes_after[entry])

@@ -16,7 +16,7 @@ from astra_tacos.errors import AstraTacosError
 from astra_tacos.files import replaced_directory
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import PATTERN_KEYS, Run
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.trace.schema import CommType
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.durations import estimate
@@ -92,7 +92,7 @@ def plan(
     before = _replay_before(start, model)
     with replaced_directory(output) as folder:
         attempts: list[_Attempt] = []
-        for chosen, order in _to_try(workload, solutions, before, start.system, attempts):
+        for chosen, order in _to_try(workload, solutions, before, start, attempts):
             place = folder / f"attempt{len(attempts)}"
             place.mkdir()
             written = write_run(place, inputs, workload, chosen, order, model)
@@ -110,7 +110,7 @@ def _to_try(
     workload: Workload,
     solutions: tuple[Solution, ...],
     before: RunOutcome | str,
-    system: SystemConfig,
+    start: Run,
     attempts: list[_Attempt],
 ) -> Iterator[tuple[tuple[Solution, ...], NDArray[np.int64]]]:
     """Until an attempt is no slower than before: the best of each case; that in the order of the run before; the same without
@@ -121,13 +121,30 @@ def _to_try(
     yield solutions, _order(workload, solutions, before)
     if attempts[-1].after.end_ns <= before.end_ns:
         return
-    slower = time_spent(workload, attempts[-1].after) > time_spent(workload, before)
+    kept = _without_slower(workload, solutions, before, start, attempts[-1].after)
+    yield kept, _order(workload, kept, before)
+
+
+def _without_slower(
+    workload: Workload,
+    solutions: tuple[Solution, ...],
+    before: RunOutcome,
+    start: Run,
+    after: RunOutcome,
+) -> tuple[Solution, ...]:
+    """Cases that take longer than before stay as they were: with the run's own trace, or native."""
+    slower = time_spent(workload, after) > time_spent(workload, before)
+    case_of, entry = np.unique(workload.of_instance[workload.instances.instance], return_index=True)
+    has_custom = dict(zip(case_of.tolist(), start.implementation[workload.instances.nodes.row[entry]] != NATIVE, strict=True))
     kept = []
-    for case, solution, is_slower in zip(workload.cases, solutions, slower.tolist(), strict=True):
-        is_native = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in system.native
-        stays = is_slower and is_native and solution.schedule is not None
-        kept.append(replace(solution, schedule=None, reason="in the whole run, native is faster") if stays else solution)
-    yield tuple(kept), _order(workload, tuple(kept), before)
+    for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
+        is_native = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in start.system.native
+        if slower[number] and solution.schedule is not None and has_custom[number]:
+            solution = replace(solution, schedule=None, keeps_custom=True, reason="in the whole run, its own trace is faster")
+        elif slower[number] and solution.schedule is not None and is_native:
+            solution = replace(solution, schedule=None, reason="in the whole run, native is faster")
+        kept.append(solution)
+    return tuple(kept)
 
 
 def _order(workload: Workload, solutions: tuple[Solution, ...], before: RunOutcome | None = None) -> NDArray[np.int64]:

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES
 from astra_tacos.export.chakra import MAX_TAGS, export_chakra
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.trace.reader import trace_files
+from astra_tacos.trace.reader import read_trace, trace_files
+from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
+from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
 from astra_tacos.workload.assignment import tag_ranges
 
 PLAN_FILE = "plan.json"
@@ -84,7 +88,11 @@ def check_output(path: Path, inputs: RunInputs) -> None:
 
 
 def write_traces(
-    folder: Path, workload: Trace, schedules: Mapping[str, Schedule], kept: Mapping[str, tuple[Path, int]]
+    folder: Path,
+    workload: Trace,
+    schedules: Mapping[str, Schedule],
+    kept: Mapping[str, tuple[Path, int]],
+    idle: Mapping[str, int],
 ) -> dict[str, str]:
     """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
 
@@ -94,16 +102,44 @@ def write_traces(
         What is written, by name.
     kept
         Traces of the run that stay, by name: prefix, and ranks.
+    idle
+        Traces in which ranks do nothing, by name: how many ranks.
     """
     (folder / COLLECTIVE).mkdir()
     names = sorted(schedules)
-    first_tags = tag_ranges(workload, [schedules[name].num_sends for name in names], MAX_TAGS)
+    own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
+    used = np.concatenate((workload.tag, *own))
+    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_sends for name in names], MAX_TAGS)
     for name, first_tag in zip(names, first_tags, strict=True):
         export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
     for name, (prefix, num_ranks) in kept.items():
         for rank, file in enumerate(trace_files(prefix)[:num_ranks]):
             shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")
-    return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept)}
+    for name, num_ranks in idle.items():
+        for rank in range(num_ranks):
+            (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(_idle_trace())
+    return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept, *idle)}
+
+
+def _idle_trace() -> bytes:
+    """A trace of one computation that takes no time: ASTRA-sim needs a node."""
+    nothing = np.zeros(2, np.int64)
+    table = NodeTable(
+        node_id=np.array([0]),
+        kind=np.array([NodeType.COMP], np.uint8),
+        duration_us=np.array([0]),
+        names=("nothing_",),
+        name=np.array([0], np.uint8),
+        name_number=np.array([0]),
+        ctrl_first=nothing,
+        ctrl=np.empty(0, np.int64),
+        data_first=nothing,
+        data=np.empty(0, np.int64),
+        attr_first=np.array([0, 1]),
+        attr_key=np.array([ATTRIBUTE_KEYS["is_cpu_op"]], np.uint8),
+        attr_value=np.array([0]),
+    )
+    return encode_trace(table, 0, 1)
 
 
 def write_configurations(

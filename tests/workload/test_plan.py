@@ -22,7 +22,7 @@ def two_sizes(num_ranks: int = 4) -> RunFiles:
     groups = {"1": list(range(half)), "2": list(range(half, num_ranks))}
     ranks = []
     for rank in range(num_ranks):
-        shift, group = (0 if rank % 2 else 5), 1 if rank < half else 2
+        shift, group = (0 if rank % 2 else 1), 1 if rank < half else 2
         ids = [shift + number for number in range(4)]
         ranks.append(
             [
@@ -45,7 +45,12 @@ def test_two_sizes_in_one_group(tmp_path: Path) -> None:
     names = [attributes(node).get("pg_name") for node in nodes[0]]
     assert names == [None, "1", "3", None]
     assert [attributes(node).get("pg_name") for node in nodes[3]] == [None, "2", "4", None]
-    assert len({node.id for rank in nodes for node in rank[1:]}) == 3  # one id per case, whatever the rank
+    # Every id is one trace's, that of the node's size and group, whatever the rank; ranks of one trace share it.
+    per_node = dict(line.split(": ") for line in (tmp_path / "plan" / "per_node.yml").read_text().splitlines())
+    assert len(per_node) == 3
+    for node in [node for rank in nodes for node in rank[1:]]:
+        members = 2 if attributes(node).get("pg_name") else 4
+        assert f"_{attributes(node)['comm_size']}B_of_{members}_" in per_node[str(node.id)]
 
 
 def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
@@ -170,12 +175,15 @@ def test_nodes_that_change_keep_all_else(tmp_path: Path) -> None:
             assert new.name == old.name
 
 
-def test_a_group_of_one_stays_native(tmp_path: Path) -> None:
+def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
+    """ASTRA-sim's native collectives stall in one."""
     groups = {"1": [0], "2": [1]}
     ranks = [[coll(0, size=4096, group=rank + 1), coll(1, [0], size=1 << 16)] for rank in range(2)]
     result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert result.before_ns is None
     assert [case.members for case in result.cases] == [2]
-    assert not lint_plan(after).errors
+    assert lint_plan(after).findings == ()
+    assert contents(tmp_path / "plan") == contents(planned(after, tmp_path / "again")[1].directory)
 
 
 def test_a_baseline_and_a_custom_collective_of_the_runs_own(tmp_path: Path) -> None:
