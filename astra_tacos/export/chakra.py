@@ -101,7 +101,7 @@ def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tu
         kind=_NODE_TYPES[kind],
         duration_us=np.where(kind == _REDUCE, schedule.timing.reduction_us[size_class], 0),
         names=_NAMES,
-        name=kind.astype(np.uint8),
+        name=kind.astype(np.uint16),
         name_number=send + first_tag,
         ctrl_first=ctrl_first,
         ctrl=node_id[ctrl],

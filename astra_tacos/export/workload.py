@@ -30,7 +30,7 @@ def export_workload(collective: Collective, prefix: str | Path) -> None:
         kind=np.array([NodeType.COMM_COLL], np.uint8),
         duration_us=np.array([0]),
         names=(collective.name.replace("-", "_") + "_",),
-        name=np.array([0], np.uint8),
+        name=np.array([0], np.uint16),
         name_number=np.array([0]),
         ctrl_first=nothing,
         ctrl=np.empty(0, np.int64),

@@ -33,6 +33,23 @@ def _put_varint(out, at, value):
 
 
 @njit(cache=True, nogil=True)
+def _num_digits(value):
+    digits = 1
+    while value >= 10:
+        value //= 10
+        digits += 1
+    return digits
+
+
+@njit(cache=True, nogil=True)
+def _put_decimal(out, at, value, digits):
+    for k in range(digits - 1, -1, -1):
+        out[at + k] = np.uint8(48 + value % 10)
+        value //= 10
+    return at + digits
+
+
+@njit(cache=True, nogil=True)
 def _put_ids(out, at, field, first, ids, row):
     """A packed `repeated uint64`."""
     if first[row] == first[row + 1]:
@@ -76,29 +93,21 @@ def encode_nodes(
     for row in range(begin, end):
         bound = 96 + 10 * (ctrl_first[row + 1] - ctrl_first[row] + data_first[row + 1] - data_first[row])
         for slot in range(attr_first[row], attr_first[row + 1]):
-            bound += 24 + key_first[attr_key[slot] + 1] - key_first[attr_key[slot]]
+            bound += 48 + key_first[attr_key[slot] + 1] - key_first[attr_key[slot]]
         if bound > len(body):
             body = np.empty(2 * bound, np.uint8)
         size = 0
         if node_id[row] != 0:
             size = _put_varint(body, size, np.uint64(1 << 3))
             size = _put_varint(body, size, np.uint64(node_id[row]))
-        number = name_number[row]
-        digits = 1
-        while number >= 10:
-            number //= 10
-            digits += 1
+        digits = _num_digits(name_number[row])
         prefix = name_first[name[row]]
         length = name_first[name[row] + 1] - prefix
         size = _put_varint(body, size, np.uint64(2 << 3 | 2))
         size = _put_varint(body, size, np.uint64(length + digits))
         for k in range(length):
             body[size + k] = name_bytes[prefix + k]
-        number = name_number[row]
-        for k in range(digits - 1, -1, -1):
-            body[size + length + k] = np.uint8(48 + number % 10)
-            number //= 10
-        size += length + digits
+        size = _put_decimal(body, size + length, name_number[row], digits)
         if kind[row] != 0:
             size = _put_varint(body, size, np.uint64(3 << 3))
             size = _put_varint(body, size, np.uint64(kind[row]))
@@ -112,8 +121,11 @@ def encode_nodes(
             length = key_first[attr_key[slot] + 1] - key
             field = key_field[attr_key[slot]]
             value = attr_value[slot]
+            is_text = field & 7 == 2
+            digits = _num_digits(value) if is_text else 0
             size = _put_varint(body, size, np.uint64(10 << 3 | 2))
-            inner = 1 + _varint_size(np.uint64(length)) + length + _varint_size(np.uint64(field)) + _varint_size(np.uint64(value))
+            inner = 1 + _varint_size(np.uint64(length)) + length + _varint_size(np.uint64(field))
+            inner += 1 + digits if is_text else _varint_size(np.uint64(value))
             size = _put_varint(body, size, np.uint64(inner))
             size = _put_varint(body, size, np.uint64(1 << 3 | 2))
             size = _put_varint(body, size, np.uint64(length))
@@ -121,7 +133,9 @@ def encode_nodes(
                 body[size + k] = key_bytes[key + k]
             size += length
             size = _put_varint(body, size, np.uint64(field))
-            size = _put_varint(body, size, np.uint64(value))
+            size = _put_varint(body, size, np.uint64(digits if is_text else value))
+            if is_text:
+                size = _put_decimal(body, size, value, digits)
         at = _put_varint(out, at, np.uint64(size))
         for k in range(size):
             out[at + k] = body[k]

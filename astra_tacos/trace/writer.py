@@ -21,10 +21,17 @@ ATTRIBUTE_FIELDS = {
     "msg_chunk_idx": "int32",
     "total_chunk_cnt": "int32",
     "is_rrc": "bool",
+    "num_ops": "int64",
+    "tensor_size": "uint64",
+    "pg_name": "string",
 }
-"""The attributes that are written, with the value types that every reader of Chakra traces takes."""
+"""The attributes that are written, with the value types that every reader of Chakra traces takes.
+
+Values are numbers; a string is the decimal text of one (groups have numbers for names)."""
 ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
-_FIELD_NUMBERS = {"int32": 7, "int64": 9, "bool": 27}
+_VARINT, _LENGTH = 0, 2
+_TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
+_TAGS["string"] = 29 << 3 | _LENGTH
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +43,7 @@ class NodeTable:
     node_id, kind, duration_us
         int64, uint8 and int64 [num_nodes].
     names, name, name_number
-        A node is called `names[name[i]]` + `name_number[i]`.
+        A node is called `names[name[i]]` + `name_number[i]`; uint16 and int64 [num_nodes].
     ctrl_first, ctrl, data_first, data
         Ids of the nodes depended on.
     attr_first, attr_key, attr_value
@@ -47,7 +54,7 @@ class NodeTable:
     kind: NDArray[np.uint8]
     duration_us: NDArray[np.int64]
     names: tuple[str, ...]
-    name: NDArray[np.uint8]
+    name: NDArray[np.uint16]
     name_number: NDArray[np.int64]
     ctrl_first: NDArray[np.int64]
     ctrl: NDArray[np.int64]
@@ -64,11 +71,11 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
 
     name_first, name_bytes = _strings(table.names)
     key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))
-    fields = np.array([_FIELD_NUMBERS[kind] << 3 for kind in ATTRIBUTE_FIELDS.values()], np.int64)
+    fields = np.array([_TAGS[kind] for kind in ATTRIBUTE_FIELDS.values()], np.int64)
     longest_key = max(map(len, ATTRIBUTE_FIELDS))
     entries = (table.ctrl_first, table.data_first)
     bound = (end - begin) * 128 + 10 * sum(int(first[end] - first[begin]) for first in entries)
-    bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 28)
+    bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 48)
     out = np.empty(bound, np.uint8)
     size = encode_nodes(
         out,

@@ -1,1 +1,1 @@
-"""Whole workloads: their collectives are found, replaced by synthesized ones, and written as a run of ASTRA-sim."""
+"""Training workloads: generated, and with their collectives replaced by synthesized ones."""

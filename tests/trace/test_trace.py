@@ -60,6 +60,10 @@ def as_bool(name: str, value: int) -> int:
     return value % 2 if ATTRIBUTE_FIELDS[name] == "bool" else value
 
 
+def as_field(name: str, value: int) -> int | str:
+    return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
+
+
 @settings(max_examples=100, deadline=None)
 @given(nodes())
 def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
@@ -70,7 +74,7 @@ def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
         kind=np.array([row["kind"] for row in rows], np.uint8),
         duration_us=np.array([row["duration"] for row in rows]),
         names=names,
-        name=np.array([row["name"] for row in rows], np.uint8),
+        name=np.array([row["name"] for row in rows], np.uint16),
         name_number=np.array([row["number"] for row in rows]),
         ctrl_first=first([row["ctrl"] for row in rows]),
         ctrl=flat([row["ctrl"] for row in rows]),
@@ -87,7 +91,7 @@ def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
         node.data_deps.extend(row["data"])
         node.duration_micros = row["duration"]
         for name, value in entry:
-            node.attr.add(name=name, **{f"{ATTRIBUTE_FIELDS[name]}_val": value})
+            node.attr.add(name=name, **{f"{ATTRIBUTE_FIELDS[name]}_val": as_field(name, value)})
         expected += message(node)
     assert encode_trace(table, 0, len(rows)) == expected
 

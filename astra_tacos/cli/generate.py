@@ -1,0 +1,177 @@
+"""`astra-tacos generate`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.errors import ConfigError
+from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
+from astra_tacos.workload.generator.presets import PRESETS
+
+if TYPE_CHECKING:
+    from astra_tacos.workload.generator.directory import GeneratedRun
+    from astra_tacos.workload.generator.model import Transformer
+
+_REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
+_MULTIPLE = re.compile(r"(\d+)[xX]")
+
+
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _size(name: str, text: str) -> _Decorator:
+    return click.option(f"--{name}", type=click.IntRange(1), help=text)
+
+
+def _degree(name: str, text: str) -> _Decorator:
+    return click.option(f"--{name}", type=click.IntRange(1), default=1, show_default=True, help=text)
+
+
+@click.command()
+@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
+@_degree("dp", "Data parallelism: copies of the model.")
+@_degree("tp", "Tensor parallelism: shards of each matrix.")
+@_degree("pp", "Pipeline parallelism: stages.")
+@_degree("ep", "Expert parallelism: how many of the dp copies share out the experts.")
+@click.option(
+    "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, the one that varies fastest first."
+)
+@click.option("--model", type=click.Choice(list(PRESETS)), help="Sizes of a published model; the options below change them.")
+@_size("layers", "Layers.")
+@_size("hidden", "Width of the model.")
+@click.option("--ffn", metavar="F|Nx", help="Width of the MLP, or a multiple of the model's: 4x, the default.")
+@_size("heads", "Attention heads.")
+@_size("kv-heads", "Heads of keys and values; by default as many as heads.")
+@_size("sequence", "Tokens of a sequence.")
+@_size("vocab", "Words of the vocabulary.")
+@click.option("--gated/--no-gated", "is_gated", default=None, help="MLPs of three matrices (SwiGLU) instead of two.")
+@click.option("--experts", type=click.IntRange(0), help="MLPs of each layer, of which a token takes --top-k; by default none.")
+@_size("top-k", "Experts that a token goes through; by default 1.")
+@_size("dtype-bytes", "Bytes of a parameter, activation or gradient; by default 2.")
+@_degree("micro-batches", "Micro-batches of a step.")
+@_degree("batch", "Sequences of a micro-batch, for each copy of the model.")
+@click.option(
+    "--schedule", type=click.Choice(list(PIPELINE_SCHEDULES)), default="1f1b", show_default=True, help="Of the pipeline."
+)
+@_degree("buckets", "Parts of a layer's gradients, each reduced as soon as it is there.")
+@click.option(
+    "--optimizer-sharding",
+    "--zero",
+    "shards_optimizer",
+    is_flag=True,
+    help="Reduce-Scatter of gradients and All-Gather of parameters, instead of All-Reduce.",
+)
+@click.option(
+    "--sequence-parallel", is_flag=True, help="Tensor parallelism by All-Gather and Reduce-Scatter, instead of All-Reduce."
+)
+@click.option("--durations", is_flag=True, help="Write compute nodes with durations, instead of operations and bytes.")
+@click.option("--peak-tflops", type=float, default=312.0, show_default=True, help="Peak of an NPU.")
+@click.option("--memory-bandwidth", type=float, default=2039.0, show_default=True, metavar="GB/s", help="Of an NPU.")
+@network_option
+@json_option
+def generate(
+    output: Path,
+    dp: int,
+    tp: int,
+    pp: int,
+    ep: int,
+    order: str,
+    micro_batches: int,
+    batch: int,
+    schedule: str,
+    buckets: int,
+    shards_optimizer: bool,
+    sequence_parallel: bool,
+    durations: bool,
+    peak_tflops: float,
+    memory_bandwidth: float,
+    network_path: Path | None,
+    as_json: bool,
+    **sizes: Any,
+) -> None:
+    """Generate a training run: one step of a transformer on dp x tp x pp ranks, as ASTRA-sim takes it.
+
+    DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, ranks have
+    to be as many as its NPUs.
+
+    \b
+    astra-tacos generate --output DIR --dp 4 --tp 2 --pp 2 --layers 4 --hidden 1024 --heads 16 --sequence 512 --vocab 8192
+    """
+    from astra_tacos.workload.generator.device import Device
+    from astra_tacos.workload.generator.directory import generate as write
+    from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
+    from astra_tacos.workload.generator.step import Step
+
+    step = Step(
+        model=_model(sizes),
+        parallelism=Parallelism(dp, tp, pp, ep, axis_order(order)),
+        micro_batches=micro_batches,
+        batch=batch,
+        schedule=schedule,
+        buckets=buckets,
+        shards_optimizer=shards_optimizer,
+        sequence_parallel=sequence_parallel,
+    )
+    with progress("generating"):
+        run = write(step, output, Device(peak_tflops, memory_bandwidth, durations), network_path)
+    if as_json:
+        print_json({"output": str(run.path)} | run.result)
+        return
+    _print(run, network_path)
+
+
+def _model(sizes: dict[str, Any]) -> Transformer:
+    """The preset, with the sizes that were given put over it."""
+    from dataclasses import asdict
+
+    from astra_tacos.workload.generator.model import Transformer
+
+    preset, ffn = sizes.pop("model"), sizes.pop("ffn")
+    given = {name: value for name, value in sizes.items() if value is not None}
+    known = (asdict(PRESETS[preset]) if preset else {}) | given
+    missing = [name for name in _REQUIRED if name not in known]
+    if missing:
+        raise click.UsageError(f"Missing option '--{missing[0]}' (or '--model').")
+    if "heads" in given or not preset:
+        known["kv_heads"] = given.get("kv_heads", known["heads"])
+    if ffn is not None or not preset:
+        known["ffn"] = _ffn(ffn or "4x", known["hidden"])
+    return Transformer(**known)
+
+
+def _ffn(text: str, hidden: int) -> int:
+    multiple = _MULTIPLE.fullmatch(text)
+    if multiple is None and not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"ffn: found {text!r}, expected a width such as 4096, or a multiple of hidden such as 4x")
+    return int(multiple[1]) * hidden if multiple else int(text)
+
+
+def _print(run: GeneratedRun, network_path: Path | None) -> None:
+    import shlex
+
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.units import format_size
+
+    result = run.result
+    groups = ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items())
+    rows = [
+        ("ranks", f"{result['num_ranks']:,} of {result['num_nodes']:,} nodes"),
+        ("parameters", f"{result['parameters']:,}"),
+        ("operations", f"{result['num_ops']:.4g} for {result['tokens']:,} tokens"),
+        ("groups", groups or "none"),
+    ]
+    for name, entry in result["communication"].items():
+        rows.append((name, f"{entry['nodes']:,} nodes, {format_size(entry['bytes'])}"))
+    paths = {"--workload": run.path / "workload" / "w", "--system": run.path / "system.json"}
+    paths["--network"] = network_path or Path("N.yml")
+    if run.comm_group:
+        paths["--comm-group"] = run.comm_group
+    command = " ".join(f"{option} {shlex.quote(str(path))}" for option, path in paths.items())
+    print_rows([*rows, ("files", str(run.path)), ("replay", f"astra-tacos replay {command}")])

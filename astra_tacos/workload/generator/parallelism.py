@@ -1,0 +1,153 @@
+"""How the work is split over ranks: rank numbers, coordinates, and the groups that communicate.
+
+Four axes number the ranks. `tp` shards matrices, `pp` layers. `dp` ranks take different data; `ep` of them share out the experts
+among themselves, so that the data-parallel ranks lie on two axes: `ep`, and the dp / ep copies of the experts (called `dp` too).
+Parameters outside the experts are copied over both axes, experts over the second one only (as in Megatron Core).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+
+MAX_RANKS = 1024
+AXES = ("tp", "ep", "dp", "pp")
+DEFAULT_ORDER = AXES
+
+
+class GroupKind(IntEnum):
+    """Who communicates."""
+
+    TENSOR = 0
+    DATA = 1
+    EXPERT = 2
+    EXPERT_DATA = 3
+
+
+_VARYING = {
+    GroupKind.TENSOR: ("tp",),
+    GroupKind.DATA: ("ep", "dp"),
+    GroupKind.EXPERT: ("ep",),
+    GroupKind.EXPERT_DATA: ("dp",),
+}
+"""Axes along which the members of a group differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """Degrees of parallelism, and the order of ranks.
+
+    Parameters
+    ----------
+    dp, tp, pp, ep
+        Copies of the model, shards of a matrix, pipeline stages; of the copies, how many share out the experts.
+    order
+        The axes, that whose coordinate varies fastest with the rank first.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer than 2 or more than `MAX_RANKS` ranks, ep does not divide dp, or `order` does not name each axis.
+    """
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    order: tuple[str, ...] = DEFAULT_ORDER
+
+    def __post_init__(self) -> None:
+        for name in ("dp", "tp", "pp", "ep"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: found {getattr(self, name)}, expected 1 or more")
+        if not 2 <= self.num_ranks <= MAX_RANKS:
+            product = f"{self.dp} x {self.tp} x {self.pp} = {self.num_ranks:,}"
+            raise ConfigError(f"dp x tp x pp: found {product} ranks, expected 2 to {MAX_RANKS:,}")
+        if self.dp % self.ep:
+            raise ConfigError(f"ep: found {self.ep}, expected a divisor of dp, which is {self.dp}")
+        if sorted(self.order) != sorted(AXES):
+            raise ConfigError(f"order: found {','.join(self.order)}, expected each of {','.join(AXES)} once (ep may be left out)")
+
+    @property
+    def num_ranks(self) -> int:
+        return self.dp * self.tp * self.pp
+
+    @property
+    def expert_copies(self) -> int:
+        """How often each expert exists."""
+        return self.dp // self.ep
+
+    @property
+    def stride(self) -> dict[str, int]:
+        """By how much a rank grows with a coordinate of an axis."""
+        sizes = [self._size(axis) for axis in self.order]
+        return {axis: math.prod(sizes[:place]) for place, axis in enumerate(self.order)}
+
+    def _size(self, axis: str) -> int:
+        return {"tp": self.tp, "ep": self.ep, "dp": self.expert_copies, "pp": self.pp}[axis]
+
+    def coordinate(self, axis: str) -> NDArray[np.int64]:
+        """int64[num_ranks], each rank's place along an axis."""
+        return np.arange(self.num_ranks) // self.stride[axis] % self._size(axis)
+
+    def lane(self) -> NDArray[np.int64]:
+        """int64[num_ranks], number of each rank among those of its stage; ranks of one lane pass activations on."""
+        lane = np.zeros(self.num_ranks, np.int64)
+        width = 1
+        for axis in ("tp", "ep", "dp"):
+            lane += width * self.coordinate(axis)
+            width *= self._size(axis)
+        return lane
+
+    def group_size(self, kind: GroupKind) -> int:
+        """Ranks of each group of a kind."""
+        return math.prod(self._size(axis) for axis in _VARYING[kind])
+
+    def groups_of(self, kind: GroupKind) -> list[list[int]]:
+        """All groups of a kind; ranks ascend within one, and groups with their first rank."""
+        rank = np.arange(self.num_ranks)
+        first = rank - sum(self.coordinate(axis) * self.stride[axis] for axis in _VARYING[kind])
+        return [np.flatnonzero(first == one).tolist() for one in np.unique(first).tolist()]
+
+
+def axis_order(text: str) -> tuple[str, ...]:
+    """The order that `tp,ep,dp,pp` means; if ep is left out, it varies just faster than dp."""
+    axes = [axis.strip().lower() for axis in text.split(",")]
+    if "ep" not in axes and "dp" in axes:
+        axes.insert(axes.index("dp"), "ep")
+    return tuple(axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Communicator groups.
+
+    Parameters
+    ----------
+    members
+        Ranks of each group by its id, 1 or more, as the communicator group JSON has them.
+    of_rank
+        int64[num_kinds, num_ranks], id of each rank's group of a `GroupKind`; 0 where such groups are not used.
+    """
+
+    members: dict[int, list[int]]
+    of_rank: NDArray[np.int64]
+
+
+def number_groups(parallelism: Parallelism, used: set[GroupKind]) -> Groups:
+    """Number the groups of the kinds that are used; groups of the same ranks are one."""
+    members: dict[int, list[int]] = {}
+    ids: dict[tuple[int, ...], int] = {}
+    of_rank = np.zeros((len(GroupKind), parallelism.num_ranks), np.int64)
+    for kind in sorted(used):
+        for ranks in parallelism.groups_of(kind):
+            group = ids.setdefault(tuple(ranks), len(ids) + 1)
+            members[group] = ranks
+            of_rank[kind, ranks] = group
+    return Groups(members, of_rank)

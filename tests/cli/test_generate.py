@@ -1,0 +1,93 @@
+"""`astra-tacos generate`: what it writes others take, the shipped workload is its own, and bad input gets one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from generated import write_network
+
+from astra_tacos.cli.main import BAD_INPUT, main
+
+SHIPPED = Path(__file__).parents[2] / "configs" / "workload"
+SMALL = "--layers 4 --hidden 64 --heads 8 --sequence 64 --vocab 512"
+
+
+def invoke(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(arguments))
+    captured = capsys.readouterr()
+    return int(left.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture(autouse=True)
+def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_its_run_is_linted_and_replayed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    write_network(Path("n.yml"), ("Ring", 4), ("Switch", 4))
+    arguments = f"generate --output run --network n.yml --dp 4 --tp 2 --pp 2 --ep 2 --experts 4 --top-k 2 {SMALL}"
+    status, out, err = invoke(arguments, capsys)
+    assert (status, err) == (0, "")
+    replay = re.search(r"^replay +astra-tacos (.*)$", out, re.MULTILINE)
+    assert replay and "all-to-all expert" in out
+    status, out, _ = invoke(replay[1] + " --json", capsys)
+    assert status == 0 and len(json.loads(out)["finish_ns"]) == 16
+    status, out, _ = invoke(replay[1].replace("replay", "lint", 1), capsys)
+    assert status == 0 and out.startswith("nothing found")
+
+
+def test_a_published_model_and_what_changes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "generate --output run --json --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
+    status, out, _ = invoke(arguments, capsys)
+    model = json.loads(out)["step"]["model"]
+    assert status == 0 and json.loads(out)["num_ranks"] == 2
+    assert (model["kv_heads"], model["ffn"], model["sequence"], model["layers"]) == (8, 14336, 128, 2)
+    _, out, _ = invoke(arguments + " --heads 64 --ffn 2x --no-gated", capsys)
+    model = json.loads(out)["step"]["model"]
+    assert (model["kv_heads"], model["ffn"], model["is_gated"]) == (64, 8192, False)
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(SHIPPED.iterdir()) if path.is_dir()])
+def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (SHIPPED / "README.md").read_text().replace("\\\n", " ")
+    command = re.search(rf"astra-tacos (generate --output configs/workload/{name} .*)", readme)
+    assert command
+    status, _, err = invoke(command[1], capsys)
+    assert (status, err) == (0, "")
+    generated = Path("configs/workload") / name
+    files = sorted(path.relative_to(generated) for path in generated.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(SHIPPED / name) for path in (SHIPPED / name).rglob("*") if path.is_file())
+    for file in files:
+        assert (generated / file).read_bytes() == (SHIPPED / name / file).read_bytes(), file
+    assert sum((generated / file).stat().st_size for file in files) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (f"{SMALL} --dp 2 --pp 3", "layers: found 4, expected a multiple of pp, which is 3"),
+        (f"{SMALL} --tp 16", "heads: found 8, expected a multiple of tp, which is 16"),
+        (f"{SMALL} --tp 8 --kv-heads 2", "kv-heads: found 2, expected a multiple of tp, which is 8"),
+        (f"{SMALL} --tp 4 --ffn 30", "ffn: found 30, expected a multiple of tp, which is 4"),
+        (f"{SMALL} --dp 4 --ep 4 --experts 6", "experts: found 6, expected a multiple of ep, which is 4"),
+        (f"{SMALL} --dp 4 --ep 3 --experts 6", "ep: found 3, expected a divisor of dp, which is 4"),
+        (f"{SMALL} --dp 4 --ep 2", "ep: found 2, but the model has no experts (--experts)"),
+        (f"{SMALL} --dp 1025", "dp x tp x pp: found 1025 x 1 x 1 = 1,025 ranks, expected 2 to 1,024"),
+        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,024"),
+        (f"{SMALL} --dp 2 --order tp,dp", "order: found tp,ep,dp, expected each of tp,ep,dp,pp once (ep may be left out)"),
+        (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
+        (f"{SMALL} --tp 4 --sequence 30 --sequence-parallel", "sequence: found 30, expected a multiple of tp, which is 4"),
+        (f"{SMALL} --dp 2 --peak-tflops nan", "peak-tflops: found nan, expected a number above 0"),
+        (f"{SMALL} --dp 8 --network n.yml", "n.yml: found 4 NPUs, expected dp x tp x pp = 8"),
+        ("--dp 2 --layers 4", "Missing option '--hidden' (or '--model')."),
+    ],
+)
+def test_bad_input_gets_one_line(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_network(Path("n.yml"), ("Ring", 4))
+    assert invoke(f"generate --output run {more}", capsys) == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
+    assert [path.name for path in Path().iterdir()] == ["n.yml"]
