@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def load_rank(trace: Trace, rank: int) -> bytes:
 def node_at(data: bytes, offset: int) -> Any:
     """The `Node` whose length prefix begins at an offset, with every field that it has, known or not."""
     size, begin = _length(data, offset)
-    node = schema_module().Node()
+    node = _node_class()()
     node.ParseFromString(data[begin : begin + size])
     return node
 
@@ -82,6 +83,12 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
     else:
         entry = node.attr.add(name=name)
     setattr(entry, kind, value)
+
+
+@cache
+def _node_class() -> Any:
+    """Looked for once: an import that fails is slow."""
+    return schema_module().Node
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:

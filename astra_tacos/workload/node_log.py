@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from astra_tacos.run.run import NATIVE
 from astra_tacos.workload.assignment import Assignment
 from astra_tacos.workload.found import Workload
@@ -23,6 +25,7 @@ def node_rows(
     nodes = instances.nodes
     alone = instances.num_members < 2
     rows = []
+    names = {pattern: pattern_name(pattern) for pattern in np.unique(nodes.pattern).tolist()}
     columns = (nodes.row, nodes.rank, instances.instance, assignment.implementation[instances.instance])
     for entry, (row, rank, number, chosen) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         case = int(workload.of_instance[number])
@@ -38,7 +41,7 @@ def node_rows(
                 rank,
                 int(trace.node_id[row]),
                 int(changes.node_id[entry]),
-                pattern_name(int(nodes.pattern[entry])),
+                names[int(nodes.pattern[entry])],
                 int(nodes.group[entry]),
                 int(assignment.group[number]),
                 number,
