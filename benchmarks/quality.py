@@ -32,7 +32,7 @@ def gathered_us(dimensions: tuple[tuple[str, int, float, float], ...], chunks: i
     network = NetworkConfig("benchmark.yml", tuple(Dimension(*dimension) for dimension in dimensions))
     topology = build_topology(network)
     collective = all_gather(topology.num_npus, size // topology.num_npus, chunks)
-    return synthesize(topology, collective, link_model="blocking", trials=trials).collective_time_ns / 1e3
+    return synthesize(topology, collective, synthesizer="tacos", link_model="blocking", trials=trials).collective_time_ns / 1e3
 
 
 def tables() -> str:

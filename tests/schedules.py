@@ -23,8 +23,9 @@ def schedule(
     root: int | None = None,
     **options: Any,
 ) -> Schedule:
-    """A schedule from one trial."""
-    return synthesize(topology, make_collective(collective, topology.num_npus, size, chunks, root), **{"trials": 1, **options})
+    """A schedule from one trial of the matcher."""
+    what = make_collective(collective, topology.num_npus, size, chunks, root)
+    return synthesize(topology, what, **{"synthesizer": "tacos", "trials": 1, **options})
 
 
 @st.composite

@@ -38,3 +38,14 @@ def make_collective(name: str, num_npus: int, size_bytes: int, chunks_per_npu: i
     if root is not None:
         raise ConfigError(f"{name}: found root {root}, but only {' and '.join(sorted(ROOTED))} have a root")
     return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
+
+
+def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
+    """The same collective in another number of chunks.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer bytes than chunks.
+    """
+    return make_collective(collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root)

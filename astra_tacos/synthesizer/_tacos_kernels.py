@@ -35,9 +35,9 @@ _SRC, _DST, _LINK, _DOWN, _PARTS = 0, 1, 2, 3, 4
 _OUT, _UP, _IN, _SOURCE = 0, 1, 2, 3
 _OUT_LINK, _OUT_DST = 0, 1
 _UP_LINK, _UP_SWITCH = 0, 1
-_IN_LINK, _IN_SRC, _IN_CHANNEL, _IN_RANK, _IN_NS = 0, 1, 2, 3, 4
-_SOURCE_SWITCHED, _SOURCE_ID, _SOURCE_NS, _SOURCE_BUSY_NS = 0, 1, 2, 3
-_SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS = 0, 1, 2, 3
+_IN_LINK, _IN_SRC, _IN_CHANNEL, _IN_RANK, _IN_NS, _IN_LEVEL = 0, 1, 2, 3, 4, 5
+_SOURCE_NS, _SOURCE_BUSY_NS = 0, 1
+_SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS, _SWITCH_LEVEL = 0, 1, 2, 3, 4
 
 # Words are looked through in blocks, without a branch per word. The bit sets' rows are whole blocks.
 _BLOCK_SHIFT = 2
@@ -123,24 +123,31 @@ def _sort(keys, size):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed):
-    """Put into `allowed` what the sources of an NPU that are faster than `limit_ns` neither hold nor await; return whether to
-    leave all the rest to them, because they will have delivered it in that time."""
-    rate = 0.0
+def _leave_to_faster(npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed):
+    """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to the NPU's sources that are
+    faster than `limit_ns`, because they will have delivered it in that time."""
     words = np.uint64(taken.shape[1])
-    for word in range(words):
-        allowed[word] = ~_ZERO
+    if limit_ns >= slow_ns:
+        for word in range(words):
+            allowed[word] = far[npu, word]
+        return True
+    group = groups[npu, level]
+    if group >= 0:
+        for word in range(words):
+            allowed[word] = ~group_taken[group, word]
+    else:
+        for word in range(words):
+            allowed[word] = ~_ZERO
+        list_ = npu * groups.shape[1] + level
+        for entry in range(near_first[list_], near_first[list_ + 1]):
+            other = np.uint64(near[entry])
+            for word in range(words):
+                allowed[word] &= ~taken[other, word]
+    rate = 0.0
     for entry in range(npus[npu, _SOURCE], npus[npu + 1, _SOURCE]):
         if sources[entry, _SOURCE_NS] >= limit_ns:
             break
         rate += 1.0 / sources[entry, _SOURCE_BUSY_NS]
-        source = np.uint64(sources[entry, _SOURCE_ID])
-        if sources[entry, _SOURCE_SWITCHED]:
-            for word in range(words):
-                allowed[word] &= ~group_taken[source, word]
-        else:
-            for word in range(words):
-                allowed[word] &= ~taken[source, word]
     backlog = _ZERO
     for word in range(words):
         backlog += _population(~(allowed[word] | taken[npu, word]))
@@ -193,10 +200,15 @@ def _free_ports(ports, first, last, link_free, now, random, free):
 def _pair_ports(
     random,
     now,
+    slow_ns,
+    far,
     switch,
     channels,
     npus,
     sources,
+    groups,
+    near_first,
+    near,
     switches,
     switch_up,
     switch_down,
@@ -246,14 +258,9 @@ def _pair_ports(
             if not prepared:
                 prepared = True
                 if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
+                    level = switches[switch, _SWITCH_LEVEL]
                     strict = _leave_to_faster(
-                        npu,
-                        limit_ns,
-                        npus,
-                        sources,
-                        taken,
-                        group_taken,
-                        allowed,
+                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
                     )
             src = channels[channel, _SRC]
             useful = _ZERO
@@ -324,12 +331,17 @@ def match(
     chunk_class,
     late_ns,
     late_what,
+    slow_ns,
+    far,
     channels,
     npus,
     outs,
     ups,
     ins,
     sources,
+    groups,
+    near_first,
+    near,
     link_place,
     switches,
     switch_up,
@@ -377,6 +389,7 @@ def match(
     num_places = len(listed)
     num_delays = len(queues)
     words = held.shape[1]
+    levels = groups.shape[1]
     random = np.uint64(seed)
     rare_limit = np.int64(1)
     heap_size = np.int64(len(late_ns) > 0)
@@ -445,10 +458,15 @@ def match(
                 num_picks = _pair_ports(
                     _mix(random),
                     now,
+                    slow_ns,
+                    far,
                     place - num_npus,
                     channels,
                     npus,
                     sources,
+                    groups,
+                    near_first,
+                    near,
                     switches,
                     switch_up,
                     switch_down,
@@ -473,6 +491,7 @@ def match(
                     npu = np.int64(channels[channel, _DST])
                     src = np.uint64(channels[channel, _SRC])
                     limit_ns = switches[place - num_npus, _SWITCH_NS]
+                    level = switches[place - num_npus, _SWITCH_LEVEL]
                     avoid = sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns
                     prepare = avoid
                 else:
@@ -482,9 +501,12 @@ def match(
                     channel = ins[slot, _IN_CHANNEL]
                     src = np.uint64(ins[slot, _IN_SRC])
                     limit_ns = ins[slot, _IN_NS]
+                    level = ins[slot, _IN_LEVEL]
                     avoid = rank > 0
                 if prepare:
-                    strict = _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed)
+                    strict = _leave_to_faster(
+                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
+                    )
                     restricted = True
                 elif restricted and not avoid:
                     restricted = False
@@ -546,8 +568,9 @@ def match(
                 lacking[dst] -= 1
                 copies[chunk] += 1
                 rare[word] &= ~(np.uint64(copies[chunk] > rare_limit) << position_in_word)
-                for slot in range(npus[dst, _UP], npus[dst + _U1, _UP]):
-                    group_taken[ups[slot, _UP_SWITCH], word] |= bit
+                for slot in range(levels):
+                    if groups[npu, slot] >= 0:
+                        group_taken[groups[npu, slot], word] |= bit
                 row = np.uint64(rows)
                 out_chunk[row] = chunk
                 out_channel[row] = channel

@@ -15,7 +15,7 @@ def test_regression_cases_of_tacos(case: str) -> None:
     dimensions, chunks, gathered, expected_us = CASES[case]
     network = topology(*dimensions)
     what = COLLECTIVES["all-gather"](network.num_npus, gathered // network.num_npus, chunks)
-    found = synthesize(network, what, link_model="blocking", trials=20)
+    found = synthesize(network, what, synthesizer="tacos", link_model="blocking", trials=20)
     assert found.collective_time_ns <= expected_us * 1000 * 1.01
 
 
@@ -35,6 +35,8 @@ def test_the_bound_is_reached_where_tacos_stays_above_it(dimensions, collective:
 
     network = topology(*dimensions)
     size = GIB // network.num_npus if collective == "all-gather" else GIB
-    found = synthesize(network, COLLECTIVES[collective](network.num_npus, size, 1), link_model="blocking", trials=20)
+    found = synthesize(
+        network, COLLECTIVES[collective](network.num_npus, size, 1), synthesizer="tacos", link_model="blocking", trials=20
+    )
     bound = lower_bound(network, found.collective, found.timing).time_ns
     assert found.collective_time_ns <= bound * 1.0001
