@@ -11,7 +11,7 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
-from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
     from astra_tacos.workload.plan_result import CaseFigures, PlanResult
@@ -39,7 +39,10 @@ _path = click.Path(path_type=Path)
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
     help="Native algorithm of all collectives before; by default the run as it is.",
 )
-@click.option("--synthesizer", type=click.Choice(list(SYNTHESIZERS)), help="By default what synthesize takes.")
+@click.option(
+    "--synthesizer", type=click.Choice([AUTO, *SYNTHESIZERS]), default=AUTO, show_default=True, help="auto: the best of all."
+)
+@click.option("--budget", type=float, metavar="SECONDS", help="Time to search for each distinct collective; by default 10.")
 @click.option("--chunks-per-npu", type=click.IntRange(1), help="Chunks in a member's shard; by default several are tried.")
 @click.option(
     "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
@@ -57,7 +60,8 @@ def plan(
     backend: str | None,
     astra_sim_bin: Path | None,
     baseline: str | None,
-    synthesizer: str | None,
+    synthesizer: str,
+    budget: float | None,
     chunks_per_npu: int | None,
     reduce_bandwidth: float,
     trials: int | None,
@@ -84,6 +88,8 @@ def plan(
         raise click.UsageError("Missing option '--network'.")
     if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
         raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
+    if budget is not None and not budget > 0:
+        raise click.BadParameter(f"{budget} is no time.", param_hint="'--budget'")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
@@ -93,7 +99,7 @@ def plan(
             output,
             backend=None if backend == ASTRA_SIM else backend,
             baseline=baseline,
-            options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed),
+            options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed, budget),
             cache=None if no_cache else cache or default_cache(),
             jobs=jobs or os.cpu_count() or 1,
             on_progress=on_progress,

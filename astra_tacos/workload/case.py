@@ -18,6 +18,9 @@ from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.patterns import COLLECTIVE_NAMES
 
 NO_CASE = -1
+_MOST_SENDS = 1 << 16
+_SENDS_OF_ALL = 1 << 24
+"""Of a case's traces, and of all collectives that run them; one chunk per member may make more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +39,8 @@ class Case:
         Position of its root in the group, None for patterns without.
     groups
         The groups that run it, each its ranks in ascending order.
+    count
+        How many collectives of the workload it stands for.
     views
         What the first of them sees of the network, by reach; equal ones are left out.
     shape
@@ -47,12 +52,24 @@ class Case:
     size_bytes: int
     root: int | None
     groups: tuple[tuple[int, ...], ...]
+    count: int
     views: Mapping[Reach, GroupTopology]
     shape: str
 
     @property
     def num_members(self) -> int:
         return len(self.groups[0])
+
+    @property
+    def needs_replay(self) -> bool:
+        """Whether predictions are estimates."""
+        return any(view.num_routed for view in self.views.values())
+
+    @property
+    def max_sends(self) -> int:
+        """How many sends its traces may have, so that a simulation of the whole run stays short: a power of two."""
+        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
+        return 1 << (room.bit_length() - 1)
 
     @property
     def name(self) -> str:
@@ -69,7 +86,7 @@ class Case:
             "root": self.root,
             "shape": self.shape,
         }
-        if any(view.num_routed for view in self.views.values()):
+        if self.needs_replay:
             about["groups"] = self.groups  # routes of theirs may share links
         return about
 
@@ -100,10 +117,11 @@ def find_cases(instances: Instances, network: Topology, config: NetworkConfig) -
             groups.append({})
         groups[case][members] = None
         of_instance[number] = case
+    counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
     cases = []
     for (collective, size_bytes, position, shape, pattern), case in found.items():
         alike = tuple(groups[case])
-        cases.append(Case(collective, pattern, size_bytes, position, alike, views[alike[0]][1], shape))
+        cases.append(Case(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape))
     return tuple(cases), of_instance
 
 

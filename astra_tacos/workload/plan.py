@@ -18,6 +18,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.trace.schema import CommType
+from astra_tacos.workload.candidates import AWARE
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.durations import estimate
 from astra_tacos.workload.found import Workload, baseline_run, find_workload, read_inputs
@@ -26,7 +27,7 @@ from astra_tacos.workload.node_log import COLUMNS, node_rows
 from astra_tacos.workload.plan_result import PlanResult, plan_result, time_spent
 from astra_tacos.workload.run_files import RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.workload.solution import Options, Solution
-from astra_tacos.workload.synthesis import AWARE, solve
+from astra_tacos.workload.synthesis import solve
 from astra_tacos.workload.written_run import WrittenRun, write_run
 
 UNAWARE = "congestion-unaware"
@@ -171,9 +172,10 @@ def _solve_all(
 ) -> tuple[Solution, ...]:
     network, cases = workload.run.network, workload.cases
     solutions = []
+    threads = max(1, jobs // max(len(cases), 1))
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            futures = [pool.submit(solve, case, network, system, model, options, cache) for case in cases]
+            futures = [pool.submit(solve, case, network, system, model, options, cache, threads) for case in cases]
             for done, future in enumerate(futures, 1):
                 solutions.append(future.result())
                 on_progress(done, len(cases))

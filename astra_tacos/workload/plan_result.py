@@ -33,6 +33,8 @@ class CaseFigures:
         Replays of all its groups at once, of the new traces and of the native collective.
     exact
         Whether the prediction is what ASTRA-sim takes for a group alone.
+    was_cut_off
+        Whether the budget ended the search for it, so that another machine might find something else.
     from_cache
         Whether it had been synthesized before.
     spent_before_ns, spent_after_ns, share
@@ -54,6 +56,7 @@ class CaseFigures:
     together_ns: int | None
     native_ns: int | None
     exact: bool
+    was_cut_off: bool
     from_cache: bool
     spent_before_ns: int | None
     spent_after_ns: int
@@ -120,7 +123,6 @@ def plan_result(
     """Figures of a plan."""
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
-    counts = np.bincount(workload.of_instance[workload.of_instance >= 0], minlength=len(workload.cases))
     cases = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
         schedule = solution.schedule
@@ -131,7 +133,7 @@ def plan_result(
                 size_bytes=case.size_bytes,
                 members=case.num_members,
                 groups=len(case.groups),
-                count=int(counts[number]),
+                count=case.count,
                 algorithm=schedule.synthesizer if schedule else "native",
                 chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
                 link_model=schedule.timing.link_model if schedule else "",
@@ -141,6 +143,7 @@ def plan_result(
                 together_ns=solution.together_ns,
                 native_ns=solution.native_ns,
                 exact=solution.is_exact,
+                was_cut_off=solution.was_cut_off,
                 from_cache=solution.from_cache,
                 spent_before_ns=None if spent_before is None else int(spent_before[number]),
                 spent_after_ns=int(spent_after[number]),

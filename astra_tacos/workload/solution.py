@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.synthesizer import AUTO
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How cases are synthesized; equal options and cases give equal schedules.
+    """How cases are synthesized.
 
     Parameters
     ----------
     synthesizer
-        Key of `SYNTHESIZERS`, None for `synthesize`'s own default.
+        Key of `SYNTHESIZERS`, or `auto` for all of them.
     reduce_bandwidth_gbps
         Speed of a reduction, 0 for ASTRA-sim's 1 ns.
     chunks_per_npu
-        How finely buffers are cut; None tries several.
+        How finely buffers are cut; None leaves it to the search.
     trials, seed
-        As for `synthesize`.
+        As for `search`.
+    budget_s
+        Seconds per case; None for the default of `search`. Where it cuts a search off, the result depends on the machine.
     """
 
-    synthesizer: str | None = None
+    synthesizer: str = AUTO
     reduce_bandwidth_gbps: float = 0.0
     chunks_per_npu: int | None = None
     trials: int | None = None
     seed: int = 0
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What `synthesize` is given."""
-        arguments: dict[str, Any] = {
-            "reduce_bandwidth_gbps": self.reduce_bandwidth_gbps,
-            "trials": self.trials,
-            "seed": self.seed,
-        }
-        return arguments | ({"synthesizer": self.synthesizer} if self.synthesizer else {})
+    budget_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +51,8 @@ class Solution:
         The same of the native collective, None where that was not replayed.
     is_exact
         Whether the prediction is what ASTRA-sim takes, for a group alone.
+    was_cut_off
+        Whether the budget ended the search.
     from_cache
         Whether it was found there.
     keeps_custom
@@ -69,6 +64,7 @@ class Solution:
     together_ns: int | None = None
     native_ns: int | None = None
     is_exact: bool = False
+    was_cut_off: bool = False
     from_cache: bool = False
     keeps_custom: bool = False
 

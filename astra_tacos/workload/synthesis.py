@@ -1,46 +1,38 @@
 """From a case to the schedule that is fastest where it will run.
 
-Candidates differ in how much of the network a group uses and in how finely the buffer is cut. Where predictions are exact they
-decide, elsewhere the embedded replay of all groups at once does; ASTRA-sim's native collective is a candidate, too.
+Where predictions are exact, it is the search's best. Elsewhere candidates that differ in how much of the network a group uses, in
+how finely the buffer is cut and in the algorithm are replayed on the real network, all groups at once. ASTRA-sim's native
+collective is a candidate, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search import synthesize
-from astra_tacos.topology.topology import Topology
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.search import AUTO_BUDGET_S, search
 from astra_tacos.trace.schema import CommType
-from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import check
+from astra_tacos.workload.candidates import Task, list_tasks
 from astra_tacos.workload.case import Case
 from astra_tacos.workload.case_cache import CaseCache
-from astra_tacos.workload.group_topology import Reach
 from astra_tacos.workload.judge import replay_together
 from astra_tacos.workload.solution import Options, Solution
 
-AWARE = "congestion-aware"
-_CHUNKS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_SENDS = 60_000
-"""Finer cuts are tried up to so many sends, ..."""
-_LEAST_CHUNK_BYTES = 1024
-"""... and down to chunks of this size."""
 _MOST_JUDGED_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
 
 
-def solve(case: Case, network: NetworkConfig, system: SystemConfig, backend: str, options: Options, cache: CaseCache) -> Solution:
+def solve(
+    case: Case, network: NetworkConfig, system: SystemConfig, backend: str, options: Options, cache: CaseCache, threads: int = 1
+) -> Solution:
     """Synthesize a case, or find it in the cache, and compare it with the native collective.
 
     Raises
@@ -58,95 +50,79 @@ def solve(case: Case, network: NetworkConfig, system: SystemConfig, backend: str
         if case.pattern == CommType.BROADCAST:
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
-    identity = case.identity | asdict(options) | {"version": _version(), "backend": backend}
-    if "groups" in case.identity:
+    tasks = list_tasks(case, backend, options.synthesizer, options.chunks_per_npu)
+    identity = case.identity | asdict(options) | {"version": _version(), "backend": backend, "max_sends": case.max_sends}
+    if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
     found = cache.find(identity)
     if found is None:
-        schedule, together_ns, is_exact = _best(case, network, system, backend, options)
+        schedule, best = _best(case, tasks, network, system, backend, options, threads)
         check(schedule)
-        cache.keep(identity, schedule, {"together_ns": together_ns, "is_exact": is_exact})
+        figures = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
+        cache.keep(identity, schedule, figures)
     else:
-        schedule, figures = found
+        schedule = found[0]
         check(schedule)
-        together_ns, is_exact = figures["together_ns"], figures["is_exact"]
+        best = Solution(schedule, from_cache=True, **found[1])
     native_ns = _native_ns(case, network, system, backend) if is_native else None
-    solution = Solution(schedule, "", together_ns, native_ns, is_exact, found is not None)
-    if native_ns is not None and native_ns < solution.time_ns:
-        reason = f"native is faster: {native_ns:,} ns against {solution.time_ns:,} ns of {schedule.synthesizer}"
-        return Solution(None, reason, None, native_ns, False, found is not None)
-    return solution
+    if native_ns is not None and native_ns < best.time_ns:
+        reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
+        return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache)
+    return replace(best, native_ns=native_ns)
 
 
 def _refusal(case: Case, options: Options) -> str | None:
     """Why no synthesizer does this pattern; None if one does."""
     if case.collective not in COLLECTIVES:
         return f"no synthesizer does {case.collective}"
-    names = [options.synthesizer] if options.synthesizer else list(SYNTHESIZERS)
-    if not any(name in SYNTHESIZERS and case.collective in SYNTHESIZERS[name].collectives for name in names):
-        return f"{' and '.join(names)} cannot do {case.collective}"
+    if options.synthesizer not in (AUTO, *SYNTHESIZERS):
+        raise ConfigError(f"synthesizer: found {options.synthesizer!r}, expected {' or '.join((AUTO, *SYNTHESIZERS))}")
+    names = list(SYNTHESIZERS) if options.synthesizer == AUTO else [options.synthesizer]
+    if not any(case.collective in SYNTHESIZERS[name].collectives for name in names):
+        return f"{'no synthesizer' if options.synthesizer == AUTO else options.synthesizer} does {case.collective}"
     return None
 
 
 def _best(
-    case: Case, network: NetworkConfig, system: SystemConfig, backend: str, options: Options
-) -> tuple[Schedule, int | None, bool]:
-    """The best candidate, its replay if that was needed, and whether its prediction is exact."""
-    needs_replay = any(view.num_routed for view in case.views.values())
-    best: tuple[int, Schedule, int | None, bool] | None = None
+    case: Case,
+    tasks: list[Task],
+    network: NetworkConfig,
+    system: SystemConfig,
+    backend: str,
+    options: Options,
+    threads: int,
+) -> tuple[Schedule, Solution]:
+    """The best candidate; without a replay where the first of its predictions is exact."""
+    best: tuple[Schedule, Solution] | None = None
     failure: AstraTacosError | None = None
-    for topology, reach, model, chunks in _cuts(case, backend, options):
+    budget = options.budget_s or AUTO_BUDGET_S
+    for task in tasks:
         try:
-            collective = _collective(case, chunks)
-            schedule = synthesize(topology, collective, link_model=model, threads=1, **options.arguments)
+            found = search(
+                task.topology,
+                task.collective,
+                synthesizer=task.synthesizer,
+                recut=task.recut,
+                max_sends=case.max_sends,
+                link_model=task.link_model,
+                reduce_bandwidth_gbps=options.reduce_bandwidth_gbps,
+                trials=options.trials,
+                seed=options.seed,
+                budget_s=budget / len(tasks),
+                threads=threads,
+            )
         except SynthesisError as error:
             failure = error
             continue
         together_ns = None
-        if needs_replay:
-            together_ns = replay_together(schedule, case.pattern, case.size_bytes, case.groups, network, system, backend)
-        time_ns = together_ns or schedule.collective_time_ns
-        if best is None or time_ns < best[0]:
-            best = (time_ns, schedule, together_ns, not case.views[reach].num_routed and _is_exact(topology, backend))
+        if case.needs_replay:
+            together_ns = replay_together(found.schedule, case.pattern, case.size_bytes, case.groups, network, system, backend)
+        made = Solution(found.schedule, "", together_ns, None, task.is_exact, found.was_cut_off)
+        if best is None or made.time_ns < best[1].time_ns:
+            best = found.schedule, made
     if best is None:
-        raise failure or SynthesisError(f"{case.name}: no candidate")
-    return best[1], best[2], best[3]
-
-
-def _cuts(case: Case, backend: str, options: Options) -> Iterator[tuple[Topology, Reach, LinkModel, int]]:
-    """Topologies, link models and chunk counts to try, coarse ones first."""
-    phases = 2 if case.collective == "all-reduce" else 1
-    for reach, view in case.views.items():
-        for chunks in [options.chunks_per_npu] if options.chunks_per_npu else _CHUNKS:
-            try:
-                collective = _collective(case, chunks)
-            except ConfigError:
-                break  # fewer bytes than chunks
-            smallest = int(collective.class_size_bytes[0])
-            sends = phases * (case.num_members - 1) * collective.num_chunks
-            if chunks > 1 and not options.chunks_per_npu and (sends > _MOST_SENDS or smallest < _LEAST_CHUNK_BYTES):
-                break
-            yield view.topology, reach, _link_model(view.topology, smallest, backend), chunks
-
-
-def _collective(case: Case, chunks: int) -> Collective:
-    root = {} if case.root is None else {"root": case.root}
-    return COLLECTIVES[case.collective](case.num_members, case.size_bytes, chunks, **root)
-
-
-def _link_model(topology: Topology, chunk_bytes: int, backend: str) -> LinkModel:
-    """What the backend does to sends that meet on a link: `pipelined` where it has queues.
-
-    Without queues (congestion-unaware), and where a chunk would hold a link for less than 1 ns, at which the aware backend
-    stops, sends have to wait for one another by themselves.
-    """
-    fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-    return "pipelined" if backend == AWARE and chunk_bytes / fastest >= 1 else "blocking"
-
-
-def _is_exact(topology: Topology, backend: str) -> bool:
-    """Unaware, ASTRA-sim models no contention in switches, and may be faster than predicted."""
-    return backend == AWARE or not topology.has_switches
+        raise failure or SynthesisError(f"{case.name}: nothing to try")
+    return best
 
 
 def _native_ns(case: Case, network: NetworkConfig, system: SystemConfig, backend: str) -> int | None:

@@ -100,7 +100,9 @@ def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
     except ConfigError:  # nobody can help NPUs that are cut off
         return
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives)))
-    check_schedule(name, network, collective, 1 << 20, data.draw(st.integers(1, 4)), link_model=data.draw(st.sampled_from(LINK_MODELS)))
+    check_schedule(
+        name, network, collective, 1 << 20, data.draw(st.integers(1, 4)), link_model=data.draw(st.sampled_from(LINK_MODELS))
+    )
 
 
 @every_collective
