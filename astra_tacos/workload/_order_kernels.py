@@ -252,3 +252,38 @@ def rough_run(waits, next_first, after, duration, slot, key, member_first, membe
                     ready[num_ready] = after[way]
                     num_ready += 1
     return turn
+
+
+@njit(cache=True, nogil=True)
+def first_reached(next_first, after, place, sources, mark_first, mark):
+    """For each source, the first vertex of its own marks that can be reached from it, -1 if none can.
+
+    `place` is an order that keeps all edges; `mark[mark_first[i]:mark_first[i + 1]]` are the marks of source i.
+    """
+    found = np.full(len(sources), -1, np.int64)
+    seen = np.full(len(place), -1, np.int64)
+    is_marked = np.full(len(place), -1, np.int64)
+    stack = np.empty(len(place), np.int64)
+    for number in range(len(sources)):
+        latest = -1
+        for entry in range(mark_first[number], mark_first[number + 1]):
+            is_marked[mark[entry]] = number
+            latest = max(latest, place[mark[entry]])
+        # What comes after the best so far cannot lead to a better one.
+        stack[0] = sources[number]
+        size = 1
+        while size > 0:
+            size -= 1
+            vertex = stack[size]
+            for way in range(next_first[vertex], next_first[vertex + 1]):
+                other = after[way]
+                if seen[other] == number or place[other] > latest:
+                    continue
+                seen[other] = number
+                if is_marked[other] == number:
+                    found[number] = other
+                    latest = place[other] - 1
+                else:
+                    stack[size] = other
+                    size += 1
+    return found

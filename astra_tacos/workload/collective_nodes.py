@@ -100,7 +100,7 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
     group, members = _groups(run, rows, rank)
     _look_inside(trace, columns.byte_offset, rows, rank, pattern, root)
     rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
-    root[rooted] = [members[number][0] for number in group[rooted].tolist()]
+    root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
     for entry in np.flatnonzero(root != NO_ROOT).tolist():
         if root[entry] not in members[int(group[entry])]:
             node = trace.describe_node(int(rows[entry]))

@@ -92,9 +92,10 @@ def order_instances(
     on_cpu: NDArray[np.bool_],
     urgency: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """int64[num_instances], the place of each collective in one order for all ranks.
+    """int64[num_vertices of the graph], a place of each row and collective in one order that all ranks can keep.
 
-    Of those that could start, the most urgent goes first; by default the one from which the longest way leads to the end.
+    Rows that are merged have no place of their own. Of collectives and sends that could start, the most urgent goes first; by
+    default the one from which the longest way leads to the end.
 
     Parameters
     ----------
@@ -134,12 +135,10 @@ def order_instances(
     members = [np.sort(np.array(instances.nodes.members[group], np.int64)) for group in instances.group.tolist()]
     member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
     member = np.concatenate((trace.rank, *members)).astype(np.int64)
-    turn = kernels.rough_run(
+    turn: NDArray[np.int64] = kernels.rough_run(
         graph.waits.copy(), graph.next_first, graph.after, duration, slot, key, member_first, member, trace.num_ranks
-    )[num_rows:]
-    place = np.empty(instances.num_instances, np.int64)
-    place[np.argsort(turn, kind="stable")] = np.arange(instances.num_instances)
-    return place
+    )
+    return turn
 
 
 def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]) -> str:

@@ -14,7 +14,7 @@ from astra_tacos.workload.rewrite import Changes
 from astra_tacos.workload.solution import Solution
 
 COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collective", "trace", "after", "why")
-"""`after`: the node that it was made to wait for."""
+"""`after`: the nodes that it was made to wait for, by their old ids."""
 
 
 def node_rows(
@@ -35,7 +35,7 @@ def node_rows(
             why = "nothing to move"
         else:
             why = solutions[case].reason or "synthesized"
-        before = int(changes.comes_after[entry])
+        waits = changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]]
         rows.append(
             [
                 rank,
@@ -46,7 +46,7 @@ def node_rows(
                 int(assignment.group[number]),
                 number,
                 None if chosen == NATIVE else traces[chosen],
-                None if before < 0 else int(trace.node_id[before]),
+                [int(node) for node in trace.node_id[waits].tolist()],
                 why,
             ]
         )

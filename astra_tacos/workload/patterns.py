@@ -28,7 +28,7 @@ CARRIER = CommType.ALL_REDUCE
 PATTERN_ATTRIBUTE = "astra_tacos_pattern"
 """String attribute of a carried node: the name of its pattern in the Chakra schema."""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
-"""Integer attributes that name the root's rank; where a node has none, it is the first rank of the group."""
+"""Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
 
 
 def carrying_type(pattern: int) -> CommType:

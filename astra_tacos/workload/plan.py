@@ -149,7 +149,7 @@ def _without_slower(
 
 
 def _order(workload: Workload, solutions: tuple[Solution, ...], before: RunOutcome | None = None) -> NDArray[np.int64]:
-    """Place of each collective in the order in which all ranks issue them, if possible that of a replay."""
+    """Place of each row and collective in an order that all ranks can keep, if possible that of a replay."""
     duration_ns, instance_ns = estimate(workload, solutions)
     trace, instances = workload.run.workload, workload.instances
     urgency = None

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
-from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace, WorkloadColumns
 from astra_tacos.workload.assignment import Assignment
+from astra_tacos.workload.chain import chain
 from astra_tacos.workload.collective_nodes import IssueOrder
+from astra_tacos.workload.global_order import MergedGraph
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.workload.patterns import PATTERN_ATTRIBUTE, carrying_type
@@ -32,14 +33,15 @@ class Changes:
         uint64[n], the id that it has from now on.
     pattern
         int64[n], the pattern to remember where another type carries it, -1 elsewhere.
-    comes_after
-        int64[n], row of the collective that it has to wait for, -1 where it does already or there is none.
+    wait_first, wait
+        int64[n + 1] and int64[...], rows of the collective and the sends that each has to wait for from now on.
     """
 
     group: NDArray[np.int64]
     node_id: NDArray[np.uint64]
     pattern: NDArray[np.int64]
-    comes_after: NDArray[np.int64]
+    wait_first: NDArray[np.int64]
+    wait: NDArray[np.int64]
 
 
 def find_changes(
@@ -47,6 +49,7 @@ def find_changes(
     columns: WorkloadColumns,
     issue: IssueOrder,
     instances: Instances,
+    graph: MergedGraph,
     assignment: Assignment,
     order: NDArray[np.int64],
 ) -> Changes:
@@ -55,7 +58,7 @@ def find_changes(
     Parameters
     ----------
     order
-        int64[num_instances], place of each collective.
+        int64[num_nodes + num_instances], place of each row and collective.
     """
     nodes, instance = instances.nodes, instances.instance
     group = np.where(assignment.group != instances.group, assignment.group, -1)[instance]
@@ -63,26 +66,11 @@ def find_changes(
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    return Changes(group, assignment.node_id, pattern, _chain(trace, issue, instances, order))
-
-
-def _chain(trace: Trace, issue: IssueOrder, instances: Instances, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The collective before each on its rank, unless dependencies say so already; groups of one wait for nobody."""
-    nodes = instances.nodes
-    comes_after = np.full(len(nodes.row), -1, np.int64)
-    several = np.flatnonzero((instances.num_members > 1)[instances.instance])
-    entries = several[np.lexsort((order[instances.instance[several]], nodes.rank[several]))]
-    follows = np.flatnonzero(np.diff(nodes.rank[entries], prepend=-1) == 0)
-    before, after = nodes.row[entries[follows - 1]], nodes.row[entries[follows]]
-    # Only what is issued earlier can be depended on.
-    turn = np.flatnonzero(issue.place[before] < issue.place[after])
-    turn = turn[np.lexsort((issue.place[after[turn]], issue.place[before[turn]]))]
-    known = np.zeros(len(before), np.bool_)
-    known[turn] = kernels.precedes(
-        trace.rank_first, trace.rank, issue.place, issue.order, trace.dep_first, trace.dep, before[turn], after[turn]
-    )
-    comes_after[entries[follows[~known]]] = before[~known]
-    return comes_after
+    row, before = chain(trace, issue, instances, graph, order)
+    entry_of = np.zeros(trace.num_nodes, np.int64)
+    entry_of[nodes.row] = np.arange(len(nodes.row))
+    entry = entry_of[row]
+    return Changes(group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
 
 
 def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances, changes: Changes, prefix: Path) -> int:
@@ -135,6 +123,5 @@ def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int,
         pattern = CommType(int(changes.pattern[entry]))
         set_attribute(at(row), "comm_type", "int64_val", int(carrying_type(pattern)))
         set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", pattern.name)
-    before = int(changes.comes_after[entry])
-    if before >= 0:
+    for before in changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]].tolist():
         at(row).ctrl_deps.append(new_id.get(before, int(trace.node_id[before])))

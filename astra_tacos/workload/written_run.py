@@ -42,7 +42,7 @@ def write_run(
     Parameters
     ----------
     order
-        int64[num_instances], place of each collective in the order in which ranks issue them.
+        int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep.
     backend
         The model that the script runs.
 
@@ -63,8 +63,8 @@ def write_run(
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
     own = np.where(_moves_nothing(instances), idling, own)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
-    assignment = assign(run.workload, instances, implementation, run.groups.members, order)
-    changes = find_changes(run.workload, run.columns, workload.issue, instances, assignment, order)
+    assignment = assign(run.workload, instances, implementation, run.groups.members, order[run.workload.num_nodes :])
+    changes = find_changes(run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order)
     (folder / WORKLOAD).mkdir()
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
     prefixes = write_traces(folder, run.workload, schedules, kept, idle)
