@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.files import replaced_directory
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
-from astra_tacos.trace.schema import CommType
+from astra_tacos.run.run import Run
+from astra_tacos.workload.attempts import Attempt, choices
 from astra_tacos.workload.candidates import AWARE
 from astra_tacos.workload.case_cache import CaseCache
-from astra_tacos.workload.durations import estimate
 from astra_tacos.workload.found import Workload, baseline_run, find_workload, read_inputs
-from astra_tacos.workload.global_order import order_instances
 from astra_tacos.workload.node_log import COLUMNS, node_rows
-from astra_tacos.workload.plan_result import PlanResult, plan_result, time_spent
+from astra_tacos.workload.plan_result import PlanResult, plan_result
 from astra_tacos.workload.run_files import RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.workload.solution import Options, Solution
 from astra_tacos.workload.synthesis import solve
-from astra_tacos.workload.written_run import WrittenRun, write_run
+from astra_tacos.workload.written_run import write_run
 
 UNAWARE = "congestion-unaware"
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Attempt:
-    """A planned run: where it was written, and its replay."""
-
-    folder: Path
-    solutions: tuple[Solution, ...]
-    written: WrittenRun
-    after: RunOutcome
 
 
 def plan(
@@ -92,73 +76,19 @@ def plan(
     solutions = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, on_progress)
     before = _replay_before(start, model)
     with replaced_directory(output) as folder:
-        attempts: list[_Attempt] = []
-        for chosen, order in _to_try(workload, solutions, before, start, attempts):
+        attempts: list[Attempt] = []
+        for chosen, order in choices(workload, solutions, start, before, attempts):
             place = folder / f"attempt{len(attempts)}"
             place.mkdir()
             written = write_run(place, inputs, workload, chosen, order, model)
             after = replay_run(read_inputs(planned_inputs(place, inputs)), model)
-            attempts.append(_Attempt(place, chosen, written, after))
+            attempts.append(Attempt(place, chosen, written, after))
         best = min(attempts, key=lambda attempt: attempt.after.end_ns)
         _move_up(best.folder, folder)
         result = plan_result(workload, best.solutions, model, baseline, before, best.after)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
     return result
-
-
-def _to_try(
-    workload: Workload,
-    solutions: tuple[Solution, ...],
-    before: RunOutcome | str,
-    start: Run,
-    attempts: list[_Attempt],
-) -> Iterator[tuple[tuple[Solution, ...], NDArray[np.int64]]]:
-    """Until an attempt is no slower than before: the best of each case; that in the order of the run before; the same without
-    the cases that then take longer than before."""
-    yield solutions, _order(workload, solutions)
-    if isinstance(before, str) or attempts[-1].after.end_ns <= before.end_ns:
-        return
-    yield solutions, _order(workload, solutions, before)
-    if attempts[-1].after.end_ns <= before.end_ns:
-        return
-    kept = _without_slower(workload, solutions, before, start, attempts[-1].after)
-    yield kept, _order(workload, kept, before)
-
-
-def _without_slower(
-    workload: Workload,
-    solutions: tuple[Solution, ...],
-    before: RunOutcome,
-    start: Run,
-    after: RunOutcome,
-) -> tuple[Solution, ...]:
-    """Cases that take longer than before stay as they were: with the run's own trace, or native."""
-    slower = time_spent(workload, after) > time_spent(workload, before)
-    case_of, entry = np.unique(workload.of_instance[workload.instances.instance], return_index=True)
-    has_custom = dict(zip(case_of.tolist(), start.implementation[workload.instances.nodes.row[entry]] != NATIVE, strict=True))
-    kept = []
-    for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
-        is_native = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in start.system.native
-        if slower[number] and solution.schedule is not None and has_custom[number]:
-            solution = replace(solution, schedule=None, keeps_custom=True, reason="in the whole run, its own trace is faster")
-        elif slower[number] and solution.schedule is not None and is_native:
-            solution = replace(solution, schedule=None, reason="in the whole run, native is faster")
-        kept.append(solution)
-    return tuple(kept)
-
-
-def _order(workload: Workload, solutions: tuple[Solution, ...], before: RunOutcome | None = None) -> NDArray[np.int64]:
-    """Place of each row and collective in an order that all ranks can keep, if possible that of a replay."""
-    duration_ns, instance_ns = estimate(workload, solutions)
-    trace, instances = workload.run.workload, workload.instances
-    urgency = None
-    if before is not None:
-        urgency = np.zeros(instances.num_instances, np.int64)
-        np.maximum.at(urgency, instances.instance, before.node_issue_ns[instances.nodes.row])
-        urgency = -urgency
-    on_cpu = workload.run.columns.is_cpu_op
-    return order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu, urgency)
 
 
 def _solve_all(
