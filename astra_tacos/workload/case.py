@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.topology.topology import Topology
-from astra_tacos.workload.group_topology import REACHES, GroupTopology, Reach, group_topology
+from astra_tacos.workload.group_routes import REACHES, Reach
+from astra_tacos.workload.group_topology import GroupTopology, group_topology
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.patterns import COLLECTIVE_NAMES
 

@@ -18,10 +18,9 @@ from astra_tacos.export.astra_sim_network import BINARIES
 from astra_tacos.export.chakra import MAX_TAGS, export_chakra
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.reader import read_trace, trace_files
-from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
-from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
 from astra_tacos.workload.assignment import tag_ranges
+from astra_tacos.workload.idle_trace import idle_trace
 
 PLAN_FILE = "plan.json"
 SCRIPT = "run_astra_sim.sh"
@@ -117,29 +116,8 @@ def write_traces(
             shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")
     for name, num_ranks in idle.items():
         for rank in range(num_ranks):
-            (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(_idle_trace())
+            (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(idle_trace())
     return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept, *idle)}
-
-
-def _idle_trace() -> bytes:
-    """A trace of one computation that takes no time: ASTRA-sim needs a node."""
-    nothing = np.zeros(2, np.int64)
-    table = NodeTable(
-        node_id=np.array([0]),
-        kind=np.array([NodeType.COMP], np.uint8),
-        duration_us=np.array([0]),
-        names=("nothing_",),
-        name=np.array([0], np.uint8),
-        name_number=np.array([0]),
-        ctrl_first=nothing,
-        ctrl=np.empty(0, np.int64),
-        data_first=nothing,
-        data=np.empty(0, np.int64),
-        attr_first=np.array([0, 1]),
-        attr_key=np.array([ATTRIBUTE_KEYS["is_cpu_op"]], np.uint8),
-        attr_value=np.array([0]),
-    )
-    return encode_trace(table, 0, 1)
 
 
 def write_configurations(

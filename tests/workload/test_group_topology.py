@@ -11,7 +11,8 @@ from networks import config
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
-from astra_tacos.workload.group_topology import REACHES, GroupTopology, Reach, group_topology
+from astra_tacos.workload.group_routes import REACHES, Reach
+from astra_tacos.workload.group_topology import GroupTopology, group_topology
 
 RING = config(("Ring", 16, 50.0, 500.0))
 TORUS = config(("Ring", 4, 50.0, 500.0), ("Ring", 4, 25.0, 700.0))
