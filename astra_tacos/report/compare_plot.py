@@ -49,8 +49,6 @@ _RC: Any = {
     "ytick.minor.width": 0.4,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.5,
-    "lines.linewidth": 1.1,
-    "lines.markersize": 4.5,
     "legend.fontsize": 7.5,
     "legend.frameon": False,
     "pdf.fonttype": 42,  # TrueType, which publishers ask for
@@ -94,18 +92,20 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     names = list(dict.fromkeys(row.synthesizer for row in rows))
     sizes = sorted({row.size_bytes for row in rows})
     is_wide = width == "double"
-    figure = Figure(figsize=(7.16, 3.05) if is_wide else (3.5, 5.4), layout="constrained")
+    figure = Figure(figsize=(7.16, 3.2) if is_wide else (3.5, 5.8), layout="constrained")
     panels: Any = figure.subplots(*((1, 2) if is_wide else (2, 1)), sharex=not is_wide)
     time, bandwidth = panels
     times = [row.time_ns for row in rows if row.time_ns is not None]
     unit, scale = _time_unit(times)
     handles: list[Any] = []
     spare = iter(_OTHERS * len(names))
-    for name in names:
+    for place, name in enumerate(names):
         colour, marker = _STYLES.get(name) or next(spare)
         own = {row.size_bytes: row for row in rows if row.synthesizer == name}
         style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
-        style |= {"clip_on": False, "zorder": 3}
+        # Curves that coincide all show: the first is on top, those below are drawn larger.
+        below = place / max(len(names) - 1, 1)
+        style |= {"clip_on": False, "zorder": 4 - below, "markersize": 3.8 + 2.4 * below, "linewidth": 1.0 + 0.5 * below}
         values = [(own[size].time_ns, own[size].bus_bandwidth_gbps) if size in own else (None, None) for size in sizes]
         line = time.plot(sizes, [math.nan if ns is None else ns / scale for ns, _ in values], **style)[0]
         bandwidth.plot(sizes, [math.nan if gbps is None else gbps for _, gbps in values], **style)
@@ -116,21 +116,23 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     if bounds:
         at = list(bounds)
         style = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 0.9, "zorder": 2}
-        below, above = [ns / scale for ns, _ in bounds.values()], [gbps for _, gbps in bounds.values()]
-        handles += time.plot(at, below, label="lower bound", **style)
-        bandwidth.plot(at, above, **style)
+        least, most = [ns / scale for ns, _ in bounds.values()], [gbps for _, gbps in bounds.values()]
+        handles += time.plot(at, least, label="lower bound", **style)
+        bandwidth.plot(at, most, **style)
     for axes in (time, bandwidth):
         _dress(axes, sizes)
     if bounds:  # once the limits are known: what no schedule can reach
-        time.fill_between(at, below, time.get_ylim()[0], color="#f2f2f2", linewidth=0, zorder=0)
-        bandwidth.fill_between(at, above, bandwidth.get_ylim()[1], color="#f2f2f2", linewidth=0, zorder=0)
+        time.fill_between(at, least, time.get_ylim()[0], color="#f2f2f2", linewidth=0, zorder=0)
+        bandwidth.fill_between(at, most, bandwidth.get_ylim()[1], color="#f2f2f2", linewidth=0, zorder=0)
     first = rows[0]
     shard = "size of one NPU's shard" if first.collective == "all-gather" else "size"
     time.set_ylabel(f"time ({unit})")
     bandwidth.set_ylabel("bus bandwidth (GB/s)")
     for axes in (time, bandwidth) if is_wide else (bandwidth,):
         axes.set_xlabel(shard)
-    figure.suptitle(f"{_title(first.collective)} on {first.topology.replace(' x ', _TIMES)} ({first.num_npus} NPUs)", fontsize=8)
+    where = f"{first.topology.replace(' x ', _TIMES)} ({first.num_npus} NPUs)"
+    figure.suptitle(f"{_title(first.collective)} on{' ' if is_wide else chr(10)}{where}", fontsize=8)
+    figure.align_ylabels()
     figure.legend(handles=handles, loc="outside lower center", ncols=_columns(len(handles), is_wide), handlelength=2.4)
     return figure
 

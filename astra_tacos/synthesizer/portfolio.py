@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from astra_tacos.collective.collective import Collective
@@ -24,6 +24,8 @@ class Cut:
     collective: Collective
     timing: Timing
     bound_ns: int
+    is_fixed: bool = True
+    """Whether it is the only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,11 @@ class Candidate:
     Parameters
     ----------
     trial
-        0 for the first seed of a synthesizer and cut, and so on.
+        0 for the first seed of a synthesizer and cut, 1 for the next, and so on.
     seconds
         A guess at how long it takes.
+    is_advised
+        Whether this number of chunks is the one that its synthesizer advises.
     """
 
     synthesizer: str
@@ -43,6 +47,17 @@ class Candidate:
     seed: int
     trial: int
     seconds: float
+    is_advised: bool = False
+
+    @property
+    def stage(self) -> int:
+        """0 for first seeds of chunks by powers of two, 1 for those in between or advised, 2 for other seeds.
+
+        What is tried in one stage follows from the results of those before.
+        """
+        if self.trial:
+            return 2
+        return int(not self.cut.is_fixed and (self.is_advised or is_between(self.cut.collective.chunks_per_npu)))
 
     def make(self, topology: Topology) -> Schedule:
         """Its schedule."""
@@ -50,9 +65,9 @@ class Candidate:
 
 
 def list_candidates(
-    topology: Topology, cuts: Iterable[Cut], synthesizers: Iterable[str], trials: int | None, seed: int, budget_s: float
+    topology: Topology, cuts: Iterable[Cut], synthesizers: Mapping[str, int], trials: int | None, seed: int, budget_s: float
 ) -> tuple[list[Candidate], int, dict[str, str]]:
-    """All candidates, the cheapest first, and more seeds only after every synthesizer and cut had one.
+    """All candidates, stage by stage, in each the cheapest first. Synthesizers come with the number of chunks they advise.
 
     The list depends on the budget only in what it leaves out: what is guessed to take far longer than that, but for the first.
 
@@ -63,7 +78,7 @@ def list_candidates(
     """
     candidates: list[Candidate] = []
     refusals: dict[str, str] = {}
-    for name in synthesizers:
+    for name, advised in synthesizers.items():
         entry = SYNTHESIZERS[name]
         for cut in cuts:
             reason = entry.why_not(topology, cut.collective)
@@ -73,13 +88,20 @@ def list_candidates(
             seconds = entry.seconds(topology, cut.collective)
             total = (trials or default_trials(seconds)) if entry.is_random else 1
             candidates += [Candidate(name, cut, seed + trial, trial, seconds) for trial in range(total)]
-    candidates.sort(key=lambda candidate: (candidate.trial > 0, candidate.seconds))  # stable: portfolio order, then seeds
+            if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
+                candidates.append(Candidate(name, cut, seed, 0, seconds, is_advised=True))
+    candidates.sort(key=lambda candidate: (candidate.stage, candidate.seconds))  # stable: portfolio order, then seeds
     kept = [c for index, c in enumerate(candidates) if index == 0 or c.seconds <= _TOO_LONG * budget_s]
     tried = {candidate.synthesizer for candidate in kept}
     for candidate in candidates:
         text = f"one schedule would take about {candidate.seconds:,.0f} s, the budget is {budget_s:g} s"
         refusals.setdefault(candidate.synthesizer, text)
     return kept, len(candidates) - len(kept), {name: reason for name, reason in refusals.items() if name not in tried}
+
+
+def is_between(chunks_per_npu: int) -> bool:
+    """Whether a number of chunks is no power of two."""
+    return chunks_per_npu & (chunks_per_npu - 1) != 0
 
 
 def default_trials(seconds: float) -> int:

@@ -55,6 +55,8 @@ class Race:
                 while waiting or (rest and not is_up):
                     while rest and not is_up and len(waiting) < ahead:
                         candidate = rest[0]
+                        if waiting and waiting[0][0].stage < candidate.stage:
+                            break
                         if not self._is_needless(candidate):
                             left = self.budget_s - (time.monotonic() - started - compilation.seconds)
                             is_first = not waiting and self.contest.best is None

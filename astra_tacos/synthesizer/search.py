@@ -13,15 +13,18 @@ from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, choose_link_model, compute_timing
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import MAX_SENDS, choose_chunks, fewest_sends
+from astra_tacos.synthesizer.chunking import MAX_SENDS, choose_chunks
 from astra_tacos.synthesizer.contest import Contest
+from astra_tacos.synthesizer.effort import fewest_sends
 from astra_tacos.synthesizer.portfolio import Cut, list_candidates
 from astra_tacos.synthesizer.race import Race
 from astra_tacos.topology.topology import Topology
 
 AUTO_BUDGET_S = 10.0
+MAX_CHUNKS_PER_NPU = 512
+"""More are tried only where a synthesizer advises it."""
 _SENDS_AT_A_TIME = 20_000_000
 
 
@@ -149,16 +152,19 @@ def search(
     if recut:
         collective = cut_into(collective, 1)
     model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
-    counts = choose_chunks(topology, collective, model, max_sends) if recut else ()
-    cuts = []
-    for what in [cut_into(collective, count) for count in counts] or [collective]:
-        timing = compute_timing(topology, what, model, reduce_bandwidth_gbps)
-        cuts.append(Cut(what, timing, lower_bound(topology, what, timing).time_ns))
     budget = budget_s or (AUTO_BUDGET_S if synthesizer == AUTO else math.inf)
     names = tuple(SYNTHESIZERS) if synthesizer == AUTO else (synthesizer,)
-    candidates, left_out, refusals = list_candidates(topology, cuts, names, trials, seed, budget)
+    cuts = [collective]
+    advised = dict.fromkeys(names, 0)
+    if recut:
+        advised = {name: _advice(name, topology, collective, model, max_sends) for name in names}
+        tried = choose_chunks(topology, collective.name, collective.size_bytes, model, max_sends)
+        counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+        cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
+    timed = [_bounded(topology, what, compute_timing(topology, what, model, reduce_bandwidth_gbps), recut) for what in cuts]
+    candidates, left_out, refusals = list_candidates(topology, timed, advised, trials, seed, budget)
 
-    contest = Contest()
+    contest = Contest(max(what.chunks_per_npu for what in cuts))
     if candidates:
         most_sends = fewest_sends(candidates[-1].cut.collective)
         workers = max(1, min(threads or os.cpu_count() or 1, len(candidates), _SENDS_AT_A_TIME // most_sends))
@@ -169,3 +175,15 @@ def search(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
         raise SynthesisError(f"{collective.name} on {topology.name}: {reasons}")
     return Found(contest.best, len(candidates) + left_out, contest.entered, was_cut_off or left_out > 0, refusals)
+
+
+def _advice(name: str, topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> int:
+    """The number of chunks per NPU that a synthesizer advises, 0 if it has nothing to say."""
+    entry = SYNTHESIZERS[name]
+    if entry.advise is None or entry.why_not(topology, collective) is not None:
+        return 0
+    return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)
+
+
+def _bounded(topology: Topology, collective: Collective, timing: Timing, recut: bool) -> Cut:
+    return Cut(collective, timing, lower_bound(topology, collective, timing).time_ns, not recut)

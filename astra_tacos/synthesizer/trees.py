@@ -29,8 +29,22 @@ from astra_tacos.topology.topology import Topology
 _MOST_TREES = 2048
 _MOST_PRICES = 1 << 22
 """Trees times channels: what a round of packing looks at."""
+_MOST_SENDS = 1 << 24
+_MOST_PRICES_OF_ALL = 1 << 28
 _BUSY_SHARE = 0.8
-_BETA = 0.15
+_STAGGER = 0.15
+
+
+def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
+    """Why a network or a collective is too large to be packed; None if it is not."""
+    phases = int(collective.reduces) + int(collective.gathers)
+    sends = phases * (topology.num_npus - 1) * collective.num_chunks
+    if sends > _MOST_SENDS:
+        return f"packs at most {_MOST_SENDS:,} sends, these are {sends:,}"
+    prices = phases * topology.num_npus * topology.num_channels
+    if (collective.root is None and not (collective.reduces and collective.gathers)) and prices > _MOST_PRICES_OF_ALL:
+        return f"packs at most {_MOST_PRICES_OF_ALL:,} NPUs times channels, these are {prices:,}"
+    return None
 
 
 def trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -56,11 +70,8 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     tree_of, root = _assign(topology, collective, timing)
     copies = np.bincount(tree_of).astype(np.float64)
     sums_up = collective.reduces and collective.gathers
-    inward = np.zeros(len(root), np.bool_)
-    if sums_up:
-        root, copies, inward = np.tile(root, 2), np.tile(copies, 2), np.repeat((True, False), len(root))
-    packing = pack(topology, timing, root, inward, copies, seed)
-    plan = _plan(topology, collective, timing, packing, tree_of)
+    packing = pack(topology, timing, np.array([True, False] if sums_up else [False]), root, copies, seed)
+    plan = _plan(collective, packing, tree_of)
     return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
@@ -77,7 +88,7 @@ def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple
     count = np.bincount(owner, minlength=topology.num_npus)
     within = np.empty_like(chunk)
     within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_owner = max(1, most // np.count_nonzero(count))
+    per_owner = max(1, most // int(np.count_nonzero(count)))
     key, tree_of = np.unique(owner * per_owner + within % per_owner, return_inverse=True)
     return tree_of, key // per_owner
 
@@ -94,37 +105,20 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     return np.flatnonzero(farthest <= farthest.min() * 1.34)
 
 
-def _plan(topology: Topology, collective: Collective, timing: Timing, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
+def _plan(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
     """Sends along the trees, ranked by when they have to start."""
-    from astra_tacos.synthesizer.packing._packing_kernels import walk
-
-    src, dst, num_npus = topology.channel_src, topology.channel_dst, topology.num_npus
-    channel_ns = timing.channel_delay_ns[:, -1]
-    away_ns, ahead_ns = np.empty((2, *packing.channel.shape), np.int64)
-    space = np.empty((2, num_npus), np.int64)
-    walk(packing.channel, packing.inward, src, dst, channel_ns, *space, away_ns, ahead_ns)
-    entering = np.where(packing.channel >= 0, channel_ns[packing.channel], 0)
-    outward = np.flatnonzero(~packing.inward)
-    below_ns = ahead_ns[outward] + entering[outward]
     due_ns = np.zeros(len(tree_of))
-    parts = [(outward, False, below_ns)]
-    if len(outward) < len(packing.root):
-        inward = np.flatnonzero(packing.inward)
-        parts.append((inward, True, away_ns[inward] + ahead_ns[outward, packing.root[outward]][:, None]))
-    if len(parts) == 2 or len(np.unique(packing.root)) == 1:
-        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _BETA
-    chunks, channels, reduces, start_by = [], [], [], []
-    for tree, is_sum, left_ns in parts:
-        channel = packing.channel[tree][tree_of]
+    if len(packing.inward) == 2 or collective.root is not None:
+        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _STAGGER
+    outward = packing.branches[-1]
+    chunks, channels, start_by = [], [], []
+    for is_sum, along, trees in zip(packing.inward, packing.branches, packing.channel, strict=True):
+        left_ns = along.away_ns + outward.away_ns.max(axis=1)[:, None] if is_sum else along.ahead_ns + along.entry_ns
+        channel = trees[tree_of]
         chunk, npu = np.nonzero(channel >= 0)
         chunks.append(chunk)
         channels.append(channel[chunk, npu])
-        reduces.append(np.full(len(chunk), is_sum))
         start_by.append(due_ns[chunk] - left_ns[tree_of[chunk], npu])
-    rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1]
-    return Plan(
-        np.concatenate(chunks).astype(np.int32),
-        np.concatenate(channels).astype(np.int32),
-        np.concatenate(reduces),
-        rank.astype(np.int32),
-    )
+    reduces = np.repeat(packing.inward, [len(chunk) for chunk in chunks]) | (collective.reduces and not collective.gathers)
+    rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1].astype(np.int32)
+    return Plan(np.concatenate(chunks).astype(np.int32), np.concatenate(channels), reduces, rank)
