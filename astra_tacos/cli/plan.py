@@ -47,7 +47,7 @@ _path = click.Path(path_type=Path)
 @click.option(
     "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
 )
-@click.option("--trials", type=click.IntRange(1), help="Seeds to try per candidate.")
+@click.option("--trials", type=click.IntRange(1), default=4, show_default=True, help="Seeds of a random synthesizer.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes.")
 @click.option("--jobs", type=click.IntRange(1), help="Collectives synthesized at a time; by default one per core.")
 @click.option("--cache", type=_path, metavar="DIR", help="Where synthesized collectives are kept; by default the user's cache.")
@@ -64,7 +64,7 @@ def plan(
     budget: float | None,
     chunks_per_npu: int | None,
     reduce_bandwidth: float,
-    trials: int | None,
+    trials: int,
     seed: int,
     jobs: int | None,
     cache: Path | None,
@@ -160,6 +160,7 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any]) -> None:
         "count",
         "algorithm",
         "predicted ns",
+        "all at once ns",
         "bound ns",
         "before ns",
         "after ns",
@@ -183,6 +184,7 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
         f"{case.count:,}",
         f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
         number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        number(case.together_ns),
         number(case.bound_ns),
         number(case.spent_before_ns),
         number(case.spent_after_ns),

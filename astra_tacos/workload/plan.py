@@ -48,7 +48,7 @@ def plan(
     output
         Directory to write; a plan that is there is replaced.
     backend
-        A key of `BACKENDS`; by default congestion-aware in one dimension, else congestion-unaware.
+        A key of `BACKENDS`; by default congestion-unaware in several dimensions, else congestion-aware.
     baseline
         Native algorithm of the run before; None takes the run as it is.
     options
@@ -71,7 +71,7 @@ def plan(
     """
     check_output(output, inputs)
     workload = find_workload(inputs)
-    model = backend or (AWARE if len(workload.run.network.dimensions) == 1 else UNAWARE)
+    model = backend or (AWARE if len(workload.run.network.dimensions) <= 1 else UNAWARE)
     start = baseline_run(workload.run, baseline)
     solutions = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, on_progress)
     before = _replay_before(start, model)

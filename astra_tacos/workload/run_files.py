@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES
 from astra_tacos.export.chakra import MAX_TAGS, export_chakra
@@ -75,7 +77,7 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     if path.exists():
         if not path.is_dir():
             raise ConfigError(f"{path}: exists and is no directory: choose another output")
-        names = {entry.name for entry in path.iterdir()}
+        names = {entry.name for entry in path.iterdir() if entry.suffix != ".csv"}
         if names - _OWN or (names and PLAN_FILE not in names):
             raise ConfigError(f"{path}: exists and is no plan of astra_tacos: choose another output")
         if path.resolve() == Path.cwd():
@@ -84,6 +86,25 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
     if inside:
         raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+
+
+def link_table(network: Path) -> Path | None:
+    """The table of links that a network file names, None if it names none.
+
+    Raises
+    ------
+    ConfigError
+        If it is not beside the network file or below, so that a copy of that file would not find it.
+    """
+    extension = read_yaml_mapping(network).get("astra_tacos", {})
+    if "links" not in extension:
+        return None
+    table = Path(extension["links"])
+    if table.is_absolute() or ".." in table.parts or table.suffix != ".csv":
+        raise ConfigError(
+            f"{network}: astra_tacos.links is {table}, expected a .csv file beside {network.name}, to be copied with it"
+        )
+    return table
 
 
 def write_traces(
@@ -136,6 +157,10 @@ def write_configurations(
         (folder / PER_NODE).write_text("".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())))
     _write_json(folder / SYSTEM, system)
     shutil.copyfile(inputs.network, folder / NETWORK)
+    table = link_table(inputs.network)
+    if table is not None:
+        (folder / table).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(inputs.network.parent / table, folder / table)
     if inputs.remote_memory is None:
         _write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
     else:
@@ -160,7 +185,7 @@ case $ASTRA_SIM_BIN in
 esac
 cd "$(dirname "$0")"
 exec "$ASTRA_SIM_BIN" \\
-  --workload-configuration='{WORKLOAD}/{name}' \\
+  --workload-configuration={shlex.quote(f"{WORKLOAD}/{name}")} \\
   --system-configuration={SYSTEM} \\
   --network-configuration={NETWORK} \\
   --remote-memory-configuration={MEMORY} \\

@@ -22,7 +22,7 @@ class Options:
     chunks_per_npu
         How finely buffers are cut; None leaves it to the search.
     trials, seed
-        As for `search`.
+        As for `search`; few by default, so that as a rule the work list ends before the budget does.
     budget_s
         Seconds per case; None for the default of `search`. Where it cuts a search off, the result depends on the machine.
     """
@@ -30,7 +30,7 @@ class Options:
     synthesizer: str = AUTO
     reduce_bandwidth_gbps: float = 0.0
     chunks_per_npu: int | None = None
-    trials: int | None = None
+    trials: int | None = 4
     seed: int = 0
     budget_s: float | None = None
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from lint_runs import RunFiles, coll, comp, recv, send
 from plans import attributes, contents, lint_plan, messages, planned, written
 
+from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import CommType
 from astra_tacos.workload.plan import plan
@@ -95,6 +97,29 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path) -> None:
     result, _ = planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
     assert not any(case.from_cache for case in result.cases)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
+def test_traces_compute_their_collectives(tmp_path: Path) -> None:
+    planned(written(tmp_path, two_sizes()), tmp_path / "plan")
+    prefixes = sorted({str(path).rsplit(".", 2)[0] for path in (tmp_path / "plan" / "collective").iterdir()})
+    assert len(prefixes) == 3
+    for prefix in prefixes:
+        name = Path(prefix).name.split("_", 2)
+        result = CliRunner().invoke(verify, [prefix, "--collective", "-".join(name[:2])])
+        assert result.exit_code == 0, result.output
+
+
+def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
+    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    assert result.backend == "congestion-aware"
+    assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
+    planned(after, tmp_path / "again")
+    planned(inputs, tmp_path / "plan")
 
 
 def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
