@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import NATIVE
 from astra_tacos.workload.found import Workload
 from astra_tacos.workload.solution import Solution
 
@@ -24,7 +25,7 @@ class CaseFigures:
     count
         Collectives of the workload.
     algorithm, chunks_per_npu, link_model
-        What its nodes run; `native`, 0 and "" where they stay as they are.
+        What its nodes run; `native` or `own trace` where they stay as they are.
     reason
         Why they do.
     predicted_ns, bound_ns
@@ -123,9 +124,14 @@ def plan_result(
     """Figures of a plan."""
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
+    nodes = workload.instances.nodes
+    has_trace = workload.run.implementation[nodes.row] != NATIVE
+    names_trace = np.zeros(len(workload.cases) + 1, np.bool_)  # the last one: collectives of no case
+    np.logical_or.at(names_trace, workload.of_instance[workload.instances.instance], has_trace)
     cases = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
         schedule = solution.schedule
+        own = solution.keeps_custom and names_trace[number]
         cases.append(
             CaseFigures(
                 name=case.name,
@@ -134,7 +140,7 @@ def plan_result(
                 members=case.num_members,
                 groups=len(case.groups),
                 count=case.count,
-                algorithm=schedule.synthesizer if schedule else "native",
+                algorithm=schedule.synthesizer if schedule else "own trace" if own else "native",
                 chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
                 link_model=schedule.timing.link_model if schedule else "",
                 reason=solution.reason,

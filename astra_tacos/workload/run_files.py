@@ -10,19 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES
-from astra_tacos.export.chakra import MAX_TAGS, export_chakra
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.trace.reader import read_trace, trace_files
-from astra_tacos.trace.trace import Trace
-from astra_tacos.workload.assignment import tag_ranges
-from astra_tacos.workload.idle_trace import idle_trace
 
 PLAN_FILE = "plan.json"
 SCRIPT = "run_astra_sim.sh"
@@ -105,40 +97,6 @@ def link_table(network: Path) -> Path | None:
             f"{network}: astra_tacos.links is {table}, expected a .csv file beside {network.name}, to be copied with it"
         )
     return table
-
-
-def write_traces(
-    folder: Path,
-    workload: Trace,
-    schedules: Mapping[str, Schedule],
-    kept: Mapping[str, tuple[Path, int]],
-    idle: Mapping[str, int],
-) -> dict[str, str]:
-    """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
-
-    Parameters
-    ----------
-    schedules
-        What is written, by name.
-    kept
-        Traces of the run that stay, by name: prefix, and ranks.
-    idle
-        Traces in which ranks do nothing, by name: how many ranks.
-    """
-    (folder / COLLECTIVE).mkdir()
-    names = sorted(schedules)
-    own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
-    used = np.concatenate((workload.tag, *own))
-    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_sends for name in names], MAX_TAGS)
-    for name, first_tag in zip(names, first_tags, strict=True):
-        export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
-    for name, (prefix, num_ranks) in kept.items():
-        for rank, file in enumerate(trace_files(prefix)[:num_ranks]):
-            shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")
-    for name, num_ranks in idle.items():
-        for rank in range(num_ranks):
-            (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(idle_trace())
-    return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept, *idle)}
 
 
 def write_configurations(

@@ -16,8 +16,9 @@ from astra_tacos.workload.found import Workload
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.patterns import COLLECTIVE_NAMES
 from astra_tacos.workload.rewrite import Changes, find_changes, write_workload
-from astra_tacos.workload.run_files import WORKLOAD, RunInputs, write_configurations, write_traces
+from astra_tacos.workload.run_files import WORKLOAD, RunInputs, write_configurations
 from astra_tacos.workload.solution import Solution
+from astra_tacos.workload.trace_folder import write_traces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
