@@ -100,7 +100,14 @@ class CongestionAware:
             If a route needs a link that is not there.
         """
         topology = self._topology
-        owner, channel = _channels_crossed(topology, self._network, src, dst)
+        owner, source, target = crossed_pairs(self._network, src, dst)
+        channel = topology.channel_of(source, target)
+        if channel.size and channel.min() < 0:
+            bad = int(np.argmin(channel))
+            route = f"from rank {src[owner[bad]]} to rank {dst[owner[bad]]}"
+            raise ConfigError(
+                f"{self._network.source}: the route {route} needs the link {source[bad]} -> {target[bad]}, which is not there"
+            )
         hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
         used = hops != NO_LINK
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
@@ -125,10 +132,10 @@ BACKENDS: dict[str, Callable[[NetworkConfig], NetworkModel]] = {
 """ASTRA-sim's analytical network models."""
 
 
-def _channels_crossed(
-    topology: Topology, network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Channels on the route of each pair of NPUs: the pair's number and the channel, in order of pair, then of travel."""
+def crossed_pairs(
+    network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Neighbours on the route of each pair of NPUs: the pair's number and two NPUs, in order of pair, then of travel."""
     owners, sources, targets = [], [], []
     if not network.dimensions:
         owners, sources, targets = [np.arange(len(src))], [src], [dst]
@@ -147,17 +154,10 @@ def _channels_crossed(
             left[moving] -= np.sign(left[moving])
         stride *= dimension.size
     if not owners:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     owner, source, target = (np.concatenate(column) for column in (owners, sources, targets))
     order = np.argsort(owner, kind="stable")
-    channel = topology.channel_of(source, target)
-    if channel.size and channel.min() < 0:
-        bad = int(np.argmin(channel))
-        route = f"from rank {src[owner[bad]]} to rank {dst[owner[bad]]}"
-        raise ConfigError(
-            f"{network.source}: the route {route} needs the link {source[bad]} -> {target[bad]}, which is not there"
-        )
-    return owner[order], channel[order]
+    return owner[order], source[order], target[order]
 
 
 def _steps(dimension: Dimension, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,192 @@
+"""`astra-tacos plan`."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+
+if TYPE_CHECKING:
+    from astra_tacos.workload.plan_result import CaseFigures, PlanResult
+    from astra_tacos.workload.run_files import RunInputs
+
+AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
+_path = click.Path(path_type=Path)
+
+
+@click.command()
+@run_options(required=True)
+@network_option
+@click.option("--output", type=_path, required=True, metavar="DIR", help="Write the planned run here.")
+@click.option(
+    "--backend",
+    type=click.Choice((AWARE, UNAWARE, ASTRA_SIM)),
+    help="ASTRA-sim's network models, embedded: by default the aware one in one dimension, else the unaware one. astra-sim also "
+    "runs a binary of ASTRA-sim before and after.",
+)
+@click.option(
+    "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN."
+)
+@click.option(
+    "--baseline",
+    type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
+    help="Native algorithm of all collectives before; by default the run as it is.",
+)
+@click.option(
+    "--synthesizer", type=click.Choice([AUTO, *SYNTHESIZERS]), default=AUTO, show_default=True, help="auto: the best of all."
+)
+@click.option("--budget", type=float, metavar="SECONDS", help="Time to search for each distinct collective; by default 10.")
+@click.option("--chunks-per-npu", type=click.IntRange(1), help="Chunks in a member's shard; by default several are tried.")
+@click.option(
+    "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
+)
+@click.option("--trials", type=click.IntRange(1), default=4, show_default=True, help="Seeds of a random synthesizer.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes.")
+@click.option("--jobs", type=click.IntRange(1), help="Collectives synthesized at a time; by default one per core.")
+@click.option("--cache", type=_path, metavar="DIR", help="Where synthesized collectives are kept; by default the user's cache.")
+@click.option("--no-cache", is_flag=True, help="Keep nothing, and take nothing from the cache.")
+@json_option
+def plan(
+    files: RunFiles,
+    network_path: Path | None,
+    output: Path,
+    backend: str | None,
+    astra_sim_bin: Path | None,
+    baseline: str | None,
+    synthesizer: str,
+    budget: float | None,
+    chunks_per_npu: int | None,
+    reduce_bandwidth: float,
+    trials: int,
+    seed: int,
+    jobs: int | None,
+    cache: Path | None,
+    no_cache: bool,
+    as_json: bool,
+) -> None:
+    """Replace the collectives of a training run by ones synthesized for their groups on the network, and say what that gains.
+
+    \b
+    astra-tacos plan --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIR
+
+    Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with
+    these: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
+    """
+    from astra_tacos.workload.case_cache import default_cache
+    from astra_tacos.workload.plan import plan as make_plan
+    from astra_tacos.workload.run_files import RunInputs
+    from astra_tacos.workload.solution import Options
+
+    if network_path is None:
+        raise click.UsageError("Missing option '--network'.")
+    if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
+        raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
+    if budget is not None and not budget > 0:
+        raise click.BadParameter(f"{budget} is no time.", param_hint="'--budget'")
+    if cache is not None and no_cache:
+        raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
+    inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
+    with progress("planning (collectives)") as on_progress:
+        result = make_plan(
+            inputs,
+            output,
+            backend=None if backend == ASTRA_SIM else backend,
+            baseline=baseline,
+            options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed, budget),
+            cache=None if no_cache else cache or default_cache(),
+            jobs=jobs or os.cpu_count() or 1,
+            on_progress=on_progress,
+        )
+    measured = _measure(inputs, output, astra_sim_bin, baseline) if backend == ASTRA_SIM else {}
+    if as_json:
+        cached = sum(case.from_cache for case in result.cases)
+        print_json(result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None})
+        return
+    _print(result, output, measured)
+
+
+def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None) -> dict[str, Any]:
+    """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
+    from astra_tacos.workload.run_files import planned_inputs
+
+    network = read_network(inputs.network)
+    program = find_binary(binary, len(network.dimensions))
+    runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
+    measured: dict[str, Any] = {"binary": str(program)}
+    for when, run in runs.items():
+        with progress(f"running ASTRA-sim ({when})"):
+            seen = run_astra_sim(
+                program, network.num_npus, run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory
+            )
+        measured[when] = None if seen.stalled else int(seen.finish_ns.max())
+    return measured
+
+
+def _print(result: PlanResult, output: Path, measured: dict[str, Any]) -> None:
+    from astra_tacos.report.table import print_rows, print_table
+
+    rows = [
+        ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
+        ("judged by", f"the embedded replay, {result.backend}"),
+    ]
+    if result.before_ns is None:
+        rows.append(("before", f"does not end: {result.before_reason}"))
+        rows.append(("end of the run", f"{result.after_ns:,} ns"))
+        rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
+    else:
+        what = "native " + result.baseline if result.baseline else "as it was"
+        rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
+        rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
+        rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    for when in ("before", "after"):
+        if when in measured:
+            cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
+            rows.append((f"ASTRA-sim, {when}", cycles))
+    rows += [("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")]
+    print_rows(rows)
+    header = (
+        "collective",
+        "members",
+        "groups",
+        "count",
+        "algorithm",
+        "predicted ns",
+        "all at once ns",
+        "bound ns",
+        "before ns",
+        "after ns",
+        "share",
+    )
+    print_table("collectives (before and after: the most time that a rank spends in them)", header, map(_row, result.cases))
+    for reason in dict.fromkeys(case.reason for case in result.cases if case.reason):
+        click.echo(f"\nleft as it is: {reason}")
+
+
+def _row(case: CaseFigures) -> tuple[str, ...]:
+    from astra_tacos.units import format_size
+
+    def number(value: int | None) -> str:
+        return "-" if value is None else f"{value:,}"
+
+    return (
+        f"{case.collective} {format_size(case.size_bytes)}",
+        str(case.members),
+        str(case.groups),
+        f"{case.count:,}",
+        f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
+        number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        number(case.together_ns),
+        number(case.bound_ns),
+        number(case.spent_before_ns),
+        number(case.spent_after_ns),
+        f"{case.share:.1%}",
+    )

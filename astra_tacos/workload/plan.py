@@ -1,0 +1,130 @@
+"""From a run to the same run with synthesized collectives."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from astra_tacos.config.system import SystemConfig
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.files import replaced_directory
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.workload.attempts import Attempt, choices
+from astra_tacos.workload.candidates import AWARE
+from astra_tacos.workload.case_cache import CaseCache
+from astra_tacos.workload.found import Workload, baseline_run, find_workload, read_inputs
+from astra_tacos.workload.node_log import COLUMNS, node_rows
+from astra_tacos.workload.plan_result import PlanResult, plan_result
+from astra_tacos.workload.run_files import RunInputs, check_output, planned_inputs, write_plan
+from astra_tacos.workload.solution import Options, Solution
+from astra_tacos.workload.synthesis import solve
+from astra_tacos.workload.written_run import write_run
+
+UNAWARE = "congestion-unaware"
+Progress = Callable[[int, int], None]
+
+
+def plan(
+    inputs: RunInputs,
+    output: Path,
+    *,
+    backend: str | None = None,
+    baseline: str | None = None,
+    options: Options = Options(),  # noqa: B008 (frozen)
+    cache: Path | None = None,
+    jobs: int = 1,
+    on_progress: Progress = lambda done, total: None,
+) -> PlanResult:
+    """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
+
+    Parameters
+    ----------
+    inputs
+        The run.
+    output
+        Directory to write; a plan that is there is replaced.
+    backend
+        A key of `BACKENDS`; by default congestion-unaware in several dimensions, else congestion-aware.
+    baseline
+        Native algorithm of the run before; None takes the run as it is.
+    options
+        How cases are synthesized.
+    cache
+        Directory of synthesized cases, None for none.
+    jobs
+        Cases at a time; the result does not depend on it.
+    on_progress
+        Called with how many cases are done, and how many there are.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or ranks disagree on their collectives.
+    SynthesisError
+        If no schedule can be made.
+    ReplayError
+        If the planned run does not go to its end, which would be a fault of this package.
+    """
+    check_output(output, inputs)
+    workload = find_workload(inputs)
+    model = backend or (AWARE if len(workload.run.network.dimensions) <= 1 else UNAWARE)
+    start = baseline_run(workload.run, baseline)
+    solutions = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, on_progress)
+    before = _replay_before(start, model)
+    with replaced_directory(output) as folder:
+        attempts: list[Attempt] = []
+        for chosen, order in choices(workload, solutions, start, before, attempts):
+            place = folder / f"attempt{len(attempts)}"
+            place.mkdir()
+            written = write_run(place, inputs, workload, chosen, order, model)
+            after = replay_run(read_inputs(planned_inputs(place, inputs)), model)
+            attempts.append(Attempt(place, chosen, written, after))
+        best = min(attempts, key=lambda attempt: attempt.after.end_ns)
+        _move_up(best.folder, folder)
+        result = plan_result(workload, best.solutions, model, baseline, before, best.after)
+        rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+        write_plan(folder, result.to_json(), rows, COLUMNS)
+    return result
+
+
+def _solve_all(
+    workload: Workload,
+    system: SystemConfig,
+    model: str,
+    options: Options,
+    cache: CaseCache,
+    jobs: int,
+    on_progress: Progress,
+) -> tuple[Solution, ...]:
+    network, cases = workload.run.network, workload.cases
+    solutions = []
+    threads = max(1, jobs // max(len(cases), 1))
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            futures = [pool.submit(solve, case, network, system, model, options, cache, threads) for case in cases]
+            for done, future in enumerate(futures, 1):
+                solutions.append(future.result())
+                on_progress(done, len(cases))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return tuple(solutions)
+
+
+def _replay_before(run: Run, model: str) -> RunOutcome | str:
+    """The outcome, or why there is none."""
+    try:
+        return replay_run(run, model)
+    except AstraTacosError as error:
+        return str(error)
+
+
+def _move_up(attempt: Path, folder: Path) -> None:
+    """What an attempt wrote is the result; the others go."""
+    for entry in attempt.iterdir():
+        entry.rename(folder / entry.name)
+    for rest in folder.glob("attempt*"):
+        shutil.rmtree(rest)

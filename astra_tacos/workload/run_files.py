@@ -1,0 +1,163 @@
+"""The files of a planned run, but for its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.json_text import read_json_object
+from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.config.yaml_text import read_yaml_mapping
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.astra_sim_network import BINARIES
+
+PLAN_FILE = "plan.json"
+SCRIPT = "run_astra_sim.sh"
+GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
+WORKLOAD, COLLECTIVE = "workload", "collective"
+_OWN = {PLAN_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, "log"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """Files of the run to be planned.
+
+    Parameters
+    ----------
+    workload
+        Prefix of its traces.
+    system, network, groups, remote_memory
+        Files; None where there is none.
+    directory
+        Where ASTRA-sim is started.
+    """
+
+    workload: Path
+    system: Path
+    network: Path
+    groups: Path | None = None
+    remote_memory: Path | None = None
+    directory: Path = Path()
+
+
+def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
+    """The files of the run that was planned from some inputs."""
+    groups = folder / GROUPS
+    return RunInputs(
+        folder / WORKLOAD / inputs.workload.name,
+        folder / SYSTEM,
+        folder / NETWORK,
+        groups if groups.is_file() else None,
+        folder / MEMORY,
+        folder,
+    )
+
+
+def check_output(path: Path, inputs: RunInputs) -> None:
+    """Check that a plan may be written to `path`: nothing is there, or nothing but a plan.
+
+    Raises
+    ------
+    ConfigError
+        If anything else is there, it is the current directory, or an input is inside.
+    """
+    if path.exists():
+        if not path.is_dir():
+            raise ConfigError(f"{path}: exists and is no directory: choose another output")
+        names = {entry.name for entry in path.iterdir() if entry.suffix != ".csv"}
+        if names - _OWN or (names and PLAN_FILE not in names):
+            raise ConfigError(f"{path}: exists and is no plan of astra_tacos: choose another output")
+        if path.resolve() == Path.cwd():
+            raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+    used = (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory)
+    inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
+    if inside:
+        raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+
+
+def link_table(network: Path) -> Path | None:
+    """The table of links that a network file names, None if it names none.
+
+    Raises
+    ------
+    ConfigError
+        If it is not beside the network file or below, so that a copy of that file would not find it.
+    """
+    extension = read_yaml_mapping(network).get("astra_tacos", {})
+    if "links" not in extension:
+        return None
+    table = Path(extension["links"])
+    if table.is_absolute() or ".." in table.parts or table.suffix != ".csv":
+        raise ConfigError(
+            f"{network}: astra_tacos.links is {table}, expected a .csv file beside {network.name}, to be copied with it"
+        )
+    return table
+
+
+def write_configurations(
+    folder: Path,
+    inputs: RunInputs,
+    groups: Mapping[int, Sequence[int]],
+    per_node: Mapping[int, str],
+    backend: str,
+) -> None:
+    """Write all files but traces and the plan itself."""
+    system = dict(read_json_object(inputs.system))
+    for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
+        system.pop(key, None)  # every node that has a trace is in per_node.yml
+    if per_node:
+        system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
+        (folder / PER_NODE).write_text("".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())))
+    _write_json(folder / SYSTEM, system)
+    shutil.copyfile(inputs.network, folder / NETWORK)
+    table = link_table(inputs.network)
+    if table is not None:
+        (folder / table).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(inputs.network.parent / table, folder / table)
+    if inputs.remote_memory is None:
+        _write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
+    else:
+        shutil.copyfile(inputs.remote_memory, folder / MEMORY)
+    if groups:
+        lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
+        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    (folder / SCRIPT).write_text(_script(inputs.workload.name, backend, bool(groups)))
+    (folder / SCRIPT).chmod((folder / SCRIPT).stat().st_mode | 0o111)
+
+
+def _script(name: str, backend: str, has_groups: bool) -> str:
+    binary = BINARIES[backend]
+    groups = f"  --comm-group-configuration={GROUPS} \\\n" if has_groups else ""
+    return f"""#!/bin/sh
+# Runs this directory on ASTRA-sim's {backend} analytical backend.
+set -eu
+: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {binary}}}"
+case $ASTRA_SIM_BIN in
+  /*) ;;
+  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
+esac
+cd "$(dirname "$0")"
+exec "$ASTRA_SIM_BIN" \\
+  --workload-configuration={shlex.quote(f"{WORKLOAD}/{name}")} \\
+  --system-configuration={SYSTEM} \\
+  --network-configuration={NETWORK} \\
+  --remote-memory-configuration={MEMORY} \\
+{groups}  --logging-folder=log "$@"
+"""
+
+
+def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:
+    """Write `plan.json`: the result, and a line per collective node."""
+    head = json.dumps(result, indent=1)[:-2]
+    lines = ",\n  ".join(json.dumps(row) for row in rows)
+    names = json.dumps(columns)
+    (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n')
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,66 @@
+"""`astra-tacos plan`."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from lint_runs import RunFiles, coll, comp
+
+from astra_tacos.cli.plan import plan
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "astra_tacos"
+
+
+def invoke(folder: Path, *options: str) -> Result:
+    ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
+    arguments = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
+    given = []
+    for name in ("workload", "system", "network", "comm_group", "directory"):
+        given += [f"--{name.replace('_', '-')}", str(arguments[name])]
+    return CliRunner().invoke(plan, [*given, "--output", str(folder / "plan"), *options], catch_exceptions=False)
+
+
+def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) -> None:
+    result = invoke(tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert next(line for line in lines if line.startswith("speed-up")).split()[1] > "1"
+    assert any(line.startswith("all-reduce 256 KiB") for line in lines)
+    assert any(line.startswith("all-reduce 64 KiB") for line in lines)
+    assert len(list(cache.rglob("*.npz"))) == 2
+    assert (tmp_path / "plan" / "run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
+
+
+def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
+    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--jobs", "2")
+    printed = json.loads(result.stdout)
+    written = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]
+    assert len(written["nodes"]) == written["num_nodes"] == 8
+    assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])
+    assert written["baseline"] == "direct"
+    assert not cache.exists()
+
+
+def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:
+    result = invoke(tmp_path, "--cache", str(tmp_path / "c"), "--no-cache")
+    assert result.exit_code == 2
+    assert "one of them is enough" in result.output
+
+
+def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:
+    """A stand-in for the binary: it prints what ASTRA-sim would, from the node count of the configuration it is given."""
+    binary = tmp_path / "AstraSim_Analytical_Congestion_Aware"
+    lines = "\n".join(f"echo 'sys[{rank}] finished, 1000 cycles, exposed communication 10 cycles.'" for rank in range(4))
+    binary.write_text(f"#!/bin/sh\n{lines}\n")
+    binary.chmod(0o755)
+    result = invoke(tmp_path, "--backend", "astra-sim", "--astra-sim-bin", str(binary), "--json")
+    assert json.loads(result.stdout)["astra_sim"] == {"binary": str(binary), "after": 1000, "before": 1000}

@@ -1,0 +1,234 @@
+"""Small workloads, planned: what changes, what stays, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from lint_runs import RunFiles, coll, comp, recv, send
+from plans import attributes, contents, lint_plan, messages, planned, written
+
+from astra_tacos.cli.verify import verify
+from astra_tacos.errors import ConfigError
+from astra_tacos.trace.schema import CommType
+from astra_tacos.workload.plan import plan
+
+AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
+
+
+def two_sizes(num_ranks: int = 4) -> RunFiles:
+    """Two groups, each with two sizes of All-Reduce; ranks number their nodes differently."""
+    half = num_ranks // 2
+    groups = {"1": list(range(half)), "2": list(range(half, num_ranks))}
+    ranks = []
+    for rank in range(num_ranks):
+        shift, group = (0 if rank % 2 else 1), 1 if rank < half else 2
+        ids = [shift + number for number in range(4)]
+        ranks.append(
+            [
+                comp(ids[0], us=3),
+                coll(ids[1], [ids[0]], size=1 << 20, group=group),
+                coll(ids[2], [ids[1]], size=1 << 16, group=group),
+                coll(ids[3], [ids[2]], AG, size=1 << 15),
+            ]
+        )
+    return RunFiles(ranks=ranks, groups=groups, topology=("Ring",))
+
+
+def test_two_sizes_in_one_group(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    result, after = planned(inputs, tmp_path / "plan")
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert lint_plan(after).findings == ()
+    nodes = messages(after)
+    names = [attributes(node).get("pg_name") for node in nodes[0]]
+    assert names == [None, "1", "3", None]
+    assert [attributes(node).get("pg_name") for node in nodes[3]] == [None, "2", "4", None]
+    # Every id is one trace's, that of the node's size and group, whatever the rank; ranks of one trace share it.
+    per_node = dict(line.split(": ") for line in (tmp_path / "plan" / "per_node.yml").read_text().splitlines())
+    assert len(per_node) == 3
+    for node in [node for rank in nodes for node in rank[1:]]:
+        members = 2 if attributes(node).get("pg_name") else 4
+        assert f"_{attributes(node)['comm_size']}B_of_{members}_" in per_node[str(node.id)]
+
+
+def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    first, after = planned(inputs, tmp_path / "plan")
+    second, _ = planned(after, tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+    assert second.before_ns == first.after_ns == second.after_ns
+
+
+def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    outputs = [tmp_path / f"plan{number}" for number in range(3)]
+    planned(inputs, outputs[0], jobs=1)
+    planned(inputs, outputs[1], jobs=3, cache=tmp_path / "cache")
+    result, _ = planned(inputs, outputs[2], jobs=2, cache=tmp_path / "cache")
+    assert all(case.from_cache for case in result.cases)
+    everything = ("plan.json", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
+    assert contents(outputs[0], everything) == contents(outputs[1], everything) == contents(outputs[2], everything)
+
+
+def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+
+    def interrupt(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(inputs, tmp_path / "plan", cache=tmp_path / "cache", on_progress=interrupt)
+    assert not (tmp_path / "plan").exists()
+    assert not list(tmp_path.glob(".plan*"))
+    result, _ = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    assert sum(case.from_cache for case in result.cases) >= 2
+
+
+def test_a_damaged_cache_is_no_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    for path in (tmp_path / "cache").rglob("*.npz"):
+        path.write_bytes(path.read_bytes()[:100])
+    result, _ = planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+    assert not any(case.from_cache for case in result.cases)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
+def test_traces_compute_their_collectives(tmp_path: Path) -> None:
+    planned(written(tmp_path, two_sizes()), tmp_path / "plan")
+    prefixes = sorted({str(path).rsplit(".", 2)[0] for path in (tmp_path / "plan" / "collective").iterdir()})
+    assert len(prefixes) == 3
+    for prefix in prefixes:
+        name = Path(prefix).name.split("_", 2)
+        result = CliRunner().invoke(verify, [prefix, "--collective", "-".join(name[:2])])
+        assert result.exit_code == 0, result.output
+
+
+def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
+    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    assert result.backend == "congestion-aware"
+    assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
+    planned(after, tmp_path / "again")
+    planned(inputs, tmp_path / "plan")
+
+
+def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
+    """Rank 0 would begin with group 1, rank 1 with group 2, as nothing but ids orders them."""
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [
+        [coll(0, size=1 << 16, group=1), coll(1, size=1 << 16, group=2)],
+        [coll(0, size=1 << 16, group=2), coll(1, size=1 << 16, group=1)],
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups))
+    result, after = planned(inputs, tmp_path / "plan")
+    assert result.before_ns is None
+    assert "deadlock" in result.before_reason
+    assert lint_plan(after).findings == ()
+
+
+def test_orders_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [
+        [coll(0, size=1 << 16, group=1), coll(1, [0], size=1 << 16, group=2)],
+        [coll(0, size=1 << 16, group=2), coll(1, [0], size=1 << 16, group=1)],
+    ]
+    with pytest.raises(ConfigError, match="deadlock: ranks order their collectives differently: the ALL_REDUCE of rank 0, node"):
+        plan(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            [coll(7, size=4096), coll(8, [7], size=8192)],
+            r"all ranks, position 1: rank 0, node 2 .*4,096.*, but rank 1, node 8 .*8,192",
+        ),
+        ([coll(7, size=4096), coll(8, [7], AG)], r"position 1: rank 0, node 2 \(ALL_REDUCE of .*but rank 1, node 8 \(ALL_GATHER"),
+        ([coll(7, size=4096)], r"position 1: rank 0, node 2 \(.*\), but no node on rank 1"),
+    ],
+)
+def test_ranks_that_disagree_are_told(tmp_path: Path, second: list[Any], message: str) -> None:
+    ranks = [[coll(1, size=4096), coll(2, [1], size=4096)], second]
+    with pytest.raises(ConfigError, match=message):
+        plan(written(tmp_path, RunFiles(ranks=ranks)), tmp_path / "plan")
+
+
+def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    """Unknown fields and attributes, attributes without a value, points on the way: sends and receives with tags."""
+    ranks = []
+    for rank in range(4):
+        nodes = [comp(3, us=2, colour="blue", nothing=None), coll(4, [3], size=1 << 16, shade="dark")]
+        if rank == 0:
+            nodes.append(send(5, 1, [4], tag=9))
+        if rank == 1:
+            nodes.append(recv(5, 0, [4], tag=9))
+        for node in nodes:
+            node.MergeFromString(b"\xf2\x3f\x03abc")  # field 1022, which the schema does not have
+        ranks.append(nodes)
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    (tmp_path / "system.json").write_text((tmp_path / "system.json").read_text()[:-1] + ', "colour": "green"}')
+    _, after = planned(inputs, tmp_path / "plan")
+    for rank in range(4):
+        assert Path(f"{after.workload}.{rank}.et").read_bytes() == Path(f"{inputs.workload}.{rank}.et").read_bytes()
+    assert '"colour": "green"' in after.system.read_text()
+    assert after.network.read_bytes() == inputs.network.read_bytes()
+
+
+def test_nodes_that_change_keep_all_else(tmp_path: Path) -> None:
+    files = two_sizes()
+    for nodes in files.ranks:
+        for node in nodes:
+            node.MergeFromString(b"\xf2\x3f\x03abc")
+            node.attr.add(name="shade").string_val = "dark"
+    inputs = written(tmp_path, files)
+    _, after = planned(inputs, tmp_path / "plan")
+    for old_rank, new_rank in zip(messages(inputs), messages(after), strict=True):
+        for old, new in zip(old_rank, new_rank, strict=True):
+            assert b"\xf2\x3f\x03abc" in new.SerializeToString()
+            assert attributes(new)["shade"] == "dark"
+            assert new.name == old.name
+
+
+def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
+    """ASTRA-sim's native collectives stall in one."""
+    groups = {"1": [0], "2": [1]}
+    ranks = [[coll(0, size=4096, group=rank + 1), coll(1, [0], size=1 << 16)] for rank in range(2)]
+    result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert result.before_ns is None
+    assert [case.members for case in result.cases] == [2]
+    assert lint_plan(after).findings == ()
+    assert contents(tmp_path / "plan") == contents(planned(after, tmp_path / "again")[1].directory)
+
+
+def test_a_baseline_and_a_custom_collective_of_the_runs_own(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    as_it_was, _ = planned(inputs, tmp_path / "plan")
+    direct, after = planned(inputs, tmp_path / "direct", baseline="direct")
+    assert direct.after_ns == as_it_was.after_ns
+    assert direct.before_ns != as_it_was.before_ns
+    again, _ = planned(after, tmp_path / "again", baseline="ring")
+    assert again.before_ns == as_it_was.before_ns
+
+
+def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> None:
+    inputs = written(tmp_path / "run", two_sizes())
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    for output in (tmp_path / "full", tmp_path / "run"):
+        with pytest.raises(ConfigError, match="choose another output"):
+            plan(inputs, output)
+    _, after = planned(inputs, tmp_path / "plan")
+    with pytest.raises(ConfigError, match="is inside, which would be replaced"):
+        plan(after, tmp_path / "plan")
+    planned(inputs, tmp_path / "plan")
