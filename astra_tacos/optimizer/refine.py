@@ -22,6 +22,8 @@ _NUDGE = 1.1
 _FIRST_REGION = 2.0
 _WIDEST_REGION = 4.0
 _MOVED = 0.01
+_WORTHWHILE = 1e-4
+"""Relative gain in sight below which the search ends."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,15 +81,13 @@ def refine(
         if model is None:
             model = local_model(measure, centre)
         split = best_split(model, space.around(centre, region))
-        moved = float(np.abs(split / centre - 1).max())
-        if moved < _MOVED:
+        moved = float(np.abs(np.log(split / centre)).max())
+        if moved < _MOVED or objective(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
             break
         if attempt(f"step {number + 1}", split):
             region, model = min(region * 1.3, _WIDEST_REGION), None
         else:
-            region = math.sqrt(region)
-            if region - 1 < _MOVED:
-                break
+            region = math.exp(moved / 2)
     return tuple(steps)
 
 

@@ -14,6 +14,8 @@ from astra_tacos.optimizer.solve import Solution
 from astra_tacos.units import format_size, format_time
 
 BEST, EQUAL, INPUT, REFINED = "best", "equal shares", "input", "refined"
+BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
+"""As a refinement calls the best splits of the models that it starts from: LIBRA's, and the one of what groups have."""
 
 
 def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
@@ -59,14 +61,15 @@ def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
 
 
 def starts(problem: Problem, split: Floats, by_subnetworks: Floats) -> dict[str, Floats]:
-    """Splits that a refinement measures first: the model's, equal shares, the input's, and that of the sub-networks' model."""
-    return _splits(problem, split) | {"sub-networks": by_subnetworks}
+    """Splits that a refinement measures first."""
+    named = _splits(problem, split)
+    return {BEST_OF_MODEL: named.pop(BEST), BEST_OF_GROUPS: by_subnetworks} | named
 
 
 def refine_result(problem: Problem, measure: Measure, steps: tuple[Step, ...]) -> dict[str, Any]:
     """What schedules say: measured times of the same splits and of the refined one."""
     by_origin = {step.origin: step for step in steps}
-    chosen = {name: by_origin[name] for name in (BEST, EQUAL, INPUT) if name in by_origin}
+    chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
     chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
     splits = {name: split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
     return {

@@ -45,15 +45,16 @@ class Solution:
 
 def minimise_time(model: Model, space: Space) -> Solution:
     """The split of least time."""
-    split, time_ns, bound, _ = _Linearised(model, space, None).solve(None)
+    split, time_ns, bound, _ = _Linearised(model, space).solve(None)
     return Solution(split, time_ns, bound)
 
 
 def minimise_time_cost(model: Model, space: Space, prices: Floats) -> Solution:
     """The split of least time x cost; `prices` are dollars per GB/s of the whole network."""
-    programme = _Linearised(model, space, prices)
+    cheapest = _least_cost(space, prices) * (1 + _SLACK)
+    programme = _Linearised(model, space, prices, cheapest)
     fastest, time_ns, bound, _ = programme.solve(None)
-    cheapest, dearest = _least_cost(space, prices) * (1 + _SLACK), float(prices @ fastest)
+    dearest = float(prices @ fastest)
     tangents = [(bound, 0.0)]  # T*(C) >= intercept + slope * C; what costs more than the fastest split is never better
     best, best_split, tried = time_ns * dearest, fastest, {dearest}
     for _ in range(_ROUNDS):
@@ -92,14 +93,13 @@ def _least_product(tangents: list[tuple[float, float]], cheapest: float, dearest
 class _Linearised:
     """The linear programme over b (bandwidths), r (rates), t (demands) and T, all scaled to about 1; it keeps its tangents."""
 
-    def __init__(self, model: Model, space: Space, prices: Floats | None) -> None:
-        self.model, self.space, self.prices = model, space, prices
-        self.unit = float(space.upper.mean())
-        middle = np.sqrt(space.lower * space.upper)
-        self.time_unit = max(model.time_ns(middle), 1e-9)
+    def __init__(self, model: Model, space: Space, prices: Floats | None = None, cost_unit: float = 1.0) -> None:
+        self.model, self.space, self.prices, self.cost_unit = model, space, prices, cost_unit
+        self.unit = space.middle
+        self.offset = float(model.compute_ns.min())  # what no split changes would drown the rest
+        self.time_unit = max(model.time_ns(space.middle) - self.offset, 1e-9)
         self.num_dimensions, self.num_demands = len(space.lower), len(model.load)
         self.size = 2 * self.num_dimensions + self.num_demands + 1
-        self.cost_unit = 1.0 if prices is None else max(float(prices @ space.lower), 1e-300)
         self._fixed_rows()
         self.tangent_rows: list[Floats] = []
         for points in np.geomspace(space.lower, space.upper, _FIRST_TANGENTS):
@@ -112,21 +112,21 @@ class _Linearised:
             row = np.zeros(self.size)
             row[first:-1], row[-1] = counts, -1.0
             rows.append(row)
-            bounds.append(-compute / self.time_unit)
+            bounds.append((self.offset - compute) / self.time_unit)
         for demand, load in enumerate(model.load):
             for loads in load:
                 row = np.zeros(self.size)
                 row[dims:first], row[first + demand] = loads / self.unit / self.time_unit, -1.0
                 rows.append(row)
                 bounds.append(-model.fixed_ns[demand] / self.time_unit)
-        matrix, most = scaled(self.space.at_most, self.space.most)
-        if matrix is not None and most is not None:
-            rows += list(np.pad(matrix, ((0, 0), (0, self.size - dims))))
-            bounds += (most / self.unit).tolist()
-        self.rows, self.bounds = np.array(rows, np.float64).reshape(len(rows), self.size), np.array(bounds, np.float64)
-        matrix, values = scaled(self.space.equal, self.space.values)
-        self.equal = None if matrix is None else np.pad(matrix, ((0, 0), (0, self.size - dims)))
-        self.values = None if values is None else values / self.unit
+        matrix, most = scaled(self.space.at_most * self.unit, self.space.most)
+        rows += list(self._widened(matrix))
+        self.rows, self.bounds = np.array(rows, np.float64).reshape(len(rows), self.size), np.concatenate((bounds, most))
+        matrix, self.values = scaled(self.space.equal * self.unit, self.space.values)
+        self.equal = self._widened(matrix)
+
+    def _widened(self, matrix: Floats) -> Floats:
+        return np.pad(matrix, ((0, 0), (0, self.size - matrix.shape[1])))
 
     def _add_tangents(self, points: Floats, chosen: Floats | np.ndarray) -> None:
         """r >= 2 / p - b / p**2, which touches 1 / b at p, for the chosen dimensions; times p, for the solver's sake."""
@@ -151,7 +151,7 @@ class _Linearised:
             if time_ns < best:
                 best, best_split = time_ns, split
             rates = values[self.num_dimensions : 2 * self.num_dimensions]
-            if best - bound <= _GAP * best:
+            if best - bound <= _GAP * (best - self.offset):
                 break
             self._add_tangents(points, rates * points < 1 - _GAP / 10)
         if not np.isfinite(best) and cost is None:
@@ -170,7 +170,7 @@ class _Linearised:
         objective = np.zeros(self.size)
         objective[-1] = 1.0
         bounds = np.full((self.size, 2), (-np.inf, np.inf))
-        bounds[:dims] = np.column_stack((self.space.lower, self.space.upper)) / self.unit
+        bounds[:dims] = np.column_stack((self.space.lower / self.unit, self.space.upper / self.unit))
         bounds[dims : 2 * dims, 0] = 0.0
         result = linprog(objective, matrix, most, self.equal, self.values, bounds, method="highs-ds", options=_OPTIONS)
         if result.status != 0:
@@ -178,4 +178,4 @@ class _Linearised:
         derivative = 0.0
         if cost is not None:
             derivative = min(float(result.ineqlin.marginals[-1]), 0.0) * self.time_unit / self.cost_unit
-        return np.asarray(result.x), float(result.fun) * self.time_unit, derivative
+        return np.asarray(result.x), float(result.fun) * self.time_unit + self.offset, derivative

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
@@ -19,7 +19,10 @@ _OPTIMAL, _INFEASIBLE, _UNBOUNDED = 0, 2, 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """lower <= B <= upper, at_most @ B <= most, equal @ B == values; GB/s per NPU. `constraints`: what it was made of."""
+    """lower <= B <= upper, at_most @ B <= most, equal @ B == values; GB/s per NPU.
+
+    `middle` is a split well inside of it, `constraints` what it was made of.
+    """
 
     lower: Floats
     upper: Floats
@@ -27,6 +30,7 @@ class Space:
     most: Floats
     equal: Floats
     values: Floats
+    middle: Floats
     constraints: tuple[Constraint, ...]
 
     def holds(self, split: Floats) -> bool:
@@ -38,7 +42,7 @@ class Space:
     def around(self, split: Floats, factor: float) -> Space:
         """Those of its splits that differ from one by at most a factor in each dimension."""
         lower, upper = np.maximum(self.lower, split / factor), np.minimum(self.upper, split * factor)
-        return Space(lower, upper, self.at_most, self.most, self.equal, self.values, self.constraints)
+        return replace(self, lower=lower, upper=upper, middle=split)
 
     def extreme(self, direction: Floats) -> Floats | None:
         """The split with the least direction @ B; None if there is no split."""
@@ -49,16 +53,8 @@ class Space:
         """The largest split with the same bandwidth in every dimension; None if there is none."""
         size = len(self.lower)
         differences = np.eye(size)[1:] - np.eye(size)[0]
-        same = Space(
-            self.lower,
-            self.upper,
-            self.at_most,
-            self.most,
-            np.vstack((self.equal, differences)),
-            np.concatenate((self.values, np.zeros(size - 1))),
-            self.constraints,
-        )
-        return same.extreme(-np.ones(size))
+        equal, values = np.vstack((self.equal, differences)), np.concatenate((self.values, np.zeros(size - 1)))
+        return replace(self, equal=equal, values=values).extreme(-np.ones(size))
 
     def _minimise(self, direction: Floats):  # type: ignore[no-untyped-def]
         bounds = np.column_stack((self.lower, self.upper))
@@ -81,7 +77,8 @@ def make_space(constraints: Sequence[Constraint], num_dimensions: int, min_bandw
     at_most, most = _sides([constraint for constraint in constraints if not constraint.is_equality], num_dimensions)
     equal, values = _sides([constraint for constraint in constraints if constraint.is_equality], num_dimensions)
     lower, upper = np.full(num_dimensions, min_bandwidth), np.full(num_dimensions, np.inf)
-    space = Space(lower, upper, at_most, most, equal, values, tuple(constraints))
+    space = Space(lower, upper, at_most, most, equal, values, lower, tuple(constraints))
+    corners = []
     for dimension in range(num_dimensions):
         result = space._minimise(-np.eye(num_dimensions)[dimension])
         if result.status == _INFEASIBLE:
@@ -96,7 +93,8 @@ def make_space(constraints: Sequence[Constraint], num_dimensions: int, min_bandw
                 f"constraints: the solver gives up ({' '.join(str(result.message).split())}), expected other numbers"
             )
         upper[dimension] = max(-float(result.fun), min_bandwidth)
-    return Space(lower, upper, at_most, most, equal, values, tuple(constraints))
+        corners.append(result.x)
+    return replace(space, upper=upper, middle=np.maximum(np.mean(corners, axis=0), lower))
 
 
 def _sides(constraints: list[Constraint], num_dimensions: int) -> tuple[Floats, Floats]:
@@ -105,9 +103,8 @@ def _sides(constraints: list[Constraint], num_dimensions: int) -> tuple[Floats, 
     return coefficients.reshape(len(constraints), num_dimensions), np.array([c.bound for c in constraints], np.float64)
 
 
-def scaled(matrix: Floats, bound: Floats) -> tuple[Floats | None, Floats | None]:
-    """Rows with a largest coefficient of 1; None where there are none."""
-    if not len(matrix):
-        return None, None
-    scale = np.abs(matrix).max(axis=1)
+def scaled(matrix: Floats, bound: Floats) -> tuple[Floats, Floats]:
+    """Rows with a largest coefficient of 1."""
+    scale = np.abs(matrix).max(axis=1, initial=0.0)
+    scale[scale == 0] = 1.0
     return matrix / scale[:, None], bound / scale
