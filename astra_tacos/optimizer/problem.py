@@ -76,7 +76,7 @@ def make_problem(
 ) -> Problem:
     """A problem, checked.
 
-    Where the network has a split and neither a total nor a budget nor a constraint is given, its total is split anew.
+    Where the network has a split, its total is split anew, unless a total or a budget is given, or a constraint speaks of one.
 
     Raises
     ------
@@ -97,7 +97,8 @@ def make_problem(
         raise ConfigError("cost: there is no cost model, expected one (--cost-model)")
     if objective == TIME_COST and prices is not None and not prices.any():
         raise ConfigError("cost: every dimension is free, expected prices above 0 for the objective time-cost")
-    if current is not None and total_bandwidth is None and budget_cost is None and not constraints:
+    is_limited = budget_cost is not None or any(word in text for text in constraints for word in ("total", "cost"))
+    if current is not None and total_bandwidth is None and not is_limited:
         total_bandwidth = float(sum(current))
     texts = list(constraints)
     if total_bandwidth is not None:
