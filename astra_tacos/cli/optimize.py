@@ -64,7 +64,9 @@ _file = click.Path(path_type=Path)
     show_default=True,
     help="For --refine; of several the fastest schedule counts.",
 )
-@click.option("--chunks", type=click.IntRange(1), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size.")
+@click.option(
+    "--chunks", type=click.IntRange(1, 1024), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size."
+)
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Seeds to try for each schedule.")
 @click.option("--seed", type=click.IntRange(0, (1 << 62) - 1), default=0, show_default=True, help="First seed.")
 @click.option("--output", type=_file, metavar="FILE", help="Write the network with the best split, as ASTRA-sim reads it.")

@@ -95,8 +95,8 @@ def make_problem(
     prices = None if cost_model is None else np.array(cost_model.prices(shape), np.float64) * shape.num_npus
     if prices is None and (objective == TIME_COST or budget_cost is not None):
         raise ConfigError("cost: there is no cost model, expected one (--cost-model)")
-    if objective == TIME_COST and prices is not None and not prices.any():
-        raise ConfigError("cost: every dimension is free, expected prices above 0 for the objective time-cost")
+    if (objective == TIME_COST or budget_cost is not None) and prices is not None and not prices.any():
+        raise ConfigError("cost: every dimension is free, expected prices above 0")
     is_limited = budget_cost is not None or any(word in text for text in constraints for word in ("total", "cost"))
     if current is not None and total_bandwidth is None and not is_limited:
         total_bandwidth = float(sum(current))

@@ -10,6 +10,7 @@ from splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid, job, n
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import Demand, traffic
+from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.problem import Problem, make_problem
 from astra_tacos.optimizer.shape import Shape
 
@@ -112,5 +113,8 @@ def test_bad_numbers_and_missing_costs() -> None:
     for options in ({"objective": "time-cost"}, {"budget_cost": 5.0}):
         with pytest.raises(ConfigError, match="no cost model"):
             make_problem(SHAPE, WORK, total_bandwidth=5.0, **options)  # type: ignore[arg-type]
+    free = CostModel("cost.yml", {tier: dict.fromkeys(parts, 0.0) for tier, parts in COSTS.tiers.items()}, None)
+    with pytest.raises(ConfigError, match="every dimension is free"):
+        make_problem(SHAPE, WORK, cost_model=free, total_bandwidth=5.0, objective="time-cost")
     with pytest.raises(ConfigError, match="no communication"):
         make_problem(SHAPE, job(profiles=((1.0, ()),)), total_bandwidth=5.0)
