@@ -16,11 +16,10 @@ from results_page import main
 
 from astra_tacos.optimizer.libra_files import PHASES, read_communicator, read_cost_model, read_libra_network
 from astra_tacos.optimizer.libra_workload import read_libra_workload
-from astra_tacos.optimizer.measure import Measure, Synthesis
+from astra_tacos.optimizer.measure import Synthesis
 from astra_tacos.optimizer.problem import TIME_COST, Problem, make_problem
-from astra_tacos.optimizer.refine import refine
-from astra_tacos.optimizer.result import BEST_OF_MODEL, EQUAL, REFINED, refine_result, starts
-from astra_tacos.optimizer.subnetwork import subnetwork_model
+from astra_tacos.optimizer.refinement import BEST_OF_MODEL, REFINED, refined
+from astra_tacos.optimizer.result import EQUAL
 
 TOTAL_GBPS = 500.0
 COMMUNICATORS = {
@@ -50,11 +49,7 @@ def row(inputs: Path, workload: str, dimensions: str) -> str:
     solved = asked.solve(asked.model, asked.space)
     equal = asked.equal_shares()
     assert equal is not None
-    measure = Measure(asked.job, asked.shape, Synthesis())
-    by_subnetworks = asked.solve(subnetwork_model(asked.job, asked.shape), asked.space).split
-    begin = starts(asked, solved.split, by_subnetworks)
-    steps = refine(measure, asked.space, begin, lambda model, space: asked.solve(model, space).split, asked.value, 10)
-    found = refine_result(asked, measure, steps)["splits"]
+    found = refined(asked, solved.split, Synthesis(), 10)["splits"]
     thrifty = problem(inputs, workload, dimensions, TIME_COST)
     product = thrifty.solve(thrifty.model, thrifty.space)
     assert thrifty.prices is not None

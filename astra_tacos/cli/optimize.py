@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from astra_tacos.optimizer.measure import Synthesis
-    from astra_tacos.optimizer.problem import Problem
 
 _file = click.Path(path_type=Path)
 
@@ -110,7 +103,8 @@ def optimize(
     from astra_tacos.optimizer.libra_files import read_cost_model
     from astra_tacos.optimizer.measure import Synthesis, check_synthesis
     from astra_tacos.optimizer.problem import make_problem
-    from astra_tacos.optimizer.result import BEST, REFINED, model_result
+    from astra_tacos.optimizer.refinement import REFINED, refined
+    from astra_tacos.optimizer.result import BEST, model_result
 
     if (libra_network is None) == (network_path is None):
         raise click.UsageError("Expected one of '--libra-network' and '--network'.")
@@ -144,7 +138,8 @@ def optimize(
     result = model_result(problem, solution)
     split = result["splits"][BEST]["bandwidth_gbps"]
     if refines:
-        result["refine"] = _refine(problem, solution.split, synthesis, refine_steps)
+        with progress("refining") as advance:
+            result["refine"] = refined(problem, solution.split, synthesis, refine_steps, advance)
         split = result["refine"]["splits"][REFINED]["bandwidth_gbps"]
     if output is not None:
         from astra_tacos.files import replaced_file
@@ -190,27 +185,6 @@ def _read_run(
     return shape, trace_job(run, shape), current
 
 
-def _refine(problem: Problem, split: NDArray[np.float64], synthesis: Synthesis, num_steps: int) -> dict[str, Any]:
-    from astra_tacos.optimizer.measure import Measure
-    from astra_tacos.optimizer.refine import refine
-    from astra_tacos.optimizer.result import refine_result, starts
-    from astra_tacos.optimizer.subnetwork import subnetwork_model
-
-    by_subnetworks = problem.solve(subnetwork_model(problem.job, problem.shape), problem.space).split
-    with progress("refining") as advance:
-        measure = Measure(problem.job, problem.shape, synthesis)
-        steps = refine(
-            measure,
-            problem.space,
-            starts(problem, split, by_subnetworks),
-            lambda model, space: problem.solve(model, space).split,
-            problem.value,
-            num_steps,
-            advance,
-        )
-    return refine_result(problem, measure, steps)
-
-
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.optimizer.result import demand_table, split_table, summary_rows
     from astra_tacos.report.table import print_rows, print_table
@@ -222,7 +196,7 @@ def _print(result: dict[str, Any]) -> None:
     print_table("Splits by bytes over bandwidth", *split_table(result["splits"]))
     print_table("Communication at the best split", *demand_table(result))
     if "refine" in result:
-        refined = result["refine"]
-        made = f"{refined['num_schedules']} schedules of {', '.join(refined['synthesizers'])}"
-        print_table(f"Splits by {made}", *split_table(refined["splits"]))
-        print_rows([(f"refined over {name}", f"{gain:.3f} x") for name, gain in refined["gain"].items()])
+        timed = result["refine"]
+        made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
+        print_table(f"Splits by {made}", *split_table(timed["splits"]))
+        print_rows([(f"refined over {name}", f"{gain:.3f} x") for name, gain in timed["gain"].items()])

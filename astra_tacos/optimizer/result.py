@@ -6,23 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.optimizer.measure import Measure
 from astra_tacos.optimizer.model import Floats
 from astra_tacos.optimizer.problem import TIME, Problem
-from astra_tacos.optimizer.refine import Step
 from astra_tacos.optimizer.solve import Solution
 from astra_tacos.units import format_size, format_time
 
-BEST, EQUAL, INPUT, REFINED = "best", "equal shares", "input", "refined"
-BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
-"""As a refinement calls the best splits of the models that it starts from: LIBRA's, and the one of what groups have."""
+BEST, EQUAL, INPUT = "best", "equal shares", "input"
 
 
 def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
     """What LIBRA's model says: the best split beside equal shares and that of the input."""
     model, split = problem.model, solution.split
     splits = {
-        name: split_result(problem, candidate, model.time_ns(candidate)) for name, candidate in _splits(problem, split).items()
+        name: split_result(problem, candidate, model.time_ns(candidate))
+        for name, candidate in named_splits(problem, split).items()
     }
     demand_ns = model.demand_ns(split)
     slowest = int(np.argmax(model.compute_ns + model.counts @ demand_ns))
@@ -57,30 +54,6 @@ def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
         "compute_ns": profile.compute_ns,
         "demands": demands,
         "notes": list(problem.job.notes),
-    }
-
-
-def starts(problem: Problem, split: Floats, by_subnetworks: Floats) -> dict[str, Floats]:
-    """Splits that a refinement measures first."""
-    named = _splits(problem, split)
-    return {BEST_OF_MODEL: named.pop(BEST), BEST_OF_GROUPS: by_subnetworks} | named
-
-
-def refine_result(problem: Problem, measure: Measure, steps: tuple[Step, ...]) -> dict[str, Any]:
-    """What schedules say: measured times of the same splits and of the refined one."""
-    by_origin = {step.origin: step for step in steps}
-    chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
-    chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
-    splits = {name: split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
-    return {
-        "synthesizers": list(measure.synthesis.synthesizers),
-        "num_schedules": measure.num_schedules,
-        "timed_by": [measure.how(demand) for demand in problem.job.demands],
-        "splits": splits,
-        "gain": gains(splits, REFINED),
-        "steps": [
-            {"origin": s.origin, "bandwidth_gbps": s.split.tolist(), "time_ns": s.time_ns, "is_best": s.is_best} for s in steps
-        ],
     }
 
 
@@ -144,7 +117,8 @@ def demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
     return ("collective", "size", "members", "times", "each takes", "limited by"), rows
 
 
-def _splits(problem: Problem, split: Floats) -> dict[str, Floats]:
+def named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
+    """The best split beside those that it is compared with."""
     equal = problem.equal_shares()
     named = {BEST: split, EQUAL: equal, INPUT: problem.current}
     return {name: candidate for name, candidate in named.items() if candidate is not None}

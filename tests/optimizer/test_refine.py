@@ -15,7 +15,7 @@ from astra_tacos.optimizer.job import Job
 from astra_tacos.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Synthesis, check_synthesis
 from astra_tacos.optimizer.problem import Problem, make_problem
 from astra_tacos.optimizer.refine import Step, refine
-from astra_tacos.optimizer.result import REFINED, refine_result, starts
+from astra_tacos.optimizer.refinement import REFINED, refine_problem, refine_result
 from astra_tacos.optimizer.subnetwork import subnetwork, subnetwork_model
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.topology.composition import build_topology
@@ -29,10 +29,7 @@ def problem(work: Job, *constraints: str) -> Problem:
 
 def refined(asked: Problem, synthesis: Synthesis, steps: int = 4) -> tuple[Measure, tuple[Step, ...]]:
     measure = Measure(asked.job, asked.shape, synthesis)
-    solved = asked.solve(asked.model, asked.space).split
-    groups = asked.solve(subnetwork_model(asked.job, asked.shape), asked.space).split
-    begin = starts(asked, solved, groups)
-    return measure, refine(measure, asked.space, begin, lambda m, s: asked.solve(m, s).split, asked.value, steps)
+    return measure, refine_problem(asked, asked.solve(asked.model, asked.space).split, measure, steps)
 
 
 def test_never_worse_and_repeatable() -> None:
