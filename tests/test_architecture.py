@@ -20,7 +20,7 @@ LEVELS = (
     {"run"},
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "export", "report", "linter"},
-    {"workload"},
+    {"workload", "optimizer"},
     {"cli"},
 )
 """Low to high; a module may import from lower levels and its own room."""

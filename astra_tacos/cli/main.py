@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": "Replay a training run, schedule or trace: when does every rank finish?",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
+    "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""

@@ -1,0 +1,89 @@
+"""What a collective asks of each dimension of a network: LIBRA's time model.
+
+A collective visits its dimensions in order, and reduces, gathers or exchanges in one after the other; chunks are pipelined, so
+that its time is that of the dimension which takes longest, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4, as
+its public code has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MESSAGE = "message"
+"""Pattern of a demand between two NPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One kind of communication.
+
+    Parameters
+    ----------
+    pattern
+        `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`, or `message`.
+    size_bytes
+        As a workload says it: of an All-Gather the shard of one NPU, of the others the whole buffer.
+    members
+        Per dimension, how many coordinates the members have; 1 where it is not involved. Of a message 2 where the ends differ.
+    strides
+        Per dimension, how far apart neighbouring members are.
+    """
+
+    pattern: str
+    size_bytes: int
+    members: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def num_npus(self) -> int:
+        return math.prod(self.members)
+
+    @property
+    def involved(self) -> tuple[int, ...]:
+        return tuple(index for index, count in enumerate(self.members) if count > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The part of a collective in one dimension: the size that it has there, and the bytes that an NPU sends, m."""
+
+    dimension: int
+    members: int
+    size_bytes: float
+    traffic_bytes: float
+
+
+def stages(demand: Demand, links: Sequence[int]) -> tuple[Stage, ...]:
+    """Stages of a demand, in the order in which it visits the dimensions; `links` is how many an NPU has in each.
+
+    A message goes over one link of each dimension in which its ends differ, so that the others do not help it.
+    """
+    size = float(demand.size_bytes)
+    visited: list[Stage] = []
+    order = reversed(demand.involved) if demand.pattern == "all-gather" else demand.involved
+    for dimension in order:
+        members = demand.members[dimension]
+        if demand.pattern == MESSAGE:
+            visited.append(Stage(dimension, members, size, size * links[dimension]))
+            continue
+        share = (members - 1) / members
+        if demand.pattern == "all-gather":
+            visited.append(Stage(dimension, members, size, size * (members - 1)))
+            size *= members
+        elif demand.pattern == "all-to-all":
+            visited.append(Stage(dimension, members, size, size * share))
+        else:
+            phases = 2 if demand.pattern == "all-reduce" else 1
+            visited.append(Stage(dimension, members, size, phases * size * share))
+            size /= members
+    return tuple(visited)
+
+
+def traffic(demand: Demand, links: Sequence[int]) -> tuple[float, ...]:
+    """Bytes that an NPU sends in each dimension, m."""
+    by_dimension = [0.0] * len(demand.members)
+    for stage in stages(demand, links):
+        by_dimension[stage.dimension] = stage.traffic_bytes
+    return tuple(by_dimension)

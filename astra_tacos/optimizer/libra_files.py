@@ -1,0 +1,159 @@
+"""LIBRA's network, communicator and cost model files (ISPASS 2024), read as strictly as any configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.network import ASTRA_SIM_BLOCKS, MAX_NPUS
+from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.shape import Shape
+
+PHASES = ("Forward", "InputGrad", "WeightGrad")
+NOT_INVOLVED = -1
+_NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
+_PART_KEYS = ("Link", "Switch", "Nic")
+_MAX_DIMENSIONS = 16
+_MAX_PRICE = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Dollars per GB/s of the parts of each tier; `dimensions`: tier of each dimension, if the file says."""
+
+    source: str
+    tiers: Mapping[str, Mapping[str, float]]
+    dimensions: tuple[str, ...] | None
+
+    def prices(self, shape: Shape) -> tuple[float, ...]:
+        """Dollars per GB/s of one NPU in each dimension: a link, and for a Switch its port and the NIC of tiers that price one.
+
+        Raises
+        ------
+        ConfigError
+            If the tiers of the dimensions are not known, one is not in the file, or lacks the price of a link or switch.
+        """
+        tiers = shape.tiers or self.dimensions
+        if tiers is None:
+            raise ConfigError(f"{self.source}: CostDimension is missing, expected the tier of each dimension of {shape.source}")
+        if len(tiers) != shape.num_dimensions:
+            raise ConfigError(
+                f"{self.source}: CostDimension has {len(tiers)} entries, {shape.source} has {shape.num_dimensions} dimensions"
+            )
+        return tuple(self._price(tier, block) for tier, block in zip(tiers, shape.blocks, strict=True))
+
+    def _price(self, tier: str, block: str) -> float:
+        if tier not in self.tiers:
+            raise ConfigError(
+                f"{self.source}: the tier {tier} is missing, expected its prices; there are {', '.join(self.tiers)}"
+            )
+        parts = self.tiers[tier]
+        needed = ("Link", "Switch") if block == "Switch" else ("Link",)
+        for part in needed:
+            if part not in parts:
+                raise ConfigError(f"{self.source}: {tier}.{part} is missing, expected dollars per GB/s for a {block}")
+        return sum(parts[part] for part in needed) + (parts.get("Nic", 0.0) if block == "Switch" else 0.0)
+
+
+def read_libra_network(path: Path, latency_ns: float) -> Shape:
+    """Read a LIBRA network; its links get that latency, as the format has none.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    _check_keys(path, document, _NETWORK_KEYS)
+    blocks = _list(path, document, "Topology")
+    for index, block in enumerate(blocks):
+        if block not in ASTRA_SIM_BLOCKS:
+            raise ConfigError(f"{path}: Topology[{index}] is {describe(block)}, expected {' or '.join(ASTRA_SIM_BLOCKS)}")
+    sizes = _list(path, document, "NpusCount", len(blocks))
+    for index, size in enumerate(sizes):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+            raise ConfigError(f"{path}: NpusCount[{index}] is {describe(size)}, expected a whole number above 1")
+    if math.prod(sizes) > MAX_NPUS:
+        raise ConfigError(f"{path}: NpusCount gives {describe(math.prod(sizes))} NPUs, expected at most {MAX_NPUS:,}")
+    tiers = None
+    if "CostDimension" in document:
+        tiers = _tiers(path, _list(path, document, "CostDimension", len(blocks)))
+    return Shape(str(path), tuple(blocks), tuple(sizes), (latency_ns,) * len(blocks), tiers)
+
+
+def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Members per dimension of the communicator of each of `PHASES`; 1 in dimensions that are not involved.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    _check_keys(path, document, PHASES)
+    members: dict[str, tuple[int, ...]] = {}
+    for phase in PHASES:
+        entries = _list(path, document, phase, shape.num_dimensions)
+        for index, (entry, size) in enumerate(zip(entries, shape.sizes, strict=True)):
+            if isinstance(entry, bool) or not isinstance(entry, int) or not (entry == NOT_INVOLVED or 1 <= entry <= size):
+                expected = f"expected 1 to {size} members, or -1 for a dimension that takes no part"
+                raise ConfigError(f"{path}: {phase}[{index}] is {describe(entry)}, {expected}")
+            if entry > 0 and size % entry:
+                raise ConfigError(f"{path}: {phase}[{index}] is {entry}, expected a divisor of the dimension's {size} NPUs")
+        members[phase] = tuple(max(entry, 1) for entry in entries)
+    return members
+
+
+def read_cost_model(path: Path) -> CostModel:
+    """Read a cost model: `Link`, `Switch` and `Nic` of each tier; `CostDimension` names a tier per dimension, where the network
+    file does not.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    tiers: dict[str, dict[str, float]] = {}
+    dimensions = None
+    for tier, parts in document.items():
+        if tier == "CostDimension":
+            dimensions = _tiers(path, _list(path, document, tier))
+            continue
+        if not isinstance(tier, str) or not isinstance(parts, dict) or not parts:
+            raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
+        for part, price in parts.items():
+            if part not in _PART_KEYS:
+                raise ConfigError(f"{path}: {tier} has the key {describe(part)}, expected {', '.join(_PART_KEYS)}")
+            if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price <= _MAX_PRICE:
+                raise ConfigError(f"{path}: {tier}.{part} is {describe(price)}, expected dollars per GB/s, 0 or more")
+        tiers[tier] = {part: float(price) for part, price in parts.items()}
+    return CostModel(str(path), tiers, dimensions)
+
+
+def _check_keys(path: Path, document: Mapping[Any, Any], keys: tuple[str, ...]) -> None:
+    for key in document:
+        if key not in keys:
+            raise ConfigError(f"{path}: found the key {describe(key)}, expected {', '.join(keys)}")
+
+
+def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None = None) -> list[Any]:
+    expected = f"a list of {length or 'one'} entr{'ies' if length and length > 1 else 'y'}{'' if length else ' per dimension'}"
+    if key not in document:
+        raise ConfigError(f"{path}: {key} is missing, expected {expected}")
+    value = document[key]
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS or (length is not None and len(value) != length):
+        found = f"a list of {len(value)}" if isinstance(value, list) else describe(value)
+        raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
+    return value
+
+
+def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise ConfigError(f"{path}: CostDimension[{index}] is {describe(name)}, expected the name of a tier")
+    return tuple(names)

@@ -1,0 +1,135 @@
+"""Times of demands from synthesized schedules, on the sub-networks of their groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from astra_tacos.collective import make_collective
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.optimizer.demand import MESSAGE, Demand, stages
+from astra_tacos.optimizer.job import Job
+from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns
+from astra_tacos.optimizer.shape import Shape, links_per_npu
+from astra_tacos.optimizer.subnetwork import sub_dimension, subnetwork, subnetwork_model
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.topology.composition import build_topology
+
+SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model"
+"""How a demand is timed: one schedule; one in each dimension, the slowest of which counts; bytes over bandwidth."""
+_SENDS = 1 << 17
+_MOST_CHUNKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesis:
+    """How schedules are made: the fastest of `synthesizers` counts; `chunks` per NPU, None for as many as make few sends."""
+
+    synthesizers: tuple[str, ...] = ("tacos", "themis")
+    chunks: int | None = None
+    trials: int = 1
+    seed: int = 0
+    max_npus: int = 256
+
+
+@dataclass(slots=True)
+class Measure:
+    """Times demands of a job under a split; what was synthesized once is remembered."""
+
+    job: Job
+    shape: Shape
+    synthesis: Synthesis
+    on_schedule: Callable[[int], None] | None = None
+    num_schedules: int = 0
+    _known: dict[tuple[str, int, tuple[Dimension, ...]], float] = field(default_factory=dict)
+    model: Model = field(init=False)
+    """Bytes over the bandwidth that groups have: times of what is not synthesized."""
+
+    def __post_init__(self) -> None:
+        self.model = subnetwork_model(self.job, self.shape)
+
+    def how(self, demand: Demand) -> str:
+        """SCHEDULE, BY_DIMENSION or MODEL."""
+        if demand.pattern == MESSAGE or not self._able(demand.pattern):
+            return MODEL
+        if demand.num_npus <= self.synthesis.max_npus:
+            return SCHEDULE
+        return BY_DIMENSION if max(demand.members) <= self.synthesis.max_npus else MODEL
+
+    def demand_ns(self, number: int, split: Sequence[float]) -> float:
+        """Time of one demand."""
+        demand = self.job.demands[number]
+        how = self.how(demand)
+        if how == SCHEDULE:
+            return self._schedule_ns(demand.pattern, demand.size_bytes, subnetwork(self.shape, demand, split))
+        if how == BY_DIMENSION:
+            return max(self.stages_ns(number, split).values())
+        loads = self.model.load[number] @ (1.0 / np.asarray(split, np.float64))
+        return float(self.model.fixed_ns[number] + loads.max())
+
+    def stages_ns(self, number: int, split: Sequence[float]) -> dict[int, float]:
+        """Time of one demand in each of its dimensions, by itself."""
+        demand = self.job.demands[number]
+        links = [links_per_npu(block, size) for block, size in zip(self.shape.blocks, self.shape.sizes, strict=True)]
+        times = {}
+        for stage in stages(demand, links):
+            part = sub_dimension(self.shape, demand, stage.dimension, split[stage.dimension])
+            times[stage.dimension] = self._schedule_ns(demand.pattern, math.ceil(stage.size_bytes), (part,))
+        return times
+
+    def all_demands_ns(self, split: Sequence[float]) -> Floats:
+        """float64[num_demands]."""
+        return np.array([self.demand_ns(number, split) for number in range(len(self.job.demands))], np.float64)
+
+    def time_ns(self, split: Sequence[float]) -> float:
+        """Time of a step."""
+        return step_ns(*profile_arrays(self.job), self.all_demands_ns(split))
+
+    def _able(self, pattern: str) -> list[str]:
+        return [name for name in self.synthesis.synthesizers if pattern in SYNTHESIZERS[name].collectives]
+
+    def _schedule_ns(self, pattern: str, size_bytes: int, dimensions: tuple[Dimension, ...]) -> float:
+        key = (pattern, size_bytes, dimensions)
+        if key not in self._known:
+            self._known[key] = self._synthesized_ns(*key)
+        return self._known[key]
+
+    def _synthesized_ns(self, pattern: str, size_bytes: int, dimensions: tuple[Dimension, ...]) -> float:
+        topology = build_topology(NetworkConfig("sub-network", dimensions))
+        npus = topology.num_npus
+        chunks = self.synthesis.chunks or max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
+        parts = 1 if pattern == "all-gather" else npus
+        size_bytes = max(size_bytes, parts)
+        collective = make_collective(pattern, npus, size_bytes, max(1, min(chunks, size_bytes // parts)))
+        times, refusals = [], []
+        for name in self._able(pattern):
+            refusal = SYNTHESIZERS[name].why_not(topology, collective)
+            if refusal is not None:
+                refusals.append(f"{name}: {refusal}")
+                continue
+            options = {"trials": self.synthesis.trials, "seed": self.synthesis.seed}
+            times.append(synthesize(topology, collective, synthesizer=name, **options).collective_time_ns)  # type: ignore[arg-type]
+            self.num_schedules += 1
+            if self.on_schedule is not None:
+                self.on_schedule(self.num_schedules)
+        if not times:
+            raise SynthesisError(f"{pattern} on {topology.name}: {'; '.join(refusals)}")
+        return float(min(times))
+
+
+def check_synthesis(synthesis: Synthesis) -> None:
+    """Refuse synthesizers that do not exist.
+
+    Raises
+    ------
+    ConfigError
+        Naming the one that was found.
+    """
+    for name in synthesis.synthesizers:
+        if name not in SYNTHESIZERS:
+            raise ConfigError(f"synthesizer: found {name!r}, expected {' or '.join(SYNTHESIZERS)}")

@@ -1,0 +1,113 @@
+"""A question to the optimizer, and its answer by LIBRA's model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.expression import Constraint, parse_constraint
+from astra_tacos.optimizer.job import Job
+from astra_tacos.optimizer.libra_files import CostModel
+from astra_tacos.optimizer.model import Floats, Model, libra_model
+from astra_tacos.optimizer.shape import Shape
+from astra_tacos.optimizer.solve import Solution, minimise_time, minimise_time_cost
+from astra_tacos.optimizer.space import Space, make_space
+
+TIME, TIME_COST = "time", "time-cost"
+OBJECTIVES = (TIME, TIME_COST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Which split of a network is best for a job.
+
+    Parameters
+    ----------
+    prices
+        float64[num_dimensions], dollars of the whole network per GB/s of an NPU; None without a cost model.
+    total
+        Total bandwidth that is to be split, if it is given.
+    current
+        Split of the network as it is; None for LIBRA's networks, which have no bandwidths.
+    """
+
+    shape: Shape
+    job: Job
+    model: Model
+    space: Space
+    objective: str
+    prices: Floats | None
+    total: float | None
+    current: Floats | None
+
+    def solve(self, model: Model, space: Space) -> Solution:
+        """The best split of a model in a space."""
+        if self.objective == TIME:
+            return minimise_time(model, space)
+        assert self.prices is not None  # make_problem
+        return minimise_time_cost(model, space, self.prices)
+
+    def value(self, split: Floats, time_ns: float) -> float:
+        """The objective of a split that takes so long."""
+        return time_ns if self.objective == TIME or self.prices is None else time_ns * float(self.prices @ split)
+
+    def equal_shares(self) -> Floats | None:
+        """The same bandwidth in every dimension: of the total that is given, else as much as the constraints allow."""
+        if self.total is not None:
+            return np.full(self.shape.num_dimensions, self.total / self.shape.num_dimensions)
+        return self.space.equal_shares()
+
+
+def make_problem(
+    shape: Shape,
+    job: Job,
+    *,
+    objective: str = TIME,
+    cost_model: CostModel | None = None,
+    total_bandwidth: float | None = None,
+    budget_cost: float | None = None,
+    constraints: Sequence[str] = (),
+    min_bandwidth: float = 0.1,
+    current: Sequence[float] | None = None,
+) -> Problem:
+    """A problem, checked.
+
+    Where the network has a split, its total is split anew, unless a total or a budget is given, or a constraint speaks of one.
+
+    Raises
+    ------
+    ConfigError
+        If the job never uses the network, a number is out of range, a cost model is missing, a constraint is none, or no split or
+        splits without end satisfy them.
+    """
+    if objective not in OBJECTIVES:
+        raise ConfigError(f"objective: found {objective!r}, expected {' or '.join(OBJECTIVES)}")
+    if not job.demands:
+        raise ConfigError(f"{job.source}: no communication between NPUs, expected some: every split takes as long")
+    numbers = {"total bandwidth": total_bandwidth, "cost budget": budget_cost, "least bandwidth": min_bandwidth}
+    for name, number in numbers.items():
+        if number is not None and not (number > 0 and math.isfinite(number)):
+            raise ConfigError(f"{name}: found {number:g}, expected a number above 0")
+    prices = None if cost_model is None else np.array(cost_model.prices(shape), np.float64) * shape.num_npus
+    if prices is None and (objective == TIME_COST or budget_cost is not None):
+        raise ConfigError("cost: there is no cost model, expected one (--cost-model)")
+    if (objective == TIME_COST or budget_cost is not None) and prices is not None and not prices.any():
+        raise ConfigError("cost: every dimension is free, expected prices above 0")
+    is_limited = budget_cost is not None or any(word in text for text in constraints for word in ("total", "cost"))
+    if current is not None and total_bandwidth is None and not is_limited:
+        total_bandwidth = float(sum(current))
+    texts = list(constraints)
+    if total_bandwidth is not None:
+        texts.insert(0, f"total == {total_bandwidth!r}")
+    if budget_cost is not None:
+        texts.insert(0, f"cost <= {budget_cost!r}")
+    parsed: list[Constraint] = []
+    for text in texts:
+        parsed += parse_constraint(text, shape.num_dimensions, None if prices is None else prices.tolist())
+    space = make_space(parsed, shape.num_dimensions, min_bandwidth)
+    split = None if current is None else np.array(current, np.float64)
+    return Problem(shape, job, libra_model(job, shape), space, objective, prices, total_bandwidth, split)

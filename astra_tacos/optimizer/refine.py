@@ -1,0 +1,123 @@
+"""The best split for real schedules: an outer loop around the solver.
+
+At the best split so far, every demand is timed again with each of its bandwidths somewhat higher and lower. The slopes make a
+convex model that is right nearby, fixed + sum of load_d / B_d; its best split within a trust region is measured. A better one
+becomes the next centre and widens the region, another one narrows it. (Sequential convex programming.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.measure import BY_DIMENSION, MODEL, Measure
+from astra_tacos.optimizer.model import Floats, Model, profile_arrays
+from astra_tacos.optimizer.space import Space
+
+_NUDGE = 1.1
+_FIRST_REGION = 2.0
+_WIDEST_REGION = 4.0
+_MOVED = 0.01
+_WORTHWHILE = 1e-4
+"""Relative gain in sight below which the search ends."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A split that was measured, where it came from, its time, and whether it was the best so far."""
+
+    origin: str
+    split: Floats
+    time_ns: float
+    is_best: bool
+
+
+def refine(
+    measure: Measure,
+    space: Space,
+    starts: dict[str, Floats],
+    best_split: Callable[[Model, Space], Floats],
+    objective: Callable[[Floats, float], float],
+    num_steps: int,
+    on_step: Callable[[int, int], None] | None = None,
+) -> tuple[Step, ...]:
+    """Measure the starts and look for better splits; the last step that is the best is the result.
+
+    Parameters
+    ----------
+    starts
+        Splits by name. Those outside of the space are measured, too, but nothing begins there.
+    best_split
+        The best split of a model in a space.
+    objective
+        Of a split and its measured time.
+    """
+    steps: list[Step] = []
+    best, centre = math.inf, None
+
+    def attempt(origin: str, split: Floats) -> bool:
+        nonlocal best, centre
+        time_ns = measure.time_ns(split.tolist())
+        value = objective(split, time_ns)
+        is_best = value < best and space.holds(split)
+        steps.append(Step(origin, split, time_ns, is_best))
+        if is_best:
+            best, centre = value, split
+        return is_best
+
+    for origin, split in starts.items():
+        attempt(origin, split)
+    if centre is None:
+        raise ConfigError("refine: none of the splits to start from satisfies the constraints")
+    region = _FIRST_REGION
+    model: Model | None = None
+    for number in range(num_steps):
+        if on_step is not None:
+            on_step(number, num_steps)
+        if model is None:
+            model = local_model(measure, centre)
+        split = best_split(model, space.around(centre, region))
+        moved = float(np.abs(np.log(split / centre)).max())
+        if moved < _MOVED or objective(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
+            break
+        if attempt(f"step {number + 1}", split):
+            region, model = min(region * 1.3, _WIDEST_REGION), None
+        else:
+            region = math.exp(moved / 2)
+    return tuple(steps)
+
+
+def local_model(measure: Measure, split: Floats) -> Model:
+    """A model with the times that demands have at a split, and their slopes there by each bandwidth."""
+    fixed: list[float] = []
+    load: list[Floats] = []
+    for number, demand in enumerate(measure.job.demands):
+        how = measure.how(demand)
+        if how == MODEL:
+            rows, fixed_ns = measure.model.load[number], float(measure.model.fixed_ns[number])
+        elif how == BY_DIMENSION:
+            rows, fixed_ns = np.zeros((len(demand.involved), len(split))), 0.0
+            for row, (dimension, time_ns) in enumerate(measure.stages_ns(number, split.tolist()).items()):
+                rows[row, dimension] = time_ns * split[dimension]
+        else:
+            rows = np.array([[_slope(measure, number, split, d) * split[d] for d in range(len(split))]])
+            fixed_ns = measure.demand_ns(number, split.tolist()) - float(rows[0] @ (1 / split))
+        load.append(rows)
+        fixed.append(fixed_ns)
+    return Model(np.array(fixed, np.float64), tuple(load), *profile_arrays(measure.job))
+
+
+def _slope(measure: Measure, number: int, split: Floats, dimension: int) -> float:
+    """How a demand's time grows with B0 / B of a dimension, in ns: 0 or more."""
+    if dimension not in measure.job.demands[number].involved:
+        return 0.0
+    times = []
+    for factor in (_NUDGE, 1 / _NUDGE):
+        nudged = split.copy()
+        nudged[dimension] *= factor
+        times.append(measure.demand_ns(number, nudged.tolist()))
+    return max(0.0, (times[1] - times[0]) / (_NUDGE - 1 / _NUDGE))

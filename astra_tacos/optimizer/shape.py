@@ -1,0 +1,92 @@
+"""A network without its bandwidths, and what a bandwidth per NPU means for its links.
+
+A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files give
+GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). An NPU has two links in a Ring (one in a ring of two),
+n - 1 in a FullyConnected, one to a Switch; of a Mesh, an open line, the ends count, which have one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.errors import ConfigError
+from astra_tacos.units import BYTES_PER_GB, BYTES_PER_GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Dimensions of a network; `blocks`, `sizes`, `latency_ns` (of a link) and `tiers` (None: unknown) have one entry each."""
+
+    source: str
+    blocks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    latency_ns: tuple[float, ...]
+    tiers: tuple[str, ...] | None = None
+
+    @property
+    def num_dimensions(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def num_npus(self) -> int:
+        return math.prod(self.sizes)
+
+    def describe(self) -> str:
+        """`Ring 4 x Switch 8`."""
+        return " x ".join(f"{block} {size}" for block, size in zip(self.blocks, self.sizes, strict=True))
+
+    def dimensions(self, split: Sequence[float]) -> tuple[Dimension, ...]:
+        """The dimensions as ASTRA-sim's file lists them, for a split in GB/s per NPU."""
+        rows = zip(self.blocks, self.sizes, split, self.latency_ns, strict=True)
+        return tuple(Dimension(block, size, link_gibps(block, size, gbps), latency) for block, size, gbps, latency in rows)
+
+    def to_yaml(self, split: Sequence[float]) -> str:
+        """The network file for a split in GB/s per NPU."""
+        dimensions = self.dimensions(split)
+        blocks = f"topology: [ {', '.join(self.blocks)} ]\n"
+        per_npu = ", ".join(f"{gbps:.6g}" for gbps in split)
+        return (
+            f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n"
+            + (f"astra_tacos:\n  {blocks}" if "Mesh" in self.blocks else blocks)
+            + f"npus_count: [ {', '.join(map(str, self.sizes))} ]\n"
+            + f"bandwidth: [ {', '.join(repr(d.bandwidth_gibps) for d in dimensions)} ]  # GB/s of a link, 2^30 bytes/s\n"
+            + f"latency: [ {', '.join(repr(d.latency_ns) for d in dimensions)} ]  # ns\n"
+        )
+
+
+def links_per_npu(block: str, size: int) -> int:
+    """Links by which an NPU sends into a dimension."""
+    if block == "FullyConnected":
+        return size - 1
+    return 2 if block == "Ring" and size > 2 else 1
+
+
+def link_gibps(block: str, size: int, gbps_per_npu: float) -> float:
+    """GiB/s of a link where an NPU has that many decimal GB/s in the dimension."""
+    return gbps_per_npu * BYTES_PER_GB / BYTES_PER_GIB / links_per_npu(block, size)
+
+
+def npu_gbps(dimension: Dimension) -> float:
+    """Decimal GB/s that an NPU has in a dimension of an ASTRA-sim network."""
+    links = links_per_npu(dimension.block, dimension.size)
+    return dimension.bandwidth_gibps * links * BYTES_PER_GIB / BYTES_PER_GB
+
+
+def network_shape(network: NetworkConfig) -> tuple[Shape, tuple[float, ...]]:
+    """Shape and split of an ASTRA-sim network.
+
+    Raises
+    ------
+    ConfigError
+        If it has no dimensions, or links that fail or differ within one.
+    """
+    if not network.dimensions:
+        raise ConfigError(f"{network.source}: astra_tacos.links lists links one by one, expected dimensions to split between")
+    for key, links in (("failed_links", network.failed_links), ("link_overrides", network.link_overrides)):
+        if links:
+            raise ConfigError(f"{network.source}: astra_tacos.{key} has {len(links)}, expected dimensions of equal links")
+    columns = zip(*((d.block, d.size, d.latency_ns) for d in network.dimensions), strict=True)
+    return Shape(network.source, *columns), tuple(npu_gbps(dimension) for dimension in network.dimensions)

@@ -1,0 +1,144 @@
+"""A run of ASTRA-sim as the optimizer sees it: its ranks' nodes, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import group_id
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.demand import MESSAGE, Demand
+from astra_tacos.optimizer.job import Job, Profile
+from astra_tacos.optimizer.shape import Shape
+from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.run import Run, pattern_key
+
+_ALL_RANKS = -1
+_NO_LIST = -1
+
+
+def trace_job(run: Run, shape: Shape) -> Job:
+    """What every kind of rank computes and sends.
+
+    Compute takes what a replay gives it (`replayer.workload_actions`). A collective's group is a block of the network: its
+    members per dimension. A message counts where it is sent. Ranks that do the same are one profile.
+
+    Raises
+    ------
+    ConfigError
+        If a node is none that ASTRA-sim runs, there are more ranks than NPUs, or a group is no block of the network.
+    """
+    trace = run.workload
+    if trace.num_ranks > shape.num_npus:
+        raise ConfigError(
+            f"{trace.prefix}: {trace.num_ranks} ranks, expected at most the {shape.num_npus} NPUs of {shape.source}"
+        )
+    actions = workload_actions(run)
+    rank = trace.rank
+    timed = (actions.action == kernels.COMPUTE) | (actions.action == kernels.MEMORY)
+    compute_ns = np.bincount(rank[timed], actions.amount[timed], trace.num_ranks)
+    number: dict[Demand, int] = {}
+    of_row = np.full(trace.num_nodes, -1, np.int64)
+    _number_collectives(run, shape, np.flatnonzero(actions.action == kernels.COLLECTIVE), number, of_row)
+    _number_messages(run, shape, np.flatnonzero(actions.action == kernels.SEND), number, of_row)
+    counts = np.zeros((trace.num_ranks, len(number)), np.int64)
+    rows = np.flatnonzero(of_row >= 0)
+    np.add.at(counts, (rank[rows], of_row[rows]), 1)
+    _, first, which = np.unique(np.column_stack((compute_ns, counts)), axis=0, return_index=True, return_inverse=True)
+    num_alike = np.bincount(which.reshape(-1))
+    profiles = tuple(
+        Profile(leader, int(num_alike[place]), float(compute_ns[leader]), tuple(counts[leader].tolist()))
+        for place, leader in sorted(enumerate(first.tolist()), key=lambda pair: pair[1])
+    )
+    return Job(trace.prefix, tuple(number), profiles)
+
+
+def block_of(ranks: Sequence[int] | NDArray[np.int64], shape: Shape, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Members and strides per dimension of a group.
+
+    Raises
+    ------
+    ConfigError
+        If the ranks are not all combinations of evenly spaced coordinates.
+    """
+    rest = np.asarray(ranks, np.int64)
+    if not rest.size or rest.max() >= shape.num_npus:
+        found = "no ranks" if not rest.size else f"rank {rest.max()}"
+        raise ConfigError(f"{name} has {found}, expected ranks below {shape.num_npus}")
+    members, strides = [], []
+    for size in shape.sizes:
+        coordinates = np.unique(rest % size)
+        steps = np.unique(np.diff(coordinates))
+        if len(steps) > 1:
+            break
+        members.append(len(coordinates))
+        strides.append(int(steps[0]) if steps.size else 1)
+        rest = rest // size
+    if len(members) < shape.num_dimensions or np.prod(members) != len(ranks):
+        listed = ", ".join(map(str, list(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
+        raise ConfigError(f"{name} has the ranks {listed}, expected a block of evenly spaced coordinates of {shape.describe()}")
+    return tuple(members), tuple(strides)
+
+
+def _number_collectives(
+    run: Run, shape: Shape, rows: NDArray[np.int64], number: dict[Demand, int], of_row: NDArray[np.int64]
+) -> None:
+    """Enter the demand of each row of a collective."""
+    trace, columns = run.workload, run.columns
+    group = _groups(run, rows)
+    listed = np.where((group == _ALL_RANKS) & (columns.involved_count[rows] > 0), columns.involved_dims[rows], _NO_LIST)
+    cases, which = _distinct(columns.comm_type[rows], trace.size_bytes[rows], group, listed)
+    for case, (pattern, size, entry, dimensions) in enumerate(cases):
+        if entry == _ALL_RANKS:
+            chosen = [dimensions == _NO_LIST or bool(dimensions >> index & 1) for index in range(shape.num_dimensions)]
+            members = tuple(size if takes_part else 1 for size, takes_part in zip(shape.sizes, chosen, strict=True))
+            strides = (1,) * shape.num_dimensions
+        else:
+            members, strides = block_of(run.groups.members[entry], shape, f"{run.groups.source}: group {entry}")
+        demand = Demand(pattern_key(pattern), size, members, strides)
+        if demand.num_npus > 1 and size > 0:
+            of_row[rows[which == case]] = number.setdefault(demand, len(number))
+
+
+def _groups(run: Run, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Id of each row's group, _ALL_RANKS without one; ids are as the communicator group file has them."""
+    columns = run.columns
+    group = np.full(len(rows), _ALL_RANKS, np.int64)
+    for name in np.unique(columns.group[rows]).tolist():
+        text = "" if name < 0 else columns.group_names[name]
+        if text in ("", "0"):
+            continue
+        chosen = columns.group[rows] == name
+        entry = group_id(text)
+        if entry is None or entry not in run.groups.members:
+            node = run.workload.describe_node(int(rows[np.argmax(chosen)]))
+            raise ConfigError(f"{run.workload.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
+        group[chosen] = entry
+    return group
+
+
+def _number_messages(
+    run: Run, shape: Shape, rows: NDArray[np.int64], number: dict[Demand, int], of_row: NDArray[np.int64]
+) -> None:
+    """Enter the demand of each row of a message: its bytes, and the dimensions in which its ends differ."""
+    ends = [run.workload.rank[rows], run.workload.peer[rows]]
+    differs = []
+    for size in shape.sizes:
+        differs.append(ends[0] % size != ends[1] % size)
+        ends = [end // size for end in ends]
+    cases, which = _distinct(run.workload.size_bytes[rows], *differs)
+    for case, (size, *crossed) in enumerate(cases):
+        members = tuple(2 if crosses else 1 for crosses in crossed)
+        demand = Demand(MESSAGE, size, members, (1,) * shape.num_dimensions)
+        if demand.num_npus > 1 and size > 0:
+            of_row[rows[which == case]] = number.setdefault(demand, len(number))
+
+
+def _distinct(*columns: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[list[list[int]], NDArray[np.int64]]:
+    """Distinct rows of some columns, and the entry of them that each row is."""
+    stacked = np.stack([column.astype(np.int64) for column in columns], axis=1)
+    cases, which = np.unique(stacked, axis=0, return_inverse=True)
+    return cases.tolist(), which.reshape(-1)

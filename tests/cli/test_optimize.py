@@ -1,0 +1,153 @@
+"""`astra-tacos optimize`: what it prints and writes, the tutorial's commands, and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from astra_tacos.cli.main import BAD_INPUT, main
+from astra_tacos.config.network import read_network
+from astra_tacos.optimizer.shape import network_shape
+
+REPOSITORY = Path(__file__).parents[2]
+LIBRA = {
+    "n.yml": "Topology: [Ring, Switch]\nNpusCount: [4, 4]\nCostDimension: [Node, Pod]\n",
+    "c.yml": "Forward: [4, -1]\nInputGrad: [4, -1]\nWeightGrad: [-1, 4]\n",
+    "m.yml": "Node: {Link: 4}\nPod: {Link: 8, Switch: 18, Nic: 30}\n",
+    "w.txt": "a -1 1000 ALLREDUCE 4000000 1000 ALLREDUCE 4000000 1000 ALLREDUCE 2000000 10\n" * 2,
+}
+COMMAND = "optimize --libra-network n.yml --communicator c.yml --workload w.txt --cost-model m.yml"
+
+
+def invoke(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(arguments))
+    captured = capsys.readouterr()
+    return int(left.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture(autouse=True)
+def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    for name, text in LIBRA.items():
+        (tmp_path / name).write_text(text)
+
+
+def test_json_of_libras_files(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine --chunks 2 --output best.yml --json", capsys)
+    assert (status, err) == (0, "")
+    result = json.loads(out)
+    best, equal = (result["splits"][name] for name in ("best", "equal shares"))
+    # Two demands in a dimension each: bandwidths as the square roots of their bytes (4 x 4 MB, and 2 x 2 MB).
+    assert best["bandwidth_gbps"] == pytest.approx([200 / 3, 100 / 3], rel=1e-3)
+    assert equal["bandwidth_gbps"] == [50, 50] and result["gain"]["equal shares"] == pytest.approx(
+        equal["time_ns"] / best["time_ns"]
+    )
+    assert best["time_ns"] == pytest.approx(6020 + 1.5 * (16e6 * 3 / 200 + 4e6 * 3 / 100), rel=1e-6)
+    assert best["cost"] == pytest.approx(16 * (4 * 200 / 3 + 56 * 100 / 3), rel=1e-3)
+    refined = result["refine"]["splits"]["refined"]
+    assert refined["time_ns"] <= result["refine"]["splits"]["best by bytes"]["time_ns"]
+    shape, split = network_shape(read_network("best.yml"))
+    assert split == pytest.approx(refined["bandwidth_gbps"]) and shape.blocks == ("Ring", "Switch")
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = invoke(
+        f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1", capsys
+    )
+    assert status == 0
+    for text in (
+        "Ring 4 x Switch 4, 16 NPUs",
+        "cost <= 50000.0; total >= 20",
+        "gain over equal shares",
+        "Splits by bytes",
+        "limited by",
+    ):
+        assert text in out
+    assert re.search(r"refined over best by bytes +1\.\d{3} x", out)
+
+
+def test_a_run_of_astra_sim(capsys: pytest.CaptureFixture[str]) -> None:
+    workload = "configs/workload/transformer_16"
+    files = f"--workload {workload}/workload/w --system {workload}/system.json"
+    command = f"optimize --network configs/network/hetero_3d_16npus.yml {files}"
+    status, out, err = invoke(f"{command} --comm-group {workload}/comm_group.json --json", capsys)
+    result = json.loads(out)
+    assert (status, err, result["profiles"]) == (0, "", 2)
+    current, best = result["splits"]["input"], result["splits"]["best"]
+    assert current["bandwidth_gbps"] == pytest.approx([200, 200, 200], rel=1e-6)
+    assert best["total_gbps"] == pytest.approx(600, rel=1e-6) and best["cost"] is None
+    assert result["gain"]["input"] == pytest.approx(current["time_ns"] / best["time_ns"]) and result["gain"]["input"] > 1.05
+    status, _, err = invoke(f"{command} --json", capsys)  # groups are missing
+    assert status == BAD_INPUT and "pg_name '1', expected a group of no file (--comm-group)" in err
+
+
+def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (REPOSITORY / "docs" / "optimize.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    assert len(commands) == 4
+    shown = [
+        re.findall(r"^    (best|best by bytes|refined) +([\d.]+) +([\d.]+) +([\d.]+) ", part, re.MULTILINE)
+        for part in text.split("```sh")
+    ]
+    printed = []
+    for command in commands:
+        status, out, err = invoke(command.removeprefix("astra-tacos "), capsys)
+        assert (status, err) == (0, "")
+        printed.append(out)
+    rows = [re.findall(r"^(best|best by bytes|refined) +([\d.]+) +([\d.]+) +([\d.]+) ", out, re.MULTILINE) for out in printed]
+    assert shown[1] == rows[1]
+    assert shown[2] == rows[2][1:]  # the first table is that of the command before
+    assert network_shape(read_network("refined.yml"))[1] == pytest.approx([float(value) for value in rows[2][-1][1:]], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint"),
+        ("--total-bandwidth 10 --constraint 'B0 >= 11'", "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11"),
+        ("--total-bandwidth 10 --constraint 'B2 <= 1'", "constraint 'B2 <= 1': found B2, expected B0 to B1"),
+        ("--total-bandwidth nan", "total bandwidth: found nan, expected a number above 0"),
+        ("--total-bandwidth 10 --min-bandwidth -1", "least bandwidth: found -1, expected a number above 0"),
+        ("--total-bandwidth 10 --latency -1", "latency: found -1, expected"),
+        ("--total-bandwidth 10 --synthesizer magic", "synthesizer: found 'magic', expected tacos or ring"),
+        ("--total-bandwidth 10 --output n.yml", "n.yml is given twice"),
+        ("--total-bandwidth 10 --output .", "is a directory, expected a file"),
+        ("--network n.yml", "Expected one of '--libra-network' and '--network'"),
+        ("--system s.json --total-bandwidth 10", "--system, --comm-group and --remote-memory are for traces"),
+    ],
+)
+def test_bad_options(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
+    status, out, err = invoke(f"{COMMAND} {arguments}", capsys)
+    assert (status, out) == (BAD_INPUT, "") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("optimize --workload w", "Expected one of"),
+        ("optimize --workload w --network n.yml", "Missing option '--system'"),
+        ("optimize --workload w.txt --libra-network n.yml", "Missing option '--communicator'"),
+        ("optimize --workload w --network n.yml --system s.json --communicator c.yml", "--communicator is for LIBRA's"),
+        (COMMAND.replace("--cost-model m.yml", "") + " --total-bandwidth 9 --objective time-cost", "there is no cost model"),
+        (COMMAND.replace("w.txt", "none.txt") + " --total-bandwidth 9", "none.txt: cannot be read"),
+    ],
+)
+def test_missing_options_and_files(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
+    status, _, err = invoke(command, capsys)
+    assert status == BAD_INPUT and message in err and err.count("\n") == 1
+
+
+def test_help_is_light() -> None:
+    code = "import atexit, sys\nfrom astra_tacos.cli.main import main\natexit.register(lambda: print(*sys.modules))\n"
+    code += "main(['optimize', '--help'])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "--refine-max-npus" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())
