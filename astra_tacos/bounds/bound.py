@@ -7,8 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No schedule finishes before `time_ns`; `name` says which argument proves it, `where` at which place it binds."""
+    """No schedule finishes before `time_ns`.
+
+    Parameters
+    ----------
+    name
+        Which argument proves it.
+    where
+        In words, at which place it binds.
+    npus
+        The NPUs that this place consists of: what a cut separates from the others, or a pair; empty if it is all of them.
+    links
+        The links that bind there; empty if it is all of them, or none.
+    """
 
     name: str
     time_ns: int
     where: str
+    npus: tuple[int, ...] = ()
+    links: tuple[int, ...] = ()

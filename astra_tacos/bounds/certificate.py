@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import all_bounds, largest
 from astra_tacos.schedule.schedule import Schedule
 
 
 def certify(schedule: Schedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
-    `efficiency` is the lower bound over the predicted time. Link shares are of the collective's time.
+    `bound` is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links),
+    `bounds_ns` lists all. `efficiency` is the lower bound over the predicted time. Link shares are of the collective's time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
-    bound = lower_bound(topology, collective, timing)
+    bounds = all_bounds(topology, collective, timing)
+    bound = largest(bounds)
     time = max(schedule.collective_time_ns, 1)
     algorithm_bandwidth = collective.buffer_bytes / time
     return {
@@ -39,6 +41,9 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "bound_ns": bound.time_ns,
         "bound": bound.name,
         "bound_where": bound.where,
+        "bound_npus": list(bound.npus),
+        "bound_links": [topology.describe_link(link) for link in bound.links],
+        "bounds_ns": {each.name: each.time_ns for each in bounds},
         "efficiency": bound.time_ns / time,
         "algorithm_bandwidth_gbps": algorithm_bandwidth,
         "bus_bandwidth_gbps": algorithm_bandwidth * collective.bus_factor,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
@@ -16,23 +20,20 @@ _SWEEPS = 16
 def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Largest time, over pairs of NPUs, that the smallest chunk takes from one to the other on its fastest way.
 
-    Past 512 NPUs not every source is tried: each sweep starts where the last one found the farthest NPU. Whatever pair that
-    finds still bounds the time from below.
+    With a root, one of the pair is the root. Else, past 512 NPUs not every source is tried: each sweep starts where the last one
+    found the farthest NPU. Whatever pair that finds still bounds the time from below. An All-Reduce takes this long once, not
+    twice: its two phases need not follow one another (each NPU may send what it has to all others).
     """
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 
-    hop = timing.channel_delay_ns[:, 0].astype(np.float64)
-    if not collective.gathers:
-        hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
-    num_npus = topology.num_npus
-    graph = coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=(num_npus, num_npus)).tocsr()
-    every = num_npus <= _ALL_SOURCES_UP_TO
     if collective.root is not None:
-        distance = dijkstra(graph if collective.gathers else graph.T, indices=collective.root)
+        distance = root_distance_ns(topology, collective, timing)
         far = int(distance.argmax())
         ends = (collective.root, far) if collective.gathers else (far, collective.root)
-        return Bound("diameter", int(distance[far]), f"NPU {ends[0]} to NPU {ends[1]}")
+        return Bound("diameter", int(distance[far]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
+    num_npus = topology.num_npus
+    graph = _graph(topology, collective, timing)
+    every = num_npus <= _ALL_SOURCES_UP_TO
     best, pair = 0.0, (0, 0)
     sources = np.arange(num_npus) if every else np.array([0])
     for _ in range(1 if every else _SWEEPS):
@@ -43,6 +44,26 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
         best, pair = float(distance[row, npu]), (int(sources[row]), int(npu))
         sources = np.array([npu])
     time = int(best)
-    if collective.reduces and collective.gathers:
+    if collective.num_phases == 2:
         time += int(timing.reduction_ns[0])  # what arrives there has been added to something at least once
-    return Bound("diameter", time, f"NPU {pair[0]} to NPU {pair[1]}")
+    return Bound("diameter", time, f"NPU {pair[0]} to NPU {pair[1]}", pair)
+
+
+@lru_cache(maxsize=2)
+def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
+    """int64[num_npus], how long the smallest chunk takes from the root, or to the root with all reductions on the way."""
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = _graph(topology, collective, timing)
+    distance: NDArray[np.float64] = dijkstra(graph if collective.gathers else graph.T, indices=collective.root)
+    return distance.astype(np.int64)
+
+
+def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:
+    from scipy.sparse import coo_array
+
+    hop = timing.channel_delay_ns[:, 0].astype(np.float64)
+    if not collective.gathers:
+        hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
+    shape = (topology.num_npus, topology.num_npus)
+    return coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=shape).tocsr()

@@ -13,6 +13,8 @@ from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.units import format_size
 
+_LISTED = 16
+
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
@@ -41,7 +43,8 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_text(entry)}" for name, entry in value.items())
     if isinstance(value, list):
-        return "; ".join(_text(entry) for entry in value) if value else "none"
+        more = [f"and {len(value) - _LISTED:,} more"] if len(value) > _LISTED else []
+        return "; ".join([*map(_text, value[:_LISTED]), *more]) if value else "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):

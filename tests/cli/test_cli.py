@@ -65,6 +65,19 @@ def test_synthesize_prints_the_certificate(workspace: Path) -> None:
     assert "--output DIR" in done.stdout
 
 
+def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
+    text = NETWORK.replace("25.0", "5.0")
+    (workspace / "slow.yml").write_text(text)
+    common = ("--network", "slow.yml", "--collective", "all-gather", "--size", "1MiB", "--chunks-per-npu", "8")
+    done = run("synthesize", *common, "--output", "slow", "--json", cwd=workspace)
+    result = json.loads(done.stdout)
+    assert (result["bound"], result["bound_where"]) == ("cut", "2 NPUs behind 2 links, 10 GiB/s")
+    assert result["bound_npus"] == [0, 1]
+    assert result["bound_links"] == ["switch 8 -> 0", "switch 9 -> 1"]
+    assert result["bounds_ns"]["cut"] == result["bound_ns"] == max(result["bounds_ns"].values())
+    assert "2 NPUs behind 2 links" in run("inspect", "slow", cwd=workspace).stdout
+
+
 def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
     done = run("synthesize", "--network", "ring.yml", "--size", "1GB", "--seed", "7", "--output", "j", "--json", cwd=workspace)
     result = json.loads(done.stdout)

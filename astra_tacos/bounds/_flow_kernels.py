@@ -1,0 +1,106 @@
+# mypy: ignore-errors
+"""Kernel: maximum flow from devices with supply to devices with room (Dinic).
+
+A network is a list of arcs by tail: `first[device]` to `first[device + 1]` are those out of a device, `head` is where each leads,
+`mate` the arc of the other direction. Capacities, supplies and rooms are integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+UNREACHED = -1
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _layers(first, head, cap, supply, room, level, queue):
+    """Distances from the supplies along arcs that are not full, until all rooms are reached; returns how many rooms were."""
+    rooms = 0
+    tail = 0
+    for device in range(len(level)):
+        level[device] = UNREACHED
+        if room[device] > 0:
+            rooms += 1
+        if supply[device] > 0:
+            level[device] = 0
+            queue[tail] = device
+            tail += 1
+    reached = 0
+    at = 0
+    while at < tail and reached < rooms:
+        device = queue[at]
+        at += 1
+        if room[device] > 0:
+            reached += 1
+        for arc in range(first[device], first[device + 1]):
+            other = head[arc]
+            if cap[arc] > 0 and level[other] == UNREACHED:
+                level[other] = level[device] + 1
+                queue[tail] = other
+                tail += 1
+    return reached
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _block(start, first, head, mate, cap, supply, room, level, at, path):
+    """Send what `start` can along layers; returns the amount."""
+    sent = np.int64(0)
+    depth = 0
+    device = start
+    while supply[start] > 0:
+        if room[device] > 0:
+            amount = min(supply[start], room[device])
+            for place in range(depth):
+                amount = min(amount, cap[path[place]])
+            supply[start] -= amount
+            room[device] -= amount
+            sent += amount
+            back_to = depth
+            for place in range(depth - 1, -1, -1):
+                arc = path[place]
+                cap[arc] -= amount
+                cap[mate[arc]] += amount
+                if cap[arc] == 0:
+                    back_to = place
+            depth = back_to
+            device = start if depth == 0 else head[path[depth - 1]]
+            continue
+        while at[device] < first[device + 1]:
+            arc = at[device]
+            if cap[arc] > 0 and level[head[arc]] == level[device] + 1:
+                break
+            at[device] += 1
+        if at[device] < first[device + 1]:
+            path[depth] = at[device]
+            depth += 1
+            device = head[at[device]]
+        elif depth == 0:
+            break
+        else:
+            depth -= 1
+            device = start if depth == 0 else head[path[depth - 1]]
+            at[device] += 1
+    return sent
+
+
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
+def max_flow(first, head, mate, cap, supply, room, level):
+    """Send all that can be sent; returns the amount.
+
+    `cap`, `supply` and `room` become what is left of them. Then `level` (int64[num_devices], overwritten) is not negative on the
+    supplies' side of a smallest cut. A blocking flow takes rooms at every distance at once: each room's distance grows from one
+    to the next.
+    """
+    num_devices = len(level)
+    at = np.empty(num_devices, np.int64)
+    queue = np.empty(num_devices, np.int64)
+    path = np.empty(num_devices, np.int64)
+    sent = np.int64(0)
+    while _layers(first, head, cap, supply, room, level, queue) > 0:
+        for device in range(num_devices):
+            at[device] = first[device]
+        for device in range(num_devices):
+            if level[device] == 0 and supply[device] > 0:
+                sent += _block(device, first, head, mate, cap, supply, room, level, at, path)
+    return sent

@@ -1,0 +1,140 @@
+"""Cut bound: what a set of NPUs must receive (or send) over what the links into (or out of) it can carry.
+
+Messages into a set A that is not all NPUs: an All-Gather or a Broadcast brings in every chunk that begins outside. Its mirror
+image, a Reduce-Scatter or a Reduce, takes out every chunk that ends outside. An All-Reduce brings in and takes out every chunk,
+since sums in A need something from outside and sums outside something from A. Switches neither hold nor need anything, and
+count as inside or outside, whichever has the narrower links: a message from an NPU outside to one inside crosses the border
+either way, once.
+
+The set with the least bandwidth for its messages is found by maximum flows: in the fluid limit it is the optimum of All-Gather,
+Reduce-Scatter, Broadcast and Reduce (Edmonds' theorem on arborescences). The time is that of whole chunks with latency.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.delivery import smallest_time
+from astra_tacos.bounds.flow_network import lay_out, weakest_set, whole_capacities
+from astra_tacos.bounds.grouping import device_groups, groupings, is_symmetric, is_transitive
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_EXACT_UP_TO = 2048
+_EXACT_TRANSITIVE_UP_TO = 4096
+_ANYWHERE = -1
+
+
+def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The worst of the cuts that are looked at.
+
+    These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
+    all for what must cross it. That last one is found up to 2,048 NPUs, and for regular networks without meshes up to 4,096
+    (but for All-Reduce); beyond, the others have to do.
+    """
+    sides = []
+    if collective.gathers:
+        sides += [(side, False) for side in _tightest_sides(topology, *_question(collective), inward=True)]
+    if collective.reduces:
+        sides += [(side, True) for side in _tightest_sides(topology, *_question(collective), inward=False)]
+    bounds = [_bound(topology, collective, timing, side, outward) for side, outward in sides]
+    return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def _question(collective: Collective) -> tuple[int | None, bool]:
+    """Root, and whether every chunk has to cross every cut."""
+    return collective.root, collective.num_phases == 2
+
+
+def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDArray[np.bool_], outward: bool) -> Bound:
+    links = _crossing(topology, ~side if outward else side)
+    npus = np.flatnonzero(side[: topology.num_npus])
+    messages = collective.num_chunks
+    if collective.num_phases == 1:
+        messages -= int(collective.chunks_owned[npus].sum())
+    time = smallest_time(topology, collective, timing, links, messages)
+    bandwidth = float(topology.link_bandwidth_gibps[links].sum())
+    where = f"{len(npus)} NPU{'s' * (len(npus) != 1)} behind {len(links)} link{'s' * (len(links) != 1)}, {bandwidth:.6g} GiB/s"
+    return Bound("cut", time, where, tuple(npus.tolist()), tuple(links.tolist()))
+
+
+def _crossing(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The links into a set of devices."""
+    return np.flatnonzero(side[topology.link_dst] & ~side[topology.link_src])
+
+
+@lru_cache(maxsize=32)
+def _tightest_sides(topology: Topology, root: int | None, always: bool, *, inward: bool) -> tuple[NDArray[np.bool_], ...]:
+    """bool[num_devices] each: the worst set of every kind of candidate, and the worst of all where flows are affordable.
+
+    Parameters
+    ----------
+    root
+        The NPU where all chunks begin (inward) or end (outward); None if they are spread evenly.
+    always
+        Every chunk has to cross every cut; `root` is None.
+    inward
+        Whether messages enter the set.
+    """
+    num_npus = topology.num_npus
+    src, dst = (topology.link_src, topology.link_dst) if inward else (topology.link_dst, topology.link_src)
+    bandwidth = topology.link_bandwidth_gibps
+    sides = []
+    ratios = []
+    for npu_group in (np.arange(num_npus), *groupings(topology)):
+        group = device_groups(topology, npu_group)
+        enters = (group[src] != group[dst]) & (group[dst] >= 0)
+        count = int(npu_group.max()) + 1
+        capacity = np.bincount(group[dst[enters]], bandwidth[enters], count)
+        demand = _outside(npu_group, root, always)
+        ratio = np.divide(capacity, demand, out=np.full(count, np.inf), where=demand > 0)
+        worst = int(ratio.argmin())
+        sides.append(group == worst)
+        ratios.append(ratio[worst])
+    best = sides[int(np.argmin(ratios))]
+    if always:
+        # Either NPU 0 is outside the set, or it is inside the complement.
+        exact = [_tightest(topology, best, 0, inward=inward)]
+        if not is_symmetric(topology):
+            exact += [~side for side in [_tightest(topology, ~best, 0, inward=not inward)] if side is not None]
+    else:
+        exact = [_tightest(topology, best, root, inward=inward)]
+    for side in exact:
+        if side is not None:
+            sides.append(side)
+    return tuple(sides)
+
+
+def _outside(npu_group: NDArray[np.int64], root: int | None, always: bool) -> NDArray[np.int64]:
+    """int64[groups], what begins outside each group: NPUs, or the root, or something in any case."""
+    size = np.bincount(npu_group)
+    if always:
+        return np.ones_like(size)
+    if root is None:
+        return len(npu_group) - size
+    outside = np.ones_like(size)
+    outside[npu_group[root]] = 0
+    return outside
+
+
+def _tightest(topology: Topology, start: NDArray[np.bool_], root: int | None, *, inward: bool) -> NDArray[np.bool_] | None:
+    """The set with the least bandwidth for what has to enter (leave) it; `start` if none is worse, None if that is too slow."""
+    num_npus = topology.num_npus
+    transitive = root is None and is_transitive(topology)
+    if num_npus > (_EXACT_TRANSITIVE_UP_TO if transitive else _EXACT_UP_TO):
+        return None
+    # What enters the set is drawn along arcs against the links.
+    src, dst = (topology.link_src, topology.link_dst) if inward else (topology.link_dst, topology.link_src)
+    capacity = whole_capacities(topology.link_bandwidth_gibps, topology.num_links * num_npus)
+    network = lay_out(dst, src, capacity, np.zeros_like(capacity), topology.num_devices)
+    weight = np.zeros(topology.num_devices, np.int64)
+    weight[slice(num_npus) if root is None else root] = 1
+    members = np.array([npu for npu in range(1 if transitive else num_npus) if npu != root], np.int64)
+    if not weight[~start].any():
+        start = np.arange(topology.num_devices) == members[0]
+    return weakest_set(network, weight, members, start)

@@ -1,0 +1,109 @@
+"""What links can deliver by a time, in whole chunks of the smallest size.
+
+A link whose first chunk is where it belongs at `first_ns` and which takes another one every `period_ns` has delivered
+1 + floor((T - first) / period) of them by T. First means the shortest way of one chunk over the link from NPU to NPU; a
+Broadcast's first has to come from the root before, a Reduce's last has to go on to the root. Under `blocking` a link is held
+until the chunk has arrived, under `pipelined` while it serialises.
+
+Different chunks are counted only, and in an All-Gather a link has no more than those of its source until something arrives
+there: after `own` chunks it waits for `stall_ns`, unless these take as long. In a Reduce-Scatter, the mirror image, all but the
+chunks of its destination have to come so much earlier, for they must be passed on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.distance import root_distance_ns
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deliveries:
+    """int64[num_links] each, see above; `period_ns` is 0 for links that no channel uses."""
+
+    first_ns: NDArray[np.int64]
+    period_ns: NDArray[np.int64]
+    own: NDArray[np.int64]
+    stall_ns: NDArray[np.int64]
+
+    def smallest_times(
+        self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Per group of links, the smallest time by which they have delivered so many messages (bisection)."""
+        used = self.period_ns[links] > 0
+        links, group = links[used], group[used]
+        low = np.zeros(len(messages), np.int64)
+        if not len(links):
+            return low
+        columns = (self.first_ns, self.period_ns, self.own, self.stall_ns)
+        first, period, own, stall = (column[links] for column in columns)
+        high = np.full(len(messages), int((first + stall).max()) + int(messages.max()) * int(period.max()))
+        while np.any(low < high):
+            middle = (low + high) // 2
+            over = middle[group] - first
+            # Negative ones round down to 0 and less.
+            delivered = np.maximum(np.minimum(1 + over // period, np.maximum(own, 1 + (over - stall) // period)), 0)
+            # Whole numbers below 2**53, which doubles hold.
+            enough = np.bincount(group, delivered, len(messages)) >= messages
+            high = np.where(enough, middle, high)
+            low = np.where(enough, low, middle + 1)
+        return low
+
+
+@lru_cache(maxsize=2)
+def deliveries(topology: Topology, collective: Collective, timing: Timing) -> Deliveries:
+    """What each link can deliver in a collective."""
+    delay = timing.channel_delay_ns[:, 0]
+    switched = topology.channel_down_link != NO_LINK
+    ports = ((topology.channel_link, slice(None)), (topology.channel_down_link, switched))
+
+    def least_by_link(of_channel: NDArray[np.int64]) -> NDArray[np.int64]:
+        least = np.full(topology.num_links, _NEVER)
+        for links, which in ports:
+            np.minimum.at(least, links[which], of_channel[which])
+        return least
+
+    near, far = topology.channel_src, topology.channel_dst
+    if not collective.gathers:
+        near, far = far, near
+    away = (
+        root_distance_ns(topology, collective, timing) if collective.root is not None else np.zeros(topology.num_npus, np.int64)
+    )
+    first = least_by_link(delay + away[near])
+    used = first != _NEVER
+    period = np.where(used, least_by_link(delay) if timing.is_blocking else timing.link_hold_ns[:, 0], 0)
+    own = np.full(topology.num_links, collective.num_chunks)
+    stall = np.zeros(topology.num_links, np.int64)
+    if collective.num_phases == 1 and collective.root is None:
+        arrival = np.full(topology.num_npus, _NEVER)
+        np.minimum.at(arrival, far, delay + last_step_ns(collective, timing))
+        # The same chunk may use a port once for every channel.
+        own = np.zeros(topology.num_links, np.int64)
+        for links, which in ports:
+            own += np.bincount(links[which], collective.chunks_owned[near[which]], topology.num_links).astype(np.int64)
+        stall = np.where(used, np.maximum(least_by_link(arrival[near]) - own * period, 0), 0)
+    return Deliveries(np.where(used, first, 0), period, own, stall)
+
+
+def smallest_time(topology: Topology, collective: Collective, timing: Timing, links: NDArray[np.int64], messages: int) -> int:
+    """The smallest time by which these links together have delivered so many messages, and the last one is of use.
+
+    In a collective that only reduces, it is of use once it is added to what is there.
+    """
+    group = np.zeros(len(links), np.int64)
+    times = deliveries(topology, collective, timing).smallest_times(links, group, np.array([messages]))
+    return int(times[0]) + last_step_ns(collective, timing)
+
+
+def last_step_ns(collective: Collective, timing: Timing) -> int:
+    """What follows the last arrival: its reduction, where nothing is gathered afterwards."""
+    return 0 if collective.gathers else int(timing.reduction_ns[0])

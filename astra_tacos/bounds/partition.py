@@ -1,0 +1,103 @@
+"""Partition bound: what must cross between parts of a network over what all links between them can carry.
+
+Let the NPUs be in p parts. To bring one chunk from where it begins to all parts, or to sum it up from all parts, takes p - 1
+messages between parts, and to do both 2 (p - 1):
+
+Proof. Let a part know what any of its NPUs knows: which parts have contributed to the chunk. Put the messages between parts in
+the order of their arrival; each carries at most what its part knew before it. Until some part first knows of all, every other
+part has sent a message: p - 1 at least. At that moment (the arrival of one message) the p - 1 other parts do not know of all
+yet, so each of them must receive a later message: p - 1 more. Messages carry one chunk each and switches do not reduce, so
+chunks add up. (With one NPU in each part, these are gossip by one-way calls, and the volume bound. In the fluid limit it is the
+theorem of Nash-Williams and Tutte on packing spanning trees, here for any schedule, not only for trees.)
+
+A message between parts uses a link between them, or a link into a switch and one out of it. So links into a switch that connects
+several parts are counted, or those out of it, or both without those of one part, whichever carry less.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.delivery import smallest_time
+from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_capacities
+from astra_tacos.bounds.grouping import device_groups, groupings
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_EXACT_UP_TO = 512
+
+
+def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The worst of the partitions that are looked at.
+
+    These are single NPUs (the volume bound), blocks along dimensions, parts that only slower links connect, and, for an
+    All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts.
+    """
+    bounds = []
+    exact = collective.num_phases == 2 and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO
+    for group in _weak_partitions(topology, exact):
+        links, parts = _between(topology, group), int(group.max()) + 1
+        messages = collective.num_phases * (parts - 1) * collective.num_chunks
+        time = smallest_time(topology, collective, timing, links, messages)
+        bandwidth = float(topology.link_bandwidth_gibps[links].sum())
+        where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
+        bounds.append(Bound("partition", time, where, (), tuple(links.tolist())))
+    return max(bounds, key=lambda bound: bound.time_ns)
+
+
+@lru_cache(maxsize=8)
+def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64], ...]:
+    """int64[num_npus] each, the part of each NPU."""
+    partitions = [np.arange(topology.num_npus), *groupings(topology)]
+    if exact:
+        weakness = [topology.link_bandwidth_gibps[_between(topology, group)].sum() / group.max() for group in partitions]
+        partitions.append(_weakest(topology, partitions[int(np.argmin(weakness))]))
+    return tuple(partitions)
+
+
+def _between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Links at least one of which every message between parts uses."""
+    group = device_groups(topology, npu_group)
+    src, dst, bandwidth = topology.link_src, topology.link_dst, topology.link_bandwidth_gibps
+    direct = (group[src] >= 0) & (group[dst] >= 0) & (group[src] != group[dst])
+    if group.min() >= 0:
+        return np.flatnonzero(direct)
+    largest = _largest_part(topology, group)
+    into, out_of = group[dst] < 0, group[src] < 0
+    others_into, others_out = into & (group[src] != largest[dst]), out_of & (group[dst] != largest[src])
+    choices = ((into, False), (False, out_of), (others_into, others_out))
+    carried = [
+        np.bincount(dst, bandwidth * ups, topology.num_devices) + np.bincount(src, bandwidth * downs, topology.num_devices)
+        for ups, downs in choices
+    ]
+    choice = np.argmin(carried, axis=0)
+    for number, (ups, downs) in enumerate(choices):
+        direct = direct | (ups & (choice[dst] == number)) | (downs & (choice[src] == number))
+    return np.flatnonzero(direct)
+
+
+def _largest_part(topology: Topology, group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[num_devices], the part with the most bandwidth at each switch, -1 for NPUs."""
+    num_parts = int(group.max()) + 1
+    keys, bandwidths = [], []
+    for switch, npu in ((topology.link_dst, topology.link_src), (topology.link_src, topology.link_dst)):
+        port = np.flatnonzero(switch >= topology.num_npus)
+        keys.append(switch[port].astype(np.int64) * num_parts + group[npu[port]])
+        bandwidths.append(topology.link_bandwidth_gibps[port])
+    distinct, which = np.unique(np.concatenate(keys), return_inverse=True)
+    order = np.argsort(np.bincount(which.ravel(), np.concatenate(bandwidths)), kind="stable")
+    largest = np.full(topology.num_devices, -1)
+    for key in distinct[order].tolist():
+        largest[key // num_parts] = key % num_parts
+    return largest
+
+
+def _weakest(topology: Topology, start: NDArray[np.int64]) -> NDArray[np.int64]:
+    capacity = whole_capacities(topology.link_bandwidth_gibps, 4 * topology.num_links * topology.num_npus)
+    network = lay_out(topology.link_src, topology.link_dst, capacity, capacity, topology.num_npus)
+    return weakest_partition(network, start)

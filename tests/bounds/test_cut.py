@@ -1,0 +1,220 @@
+"""Cuts and partitions: the worst of all there are, by brute force on small networks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import ALL, graph, topologies, topology
+
+from astra_tacos.bounds.cut import _tightest_sides as tightest_sides
+from astra_tacos.bounds.cut import cut
+from astra_tacos.bounds.grouping import is_symmetric, is_transitive
+from astra_tacos.bounds.partition import partition
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import LinkSpec
+from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
+from astra_tacos.topology.topology import Topology
+
+SPEEDS = (5.0, 12.5, 50.0, 77.7)
+
+
+@st.composite
+def small_networks(draw: st.DrawFn) -> Topology:
+    """Few devices: composed ones, some with a slow or failed link, and graphs of one-way links."""
+    if draw(st.booleans()):
+        npus = draw(st.integers(2, 6))
+        ring = [(npu, (npu + 1) % npus) for npu in range(npus)]
+        others = sorted({(a, b) for a in range(npus) for b in range(npus) if a != b} - set(ring))
+        more = draw(st.lists(st.sampled_from(others), unique=True, max_size=8)) if others else []
+        return graph(*((a, b, draw(st.sampled_from(SPEEDS)), draw(st.sampled_from((0.0, 700.0)))) for a, b in ring + more))
+    return draw(topologies(most_npus=8))
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Topology, Collective, Timing]:
+    network = draw(small_networks())
+    name = draw(st.sampled_from(sorted(COLLECTIVES)))
+    root = draw(st.integers(0, network.num_npus - 1)) if name in ROOTED else None
+    what = make_collective(name, network.num_npus, 1 << 20, draw(st.integers(1, 3)), root)
+    reduce_bandwidth = draw(st.sampled_from((0.0, 1.0)))
+    return network, what, compute_timing(network, what, draw(st.sampled_from(LINK_MODELS)), reduce_bandwidth)
+
+
+def sets(network: Topology) -> Iterator[np.ndarray]:
+    """All sets of devices that hold some NPUs, but not all."""
+    for chosen in product((False, True), repeat=network.num_devices):
+        if 0 < sum(chosen[: network.num_npus]) < network.num_npus:
+            yield np.array(chosen)
+
+
+def must_cross(network: Topology, what: Collective, side: np.ndarray, *, inward: bool) -> int:
+    """Chunks that have to enter (leave) a set."""
+    if what.reduces and what.gathers:
+        return what.num_chunks
+    if inward != what.gathers:
+        return 0
+    return sum(not side[owner] for owner in what.chunk_owner.tolist())
+
+
+def border(network: Topology, side: np.ndarray, *, inward: bool) -> list[int]:
+    ends = [(bool(side[a]), bool(side[b])) for a, b in zip(network.link_src, network.link_dst, strict=True)]
+    return [link for link, (src, dst) in enumerate(ends) if (src, dst) == ((False, True) if inward else (True, False))]
+
+
+def naive_distance(network: Topology, what: Collective, timing: Timing) -> list[float]:
+    """From the root, or to it with a reduction after every hop (Bellman and Ford)."""
+    columns = network.channel_src, network.channel_dst, timing.channel_delay_ns[:, 0]
+    hops = list(zip(*(column.tolist() for column in columns), strict=True))
+    distance = [0.0 if what.root in (None, npu) else np.inf for npu in range(network.num_npus)]
+    for _ in range(network.num_npus):
+        for src, dst, delay in hops:
+            if what.gathers:
+                distance[dst] = min(distance[dst], distance[src] + delay)
+            else:
+                distance[src] = min(distance[src], distance[dst] + delay + int(timing.reduction_ns[0]))
+    return distance
+
+
+def naive_supply(network: Topology, what: Collective, timing: Timing, npu: int) -> int:
+    """When the first chunk arrives at an NPU; or how long before the end the last one must leave it."""
+    ends = network.channel_dst if what.gathers else network.channel_src
+    step = 0 if what.gathers else int(timing.reduction_ns[0])
+    return min(int(timing.channel_delay_ns[c, 0]) + step for c in range(network.num_channels) if ends[c] == npu)
+
+
+def naive_time(network: Topology, what: Collective, timing: Timing, links: list[int], messages: int) -> int:
+    """When links have delivered so many messages, one delivery after the other."""
+    distance = naive_distance(network, what, timing)
+    arrivals: list[int] = []
+    for link in links:
+        users = [c for c in range(network.num_channels) if link in (network.channel_link[c], network.channel_down_link[c])]
+        if not users:
+            continue
+        delay = [int(timing.channel_delay_ns[c, 0]) for c in users]
+        near = [int((network.channel_src if what.gathers else network.channel_dst)[c]) for c in users]
+        period = min(delay) if timing.is_blocking else int(timing.link_hold_ns[link, 0])
+        first = min(d + int(distance[npu]) for d, npu in zip(delay, near, strict=True))
+        own = sum(near.count(owner) for owner in what.chunk_owner.tolist())
+        supplied = min(naive_supply(network, what, timing, npu) for npu in near)
+        later = max(supplied - own * period, 0) if what.root is None and what.reduces != what.gathers else 0
+        arrivals += [first + k * period + (later if k >= own else 0) for k in range(messages)]
+    return sorted(arrivals)[messages - 1] + (0 if what.gathers else int(timing.reduction_ns[0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(questions())
+def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> None:
+    network, what, timing = question
+    directions = [inward for inward, has in ((True, what.gathers), (False, what.reduces)) if has]
+    worst, least = 0, {True: np.inf, False: np.inf}
+    by_links: dict[frozenset[int], int] = {}
+    for side in sets(network):
+        for inward in directions:
+            messages = must_cross(network, what, side, inward=inward)
+            if not messages:
+                continue
+            links = border(network, side, inward=inward)
+            least[inward] = min(least[inward], float(network.link_bandwidth_gibps[links].sum()) / messages)
+            time = naive_time(network, what, timing, links, messages)
+            worst = max(worst, time)
+            key = frozenset(links), frozenset(np.flatnonzero(side[: network.num_npus]).tolist())
+            by_links[key] = max(time, by_links.get(key, 0))
+    bound = cut(network, what, timing)
+    assert 0 < bound.time_ns <= worst
+    assert by_links[frozenset(bound.links), frozenset(bound.npus)] == bound.time_ns
+    found = np.inf
+    for inward in directions:
+        for side in tightest_sides(network, what.root, what.num_phases == 2, inward=inward):
+            messages = must_cross(network, what, side, inward=inward)
+            if messages:
+                found = min(found, network.link_bandwidth_gibps[border(network, side, inward=inward)].sum() / messages)
+    assert found == pytest.approx(min(least.values()), rel=1e-6)
+
+
+def partitions(members: list[int]) -> Iterator[list[list[int]]]:
+    if not members:
+        yield []
+        return
+    for others in partitions(members[1:]):
+        yield [[members[0]], *others]
+        for at in range(len(others)):
+            yield [*others[:at], [members[0], *others[at]], *others[at + 1 :]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(questions())
+def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) -> None:
+    """A message between parts uses a link between them, or one into and one out of a switch: of these, the fewest are counted."""
+    network, what, timing = question
+    bound = partition(network, what, timing)
+    src, dst = network.link_src.tolist(), network.link_dst.tolist()
+    phases = int(what.reduces) + int(what.gathers)
+    found, weakest, weakest_time = False, np.inf, 0
+    for parts in partitions(list(range(network.num_npus))):
+        if len(parts) < 2:
+            continue
+        part = {npu: number for number, members in enumerate(parts) for npu in members}
+        crosses = [
+            {int(network.channel_link[c]), int(network.channel_down_link[c])} - {-1}
+            for c in range(network.num_channels)
+            if part[int(network.channel_src[c])] != part[int(network.channel_dst[c])]
+        ]
+        if all(set(bound.links) & links for links in crosses):
+            messages = phases * (len(parts) - 1) * what.num_chunks
+            time = naive_time(network, what, timing, list(bound.links), messages)
+            found = found or time == bound.time_ns
+        if network.num_switches == 0:
+            between = [link for link in range(network.num_links) if part[src[link]] != part[dst[link]]]
+            ratio = network.link_bandwidth_gibps[between].sum() / (len(parts) - 1)
+            if ratio < weakest * (1 - 1e-9):
+                weakest, weakest_time = ratio, 0
+            if ratio <= weakest * (1 + 1e-9):
+                time = naive_time(network, what, timing, between, phases * (len(parts) - 1) * what.num_chunks)
+                weakest_time = min(weakest_time or time, time)
+    assert found
+    if network.num_switches == 0 and phases == 2:
+        assert bound.time_ns >= weakest_time
+
+
+def test_parts_that_neither_nodes_nor_dimensions_show() -> None:
+    """Two poor NPUs beside a full connection of six: as parts of their own, with the rest as one, they cost most."""
+    rich = [(a, b, 100.0, 0.0) for a, b in product(range(6), repeat=2) if a != b]
+    poor = [(a, b, 1.0, 0.0) for one, other in ((6, 0), (7, 1), (6, 7)) for a, b in ((one, other), (other, one))]
+    network = graph(*rich, *poor)
+    what = make_collective("all-reduce", 8, 8 << 20, 64)
+    bound = partition(network, what, compute_timing(network, what, "pipelined"))
+    assert bound.where == "3 parts with 6 links between them, 6 GiB/s"
+    assert bound.time_ns > 1.3 * cut(network, what, compute_timing(network, what, "pipelined")).time_ns
+
+
+def test_what_is_regular() -> None:
+    regular = {name: is_transitive(topology(*dimensions)) for name, dimensions in ALL.items()}
+    assert regular == {name: name != "mesh" for name in ALL}
+    torus = ALL["torus"]
+    assert not is_transitive(topology(*torus, failed_links=((0, 1),)))
+    assert not is_transitive(topology(*torus, link_overrides=(LinkSpec(0, 1, 5.0, None),)))
+    assert is_symmetric(topology(*torus))
+    assert not is_symmetric(topology(*torus, failed_links=((0, 1),)))
+    assert is_symmetric(topology(*torus, failed_links=((0, 1), (1, 0))))
+    assert not is_symmetric(topology(*torus, link_overrides=(LinkSpec(0, 1, 5.0, None),)))
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+def test_regular_networks_are_not_treated_otherwise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One flow for all NPUs, which are alike, finds what a flow for each finds."""
+    module = sys.modules["astra_tacos.bounds.cut"]
+    for dimensions in ALL.values():
+        network = topology(*dimensions)
+        what = make_collective(name, network.num_npus, 1 << 20, 2)
+        timing = compute_timing(network, what, "blocking")
+        first = cut(network, what, timing).time_ns
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "is_transitive", lambda _: False)
+            assert cut(topology(*dimensions), what, timing).time_ns == first
