@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.synthesizer.bruck import bruck
+from astra_tacos.synthesizer.dimension_order import refuse_without_dimensions
+from astra_tacos.synthesizer.direct import direct
+from astra_tacos.synthesizer.double_binary_tree import double_binary_tree
+from astra_tacos.synthesizer.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
+from astra_tacos.synthesizer.hierarchical import hierarchical
+from astra_tacos.synthesizer.ring import ring
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.tacos import tacos
+from astra_tacos.synthesizer.themis import themis
+
+_ALL = frozenset(COLLECTIVES)
+_OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
+_TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
-    "tacos": Synthesizer(tacos, frozenset(COLLECTIVES), is_random=True),
+    "tacos": Synthesizer(tacos, _ALL, is_random=True),
+    "ring": Synthesizer(ring, _ALL, is_random=False),
+    "direct": Synthesizer(direct, _ALL, is_random=False),
+    "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
+    "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
+    "bruck": Synthesizer(bruck, _OF_SHARDS, is_random=False),
+    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
+    "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }

@@ -1,0 +1,33 @@
+"""Bruck: ceil(log2 N) steps for any number N of NPUs, with NPUs on a circle.
+
+Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing
+Systems" (1997), section 4 (concatenation).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.binomial_tree import binomial_tree
+from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.routing import Spread, make_plan
+from astra_tacos.topology.topology import Topology
+
+
+def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """In step k of a gathering NPU v sends to NPU v - 2**k all that NPU lacks of what v has; reductions go backwards."""
+
+    def spread_out(turned: bool) -> Spread:
+        # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
+        num_npus, num_chunks = np.int32(topology.num_npus), collective.num_chunks
+        src, dst, step = binomial_tree(topology.num_npus)
+        chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
+        owner = collective.chunk_owner[chunk]
+        ends = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
+        return Spread(chunk, *ends, np.tile(step, num_chunks))
+
+    plan = make_plan(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, plan, "bruck", seed)
