@@ -124,11 +124,13 @@ def start_order(
     channel_down_link,
     through_first,
     through,
+    sends_left,
 ):
     """The sends in the order in which they start; fewer than there are if some never can.
 
     Sends are numbered by channel, then by urgency. `up_busy_ns`, `down_busy_ns` and `usable_ns` are counted from a send's
-    start. `slot_left` is how many sends each slot still lacks; `waiting` lists the sends that wait for it; `through` lists the
+    start. `slot_left` is how many sends each slot still lacks, `sends_left` how many links do that are given work by how much
+    they have left (else it is negative); `waiting` lists the sends that wait for it; `through` lists the
     channels through each link of a switch.
     """
     num_sends = len(channel)
@@ -162,7 +164,10 @@ def start_order(
             down = channel_down_link[used]
             if num_ready[used] == 0 or link_free_ns[channel_link[used]] > now or (down >= 0 and link_free_ns[down] > now):
                 continue
-            candidates[kept, 0] = urgency[heap[ready_first[used]]]
+            key = urgency[heap[ready_first[used]]]
+            if down >= 0 and sends_left[down] > 0:
+                key -= max(sends_left[channel_link[used]], sends_left[down]) << 32
+            candidates[kept, 0] = key
             candidates[kept, 1] = used
             kept += 1
         if kept > 1:
@@ -181,6 +186,9 @@ def start_order(
             up_ns = now + up_busy_ns[send]
             land_ns = now + usable_ns[send]
             link_free_ns[up] = up_ns
+            sends_left[up] -= 1
+            if down >= 0:
+                sends_left[down] -= 1
             events = _grown(events, num_events + 2)
             kind = _LANDS
             if up_ns == land_ns:

@@ -17,12 +17,25 @@ from astra_tacos.topology.topology import NO_LINK, Topology
 
 
 def dispatch(
-    topology: Topology, collective: Collective, timing: Timing, plan: Plan, synthesizer: str = "", seed: int = 0
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    plan: Plan,
+    synthesizer: str = "",
+    seed: int = 0,
+    busy_share: float = np.inf,
 ) -> Schedule:
     """List scheduling of a plan, in the order of time.
 
     Whenever a link becomes free or a chunk arrives, the sends that could start at that instant do so by ascending rank; a send
     through a switch needs both links of its channel. No link idles while there is a send that it could take.
+
+    Parameters
+    ----------
+    busy_share
+        A switch with a link that is busy for at least this share of what the busiest link of all is, pairs its links by how
+        many sends they have left: of the sends that could start, the one with the most left on either link goes first, and
+        only then the one of the smallest rank. (Open-shop scheduling: otherwise some link has too much left in the end.)
 
     Raises
     ------
@@ -42,11 +55,16 @@ def dispatch(
     size_class = collective.chunk_class[chunk]
     up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
     usable = timing.channel_delay_ns[channel, size_class] + np.where(reduces, timing.reduction_ns[size_class], 0)
+    up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
+    sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
+    urgency = rank.astype(np.int64) * collective.num_chunks + chunk
+    if sends_left.max(initial=0) > 0:
+        urgency = np.unique(urgency, return_inverse=True)[1]
     started = start_order(
         channel,
-        rank.astype(np.int64) * collective.num_chunks + chunk,
-        up_busy[channel, size_class],
-        down_busy[channel, size_class],
+        urgency,
+        up_ns,
+        down_ns,
         usable,
         slots.feeds,
         slots.awaits,
@@ -57,6 +75,7 @@ def dispatch(
         topology.channel_link,
         topology.channel_down_link,
         *_channels_of_switch_links(topology),
+        sends_left,
     )
     if len(started) < len(chunk):
         raise SynthesisError(f"{synthesizer}: {len(chunk) - len(started)} sends wait for one another")
@@ -69,3 +88,18 @@ def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], ND
     switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
     link = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
     return group_by(link, np.concatenate((switched, switched)), topology.num_links)
+
+
+def _sends_left(
+    topology: Topology, channel: NDArray[np.int32], up_ns: NDArray[np.int64], down_ns: NDArray[np.int64], busy_share: float
+) -> NDArray[np.int64]:
+    """int64[num_links], how many sends go over each link of a switch that is busy enough; far below 0 for all other links."""
+    down = topology.channel_down_link[channel]
+    switched = down != NO_LINK
+    link = np.concatenate((topology.channel_link[channel], down[switched]))
+    busy_ns = np.bincount(link, np.concatenate((up_ns, down_ns[switched])), topology.num_links)
+    switch = np.maximum(topology.link_src, topology.link_dst)
+    most_ns = np.zeros(topology.num_devices)
+    np.maximum.at(most_ns, switch, busy_ns)
+    matters = (switch >= topology.num_npus) & (most_ns[switch] >= busy_share * busy_ns.max(initial=0.0))
+    return np.where(matters, np.bincount(link, minlength=topology.num_links), -(1 << 32))

@@ -1,0 +1,1 @@
+"""Packing of trees into the links of a network."""

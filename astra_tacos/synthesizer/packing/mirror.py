@@ -1,0 +1,48 @@
+"""The mirror image of a network: every link turned round. What spreads there sums up here, backwards in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A network turned round.
+
+    Parameters
+    ----------
+    topology, timing
+        The network with its links reversed and the same link numbers, and the delays of its channels.
+    channel
+        int32[num_channels], the channel of the given network that each channel of the mirror runs against.
+    """
+
+    topology: Topology
+    timing: Timing
+    channel: NDArray[np.int32]
+
+
+def mirror(topology: Topology, timing: Timing) -> Mirror:
+    """Turn a network round."""
+    turned = replace(topology, link_src=topology.link_dst, link_dst=topology.link_src)
+    channel = topology.channel_of(turned.channel_dst, turned.channel_src).astype(np.int32)
+    return Mirror(turned, replace(timing, channel_delay_ns=timing.channel_delay_ns[channel]), channel)
+
+
+def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timing) -> Schedule:
+    """The schedule that sums up on a network what one on its mirror image spreads: sends reversed, last ones first.
+
+    Under one link model both take the same time, give or take how chunks queue at switches; ends are settled anew.
+    """
+    order = np.lexsort((np.arange(schedule.num_sends), -schedule.done_ns))
+    chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]
+    reduces = np.ones(len(order), np.bool_)
+    return settle(topology, schedule.collective, timing, chunk, channel, reduces, schedule.synthesizer, schedule.seed)
