@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, PERSONALISED
 from astra_tacos.synthesizer.bruck import bruck
 from astra_tacos.synthesizer.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.direct import direct
@@ -10,16 +10,18 @@ from astra_tacos.synthesizer.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.hierarchical import hierarchical
 from astra_tacos.synthesizer.ring import ring
+from astra_tacos.synthesizer.routed import routed
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.tacos import tacos
 from astra_tacos.synthesizer.themis import themis
 
-_ALL = frozenset(COLLECTIVES)
+_ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "tacos": Synthesizer(tacos, _ALL, is_random=True),
+    "routed": Synthesizer(routed, PERSONALISED, is_random=True),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),

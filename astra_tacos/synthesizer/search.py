@@ -92,8 +92,7 @@ def synthesize(
 
 def default_trials(collective: Collective) -> int:
     """As many trials as make two million sends together, 1 to `MAX_TRIALS`."""
-    sends = collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
-    return max(1, min(MAX_TRIALS, _SENDS_OF_ALL_TRIALS // sends))
+    return max(1, min(MAX_TRIALS, _SENDS_OF_ALL_TRIALS // collective.least_sends))
 
 
 def _in_order(make, topology, collective, timing, seeds: range, workers: int) -> Iterator[Schedule]:  # type: ignore[no-untyped-def]

@@ -1,0 +1,88 @@
+"""Routed: every chunk takes a path of its own, chosen so that links share the work evenly; then its sends are scheduled.
+
+See `congestion.paths` for the paths. Of the sends that wait for a link, the one goes first whose chunk has the longest way to go;
+what does not fit together at switches is improved afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.congestion.paths import Paths, find_paths
+from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.plan import Plan
+from astra_tacos.topology.topology import Topology
+
+_BUSY_SHARE = 0.8
+
+
+def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Find a path for every chunk and schedule their sends.
+
+    Parameters
+    ----------
+    seed
+        In which order chunks choose their paths; the same arguments give the same schedule.
+
+    Raises
+    ------
+    SynthesisError
+        If some NPU cannot be reached.
+    """
+    paths = find_paths(topology, collective, timing, seed)
+    plan = _plan(topology, collective, timing, paths)
+    return justify(dispatch(topology, collective, timing, plan, "routed", seed, _BUSY_SHARE), _BUSY_SHARE)
+
+
+def _plan(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> Plan:
+    """Sends along the paths, those with the longest way ahead first."""
+    from astra_tacos.synthesizer.congestion._path_kernels import sends_of_paths
+
+    assert collective.chunk_target is not None
+    channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+    channel_ns = np.ascontiguousarray(timing.channel_delay_ns[:, -1])
+    room = 0
+    while True:
+        columns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
+        count = sends_of_paths(
+            paths.bundle,
+            collective.chunk_owner,
+            collective.chunk_target,
+            topology.num_npus,
+            topology.link_src,
+            paths.last,
+            channel_first,
+            topology.channel_dst,
+            channel_ns,
+            *columns,
+        )
+        if count <= room:
+            break
+        room = count
+    chunk, channel, ahead_ns, _ = columns
+    way = np.unique(-ahead_ns, return_inverse=True)[1]
+    turn = _turns(collective)
+    rank = way * (turn.max() + 1) + turn[chunk]
+    if rank.max() > np.iinfo(np.int32).max:
+        rank = np.unique(rank, return_inverse=True)[1]
+    return Plan(chunk, channel, np.zeros(count, np.bool_), rank.astype(np.int32))
+
+
+def _turns(collective: Collective) -> NDArray[np.int64]:
+    """int64[num_chunks], whose turn it is among equally urgent chunks: one chunk of every pair, the nearest higher NPU first.
+
+    So the chunks of an NPU do not all go to NPU 0 first, where they would wait for one another.
+    """
+    assert collective.chunk_target is not None
+    owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
+    pair = owner * collective.num_npus + target
+    order = np.argsort(pair, kind="stable")
+    begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))
+    within = np.empty_like(pair)
+    within[order] = np.arange(len(pair)) - np.repeat(begins, np.diff(np.append(begins, len(pair))))
+    return within * collective.num_npus + (target - owner) % collective.num_npus
