@@ -72,15 +72,14 @@ def _demand(collective: Collective, sides: NDArray[np.bool_]) -> NDArray[np.int6
         inside = sides.astype(np.float64)
         entering: NDArray[np.int64] = np.einsum("sn,sn->s", (1.0 - inside) @ chunks, inside).astype(np.int64)
         return entering
-    members = collective.member_npus
-    within, whole = sides[:, members], collective.num_chunks
-    inside = sides @ collective.chunks_owned
-    demand = np.zeros(len(sides), np.int64)
-    if collective.gathers:  # chunks (or, if they are sums, all) of others
-        demand = (whole if collective.reduces else whole - inside) * within.any(axis=1)
-    if collective.reduces:  # contributions of others to chunks that are summed up inside, or to all
-        demand = np.maximum(demand, (whole if collective.gathers else inside) * ~within.all(axis=1))
-    return np.where(within.all(axis=1) & collective.gathers, 0, demand) * (within.any(axis=1) | ~collective.gathers)
+    members = sides[:, collective.member_npus]
+    whole, owned = collective.num_chunks, (sides @ collective.chunks_owned).astype(np.int64)
+    crosses = members.any(axis=1) & ~members.all(axis=1)
+    if collective.reduces and collective.gathers:
+        return np.where(crosses, whole, 0)
+    if collective.gathers:
+        return np.where(members.any(axis=1), whole - owned, 0)
+    return np.where(members.all(axis=1), 0, owned)
 
 
 def _links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -36,8 +36,8 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     """The worst of the partitions that are looked at.
 
     These are single NPUs (the volume bound), blocks along dimensions, parts that only slower links connect, and, for an
-    All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Nothing is said
-    of personalised chunks, nor of groups whose chunks may pass through NPUs that take no part.
+    All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. It says
+    nothing of personalised chunks, nor of groups whose chunks may pass through NPUs that take no part.
     """
     if collective.is_personalised or collective.members is not None:
         return Bound("partition", 0, "only for chunks that all NPUs take part in")

@@ -2,8 +2,8 @@
 
 All-Gather brings every chunk of others into every NPU; Reduce-Scatter, its mirror image, takes as many partial sums out of
 every NPU; All-Reduce brings every NPU at least one message per chunk, and takes one out of it. One chunk costs N-1 messages to
-spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls, see `partition`). A personalised chunk is one message out
-of its owner and one into its target.
+spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls, see `partition`). A personalised chunk is a message
+out of its owner and one into its target.
 """
 
 from __future__ import annotations

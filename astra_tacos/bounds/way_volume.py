@@ -1,8 +1,8 @@
 """Volume bound of personalised chunks: every chunk must cross a number of links, however it goes.
 
 For any set of links: the fewest of them on a way from a chunk's owner to its target, summed over chunks, is what they have to
-deliver together. Looked at are all links, those of every dimension, and those of every speed. (These are feasible solutions of the
-dual of the maximum concurrent flow problem; on tori all links together are the optimum.)
+deliver together. Looked at are all links, those of every dimension, and those of every speed. (These are feasible solutions of
+the dual of the maximum concurrent flow problem; on tori all links together are the optimum.)
 """
 
 from __future__ import annotations
@@ -67,4 +67,5 @@ def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int6
     graph = coo_array((length, (topology.link_src, topology.link_dst)), shape=(topology.num_devices,) * 2).tocsr()
     distance = dijkstra(graph, indices=np.frombuffer(sources, np.int64))[:, : topology.num_npus]
     # A shortest way visits a device once, and has no more than this too many or too few by rounding.
-    return np.floor(distance + 1e-6).astype(np.int64)
+    fewest: NDArray[np.int64] = np.floor(distance + 1e-6).astype(np.int64)
+    return fewest

@@ -8,7 +8,7 @@ from astra_tacos.collective.collective import Collective, check_size, parts_for_
 def all_to_all(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Collective:
     """All-to-All of a buffer of `size_bytes` on every NPU, one part of it for each NPU, cut into `chunks_per_npu` chunks.
 
-    An NPU's part for itself stays where it is: it is no chunk. Chunks of an NPU follow one another, in the order of their targets.
+    An NPU's part for itself stays where it is: it is no chunk. Chunks of an NPU follow one another, by their targets.
 
     Raises
     ------

@@ -113,7 +113,7 @@ class Collective:
 
     @property
     def least_sends(self) -> int:
-        """How many sends it takes at least: one to each target, N-1 for a chunk that is gathered or reduced, twice that for both."""
+        """Sends that it takes at least: one to each target, N-1 for a chunk that is gathered or reduced, twice that for both."""
         return self.num_phases * self.num_chunks * (1 if self.is_personalised else self.num_members - 1)
 
     @property

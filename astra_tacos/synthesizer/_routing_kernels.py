@@ -78,23 +78,7 @@ def _distances(source, far, delay, out_first, out_of, heap, distance, nearest):
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def shortest_paths(
-    source,
-    need_first,
-    need,
-    is_shared,
-    near,
-    far,
-    delay,
-    out_first,
-    out_of,
-    into_first,
-    into,
-    up,
-    down,
-    up_busy,
-    down_busy,
-    num_links,
-    last,
+    source, need_first, need, is_shared, near, far, delay, out_first, out_of, into_first, into, up, down, up_busy, down_busy, num_links, last
 ):
     """For each row, the last channel of the path from `source[row]` to each NPU in `need[need_first[row]:need_first[row + 1]]`.
 

@@ -85,4 +85,5 @@ def _turns(collective: Collective) -> NDArray[np.int64]:
     begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))
     within = np.empty_like(pair)
     within[order] = np.arange(len(pair)) - np.repeat(begins, np.diff(np.append(begins, len(pair))))
-    return within * collective.num_npus + (target - owner) % collective.num_npus
+    turns: NDArray[np.int64] = within * collective.num_npus + (target - owner) % collective.num_npus
+    return turns

@@ -94,7 +94,9 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     return np.flatnonzero(farthest <= farthest.min() * 1.34)
 
 
-def _plan(topology: Topology, collective: Collective, timing: Timing, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
+def _plan(
+    topology: Topology, collective: Collective, timing: Timing, packing: Packing, tree_of: NDArray[np.int64]
+) -> Plan:
     """Sends along the trees, ranked by when they have to start."""
     from astra_tacos.synthesizer.packing._packing_kernels import walk
 

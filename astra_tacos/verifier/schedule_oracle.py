@@ -20,8 +20,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up, and personalised
-    chunks are those of the right pairs. Other NPUs than the members may hold and pass on what they get.
+    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up, and
+    personalised chunks are those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
     violations = _check_sizes(schedule)
     valid, broken = _check_references(schedule)
@@ -62,7 +62,7 @@ def _moved_bytes(collective: Collective) -> int:
     if collective.name != "scatter":
         return collective.size_bytes * others  # own parts of all buffers are one buffer; gathered shards are of one size
     pieces = (others + 1) * collective.chunks_per_npu
-    first = int(np.count_nonzero(collective.member_npus < collective.root)) * collective.chunks_per_npu
+    first = int(np.searchsorted(collective.member_npus, collective.root or 0)) * collective.chunks_per_npu
     own = [collective.size_bytes * (k + 1) // pieces - collective.size_bytes * k // pieces for k in range(pieces)]
     own.sort(reverse=True)
     return collective.size_bytes - sum(own[first : first + collective.chunks_per_npu])
