@@ -28,7 +28,6 @@ from astra_tacos.topology.topology import Topology
 
 _EXACT_UP_TO = 2048
 _EXACT_TRANSITIVE_UP_TO = 4096
-_ANYWHERE = -1
 
 
 def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -40,21 +39,16 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """
     if collective.is_personalised or collective.members is not None:
         return worst_chosen_cut(topology, collective, timing)
-    sides = []
-    if collective.gathers:
-        sides += [(side, False) for side in _tightest_sides(topology, *_question(collective), inward=True)]
-    if collective.reduces:
-        sides += [(side, True) for side in _tightest_sides(topology, *_question(collective), inward=False)]
-    bounds = [_bound(topology, collective, timing, side, outward) for side, outward in sides]
+    question = collective.root, collective.num_phases == 2
+    bounds = []
+    for inward, is_asked in ((True, collective.gathers), (False, collective.reduces)):
+        if is_asked:
+            sides = _tightest_sides(topology, *question, inward=inward)
+            bounds += [_bound(topology, collective, timing, side, outward=not inward) for side in sides]
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def _question(collective: Collective) -> tuple[int | None, bool]:
-    """Root, and whether every chunk has to cross every cut."""
-    return collective.root, collective.num_phases == 2
-
-
-def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDArray[np.bool_], outward: bool) -> Bound:
+def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDArray[np.bool_], *, outward: bool) -> Bound:
     links = _crossing(topology, ~side if outward else side)
     npus = np.flatnonzero(side[: topology.num_npus])
     messages = collective.num_chunks
@@ -100,17 +94,12 @@ def _tightest_sides(topology: Topology, root: int | None, always: bool, *, inwar
         sides.append(group == worst)
         ratios.append(ratio[worst])
     best = sides[int(np.argmin(ratios))]
-    if always:
-        # Either NPU 0 is outside the set, or it is inside the complement.
-        exact = [_tightest(topology, best, 0, inward=inward)]
-        if not is_symmetric(topology):
-            exact += [~side for side in [_tightest(topology, ~best, 0, inward=not inward)] if side is not None]
-    else:
-        exact = [_tightest(topology, best, root, inward=inward)]
-    for side in exact:
-        if side is not None:
-            sides.append(side)
-    return tuple(sides)
+    # Where every chunk crosses every cut, NPU 0 is outside of the worst set or, if not, outside of its complement.
+    exact = [_tightest(topology, best, 0 if always else root, inward=inward)]
+    if always and not is_symmetric(topology):
+        complement = _tightest(topology, ~best, 0, inward=not inward)
+        exact.append(None if complement is None else ~complement)
+    return (*sides, *(side for side in exact if side is not None))
 
 
 def _outside(npu_group: NDArray[np.int64], root: int | None, always: bool) -> NDArray[np.int64]:

@@ -52,7 +52,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
 
 @lru_cache(maxsize=2)
 def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """int64[num_npus], how long the smallest chunk takes from the root; or to the root, with reductions on the way if there are."""
+    """int64[num_npus], how long the smallest chunk takes from the root; or to the root, with reductions if it reduces."""
     from scipy.sparse.csgraph import dijkstra
 
     graph = _graph(topology, collective, timing)
