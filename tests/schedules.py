@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from networks import topologies
 
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search import synthesize
 from astra_tacos.topology.topology import Topology
@@ -24,7 +24,8 @@ def schedule(
     **options: Any,
 ) -> Schedule:
     """A schedule from one trial."""
-    return synthesize(topology, make_collective(collective, topology.num_npus, size, chunks, root), **{"trials": 1, **options})
+    defaults = {"trials": 1, "synthesizer": "routed"} if collective in PERSONALISED else {"trials": 1}
+    return synthesize(topology, make_collective(collective, topology.num_npus, size, chunks, root), **{**defaults, **options})
 
 
 @st.composite

@@ -24,16 +24,21 @@ from astra_tacos.synthesizer import SYNTHESIZERS
     "size_bytes",
     type=Size(),
     required=True,
-    help="64MiB, 1GB, 4096: what a workload node calls comm_size (All-Gather: one NPU's shard; otherwise the whole buffer).",
+    help="64MiB, 1GB, 4096: what a workload node calls comm_size (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
-@click.option("--root", type=click.IntRange(0), metavar="NPU", help="Where a broadcast or reduce begins or ends; by default 0.")
+@click.option(
+    "--root",
+    type=click.IntRange(0),
+    metavar="NPU",
+    help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
+)
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @click.option(
     "--chunks-per-npu",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Chunks in an NPU's shard; of a broadcast or reduce, in all.",
+    help="Chunks in an NPU's shard, or in its part for another NPU; of a broadcast or reduce, in all.",
 )
 @click.option("--synthesizer", type=click.Choice(list(SYNTHESIZERS)), default="tacos", show_default=True)
 @click.option(
@@ -76,7 +81,7 @@ def synthesize(
     """Synthesize a collective algorithm for a network; verify, replay and write it.
 
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
-    system and network files, an MSCCL XML (but for a broadcast or reduce), and run_astra_sim.sh.
+    system and network files, an MSCCL XML (if the format has the collective), and run_astra_sim.sh.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
@@ -87,7 +92,7 @@ def synthesize(
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     if root is not None and collective not in ROOTED:
-        raise click.UsageError(f"--root is for {' and '.join(sorted(ROOTED))}: {collective} has none.")
+        raise click.UsageError(f"--root is for {', '.join(sorted(ROOTED))}: {collective} has none.")
     if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
         raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
     if output is not None:

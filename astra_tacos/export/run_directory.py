@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
-from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import replaced_directory
 from astra_tacos.schedule.schedule import Schedule
@@ -83,7 +84,7 @@ def write_run_directory(
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
-    `collective/<name>.<npu>.et`, `<name>.xml` (unless there is a root), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
+    `collective/<name>.<npu>.et`, `<name>.xml` (if there can be one), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
     `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (its certificate, and `more`).
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
@@ -103,9 +104,9 @@ def write_run_directory(
         for folder in _FOLDERS:
             (directory / folder).mkdir()
         export_chakra(schedule, directory / "collective" / name, link_order)
-        more_notes = _rooted_notes(collective.name)
-        if collective.root is None:
-            more_notes = export_msccl_xml(schedule, directory / f"{name}.xml").warnings
+        more_notes = _missing(collective)
+        if why_no_msccl_xml(collective) is None:
+            more_notes += export_msccl_xml(schedule, directory / f"{name}.xml").warnings
         export_workload(collective, directory / "workload" / name)
         save_schedule(schedule, directory / _SCHEDULE)
         _write_json(directory / "system.json", _system(collective.name, name))
@@ -117,11 +118,14 @@ def write_run_directory(
     return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, more_notes)
 
 
-def _rooted_notes(collective_name: str) -> tuple[str, ...]:
-    return (
-        f"ASTRA-sim has no custom {collective_name}: the workload's nodes are ALL_REDUCE, and run the {collective_name}'s traces",
-        "no MSCCL XML: the format has no root",
-    )
+def _missing(collective: Collective) -> tuple[str, ...]:
+    """What ASTRA-sim and the MSCCL format lack."""
+    notes: tuple[str, ...] = ()
+    name = collective.name
+    if name != COMM_TYPES[name].name.lower().replace("_", "-"):
+        notes = (f"ASTRA-sim has no custom {name}: the workload's nodes are ALL_REDUCE, and run the {name}'s traces",)
+    reason = why_no_msccl_xml(collective)
+    return (*notes, f"no MSCCL XML: {reason}") if reason else notes
 
 
 def _system(collective_name: str, name: str) -> dict[str, Any]:
