@@ -135,7 +135,7 @@ def table() -> str:
         cases = [("All-Reduce, torus 8x8 on FullyConnected 64", folder, "w", folder / "network.yml")]
         torus = NetworkConfig("torus.yml", tuple(Dimension("Ring", 16, 50.0, 500.0) for _ in range(2)))
         topology = build_topology(torus)
-        schedule = synthesize(topology, all_gather(256, 1 << 20), link_model="blocking", trials=1)
+        schedule = synthesize(topology, all_gather(256, 1 << 20), synthesizer="tacos", link_model="blocking", trials=1)
         folder = Path(scratch) / "torus16"
         write_run_directory(schedule, folder)
         network = Path(scratch) / "fc256.yml"

@@ -21,7 +21,7 @@ LABELS = {True: "reduce", False: "copy"}
 def draw_timeline() -> None:
     """Every send of an All-Reduce on three kinds of links: one line per link, grouped by dimension."""
     topology = build_topology(read_network(HERE.parent / "configs" / "network" / "hetero_3d_64npus.yml"))
-    schedule = synthesize(topology, all_reduce(topology.num_npus, 64 << 20, 4))
+    schedule = synthesize(topology, all_reduce(topology.num_npus, 64 << 20, 4), synthesizer="tacos")
     figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     up = topology.channel_link[schedule.channel]
     out_of_npu = np.flatnonzero(topology.link_src < topology.num_npus)  # a send through a switch is drawn on its up-link

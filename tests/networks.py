@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.errors import ConfigError
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 
@@ -66,3 +69,33 @@ def topologies(draw: st.DrawFn, most_npus: int = 18) -> Topology:
         src, dst = int(whole.link_src[link]), int(whole.link_dst[link])
         return topology(*dimensions, link_overrides=(LinkSpec(src, dst, draw(st.sampled_from((5.0, 100.0))), None),))
     return whole
+
+
+HIERARCHY = (("Ring", 2, 200.0, 500.0), ("FullyConnected", 4, 100.0, 500.0), ("Switch", 8, 50.0, 500.0))
+TWO_SWITCHES = (("Switch", 8, 300.0, 500.0), ("Switch", 4, 25.0, 500.0))
+
+
+def dgx1(bandwidth: float = 25.0, latency: float = 500.0) -> Topology:
+    """The hybrid cube mesh of a DGX-1 with V100s: six NVLinks per NPU, two of them to each of two neighbours."""
+    single = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7), (2, 6), (3, 7))
+    double = ((0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5))
+    both_ways = [(a, b, lanes) for lanes, ends in ((1, single), (2, double)) for pair in ends for a, b in (pair, pair[::-1])]
+    return graph(*((a, b, lanes * bandwidth, latency) for a, b, lanes in both_ways))
+
+
+def hypercube(dimensions: int) -> Topology:
+    npus = range(1 << dimensions)
+    return graph(*((npu, npu ^ 1 << bit, 50.0, 500.0) for npu in npus for bit in range(dimensions)))
+
+
+def broken_torus(side: int, failed: int, seed: int, **options: object) -> Topology:
+    """A torus from which so many directed links are gone, chosen so that it stays strongly connected."""
+    dimensions = (("Ring", side, 50.0, 500.0), ("Ring", side, 50.0, 500.0))
+    whole = topology(*dimensions)
+    links = list(zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True))
+    random = Random(seed)
+    while True:
+        try:
+            return topology(*dimensions, failed_links=tuple(random.sample(links, failed)), **options)
+        except ConfigError:
+            continue

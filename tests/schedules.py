@@ -23,9 +23,10 @@ def schedule(
     root: int | None = None,
     **options: Any,
 ) -> Schedule:
-    """A schedule from one trial."""
-    defaults = {"trials": 1, "synthesizer": "routed"} if collective in PERSONALISED else {"trials": 1}
-    return synthesize(topology, make_collective(collective, topology.num_npus, size, chunks, root), **{**defaults, **options})
+    """A schedule from one trial of the matcher, or of the router if chunks have targets."""
+    what = make_collective(collective, topology.num_npus, size, chunks, root)
+    synthesizer = "routed" if collective in PERSONALISED else "tacos"
+    return synthesize(topology, what, **{"synthesizer": synthesizer, "trials": 1, **options})
 
 
 @st.composite

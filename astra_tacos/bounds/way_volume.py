@@ -32,6 +32,11 @@ def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bo
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
+def fewest_crossings(topology: Topology, collective: Collective) -> int:
+    """How many links all chunks of a personalised collective cross together, if each goes the shortest way."""
+    return _crossings(topology, collective, np.arange(topology.num_links))
+
+
 def _sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
     sets = [("all links together", np.arange(topology.num_links))]
     kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))

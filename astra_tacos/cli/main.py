@@ -16,6 +16,7 @@ _INTERRUPTED = 130
 
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
+    "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
     "replay": "Replay a training run, schedule or trace: when does every rank finish?",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",

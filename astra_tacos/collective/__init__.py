@@ -85,3 +85,17 @@ def _of_members(
         chunk_target=None if among.chunk_target is None else npu[among.chunk_target],
         members=npu if len(members) < num_npus else None,
     )
+
+
+def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
+    """The same collective in another number of chunks.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer bytes than chunks.
+    """
+    members = None if collective.members is None else collective.members.tolist()
+    return make_collective(
+        collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root, members
+    )

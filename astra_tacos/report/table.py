@@ -35,7 +35,17 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    if "search" in result:
+        rows.append(("search", _describe_search(result["search"])))
+        rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
+
+
+def _describe_search(search: dict[str, Any]) -> str:
+    text = f"{search['candidates_tried']:,} of {search['candidates']:,} candidates tried"
+    if search["cut_off_by_budget"]:
+        return f"{text}, then the budget was used up: more may be gained with --budget"
+    return f"{text}, the others cannot win" if search["candidates_tried"] < search["candidates"] else text
 
 
 def _with_reason(value: str, reason: str | None) -> str:
@@ -53,7 +63,7 @@ def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, .
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     print(f"\n{title}")
-    _print(table)
+    show(table)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -66,10 +76,11 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for label, value in rows:
         table.add_row(label, Text(value))
-    _print(table)
+    show(table)
 
 
-def _print(table: Table) -> None:
+def show(table: Table) -> None:
+    """Print a table to standard output, without blanks at line ends; one line per row where that is no terminal."""
     from rich.console import Console
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)

@@ -78,7 +78,24 @@ def _distances(source, far, delay, out_first, out_of, heap, distance, nearest):
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def shortest_paths(
-    source, need_first, need, is_shared, near, far, delay, out_first, out_of, into_first, into, up, down, up_busy, down_busy, num_links, last
+    source,
+    need_first,
+    need,
+    is_shared,
+    rounds,
+    near,
+    far,
+    delay,
+    out_first,
+    out_of,
+    into_first,
+    into,
+    up,
+    down,
+    up_busy,
+    down_busy,
+    num_links,
+    last,
 ):
     """For each row, the last channel of the path from `source[row]` to each NPU in `need[need_first[row]:need_first[row + 1]]`.
 
@@ -93,8 +110,15 @@ def shortest_paths(
     nearest = np.empty(num_npus, np.int64)
     heap = np.empty((len(far) + 1, 2), np.int64)
     reached = 0
-    for row in range(len(source)):
-        if row == 0 or source[row] != source[row - 1]:
+    measured = -1
+    for turn in range(len(source) * 2 * rounds):
+        # Every round takes each row's paths away, and lays them again.
+        row = turn // 2 % len(source)
+        lays = turn % 2 == 1
+        if not lays and turn < 2 * len(source):
+            continue
+        if source[row] != measured:
+            measured = source[row]
             reached = _distances(source[row], far, delay, out_first, out_of, heap, distance, nearest)
         for at in range(need_first[row], need_first[row + 1]):
             needs[need[at]] += 1
@@ -102,24 +126,28 @@ def shortest_paths(
             npu = nearest[at]
             if needs[npu] == 0:
                 continue
-            best = -1
-            least = _NEVER
-            for i in range(into_first[npu], into_first[npu + 1]):
-                channel = into[i]
-                if distance[near[channel]] + delay[channel] != distance[npu]:
-                    continue
-                carries = load[up[channel]]
-                if down[channel] >= 0:
-                    carries = max(carries, load[down[channel]])
-                if carries < least:
-                    least = carries
-                    best = channel
-            last[row, npu] = best
+            if lays:
+                best = -1
+                least = _NEVER
+                for i in range(into_first[npu], into_first[npu + 1]):
+                    channel = into[i]
+                    if distance[near[channel]] + delay[channel] != distance[npu]:
+                        continue
+                    carries = load[up[channel]]
+                    if down[channel] >= 0:
+                        carries = max(carries, load[down[channel]])
+                    if carries < least:
+                        least = carries
+                        best = channel
+                last[row, npu] = best
+            used = last[row, npu]
             carries = 1 if is_shared else needs[npu]
-            load[up[best]] += carries * up_busy[best]
-            if down[best] >= 0:
-                load[down[best]] += carries * down_busy[best]
-            needs[near[best]] += needs[npu]
+            if not lays:
+                carries = -carries
+            load[up[used]] += carries * up_busy[used]
+            if down[used] >= 0:
+                load[down[used]] += carries * down_busy[used]
+            needs[near[used]] += needs[npu]
             needs[npu] = 0
         needs[source[row]] = 0
 

@@ -7,8 +7,9 @@ the order in which they were made, so each distinct delay has a first-in-first-o
 the next instant.
 
 Which link, which chunk: the links into an NPU choose fastest first, and among equals the one with the fewest useful chunks; a
-link takes a rare chunk, at random, and leaves alone what faster links into the same NPU will have brought by the time its own
-send would arrive. A switch's free up-links and down-links are paired by maximum matching.
+link takes a rare chunk, at random. A slow link prefers what no NPU has or awaits from which faster links would bring it sooner
+than the slow link itself, and brings nothing else if faster links will have brought all of that by the time its own send would
+arrive. A switch's free up-links and down-links are paired by maximum matching.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _SRC, _DST, _LINK, _DOWN, _PARTS = 0, 1, 2, 3, 4
 _OUT, _UP, _IN, _SOURCE = 0, 1, 2, 3
 _OUT_LINK, _OUT_DST = 0, 1
 _UP_LINK, _UP_SWITCH = 0, 1
-_IN_LINK, _IN_SRC, _IN_CHANNEL, _IN_RANK, _IN_NS = 0, 1, 2, 3, 4
-_SOURCE_SWITCHED, _SOURCE_ID, _SOURCE_NS, _SOURCE_BUSY_NS = 0, 1, 2, 3
-_SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS = 0, 1, 2, 3
+_IN_LINK, _IN_SRC, _IN_CHANNEL, _IN_RANK, _IN_NS, _IN_LEVEL = 0, 1, 2, 3, 4, 5
+_SOURCE_NS, _SOURCE_BUSY_NS = 0, 1
+_SWITCH_UP, _SWITCH_DOWN, _SWITCH_TABLE, _SWITCH_NS, _SWITCH_LEVEL = 0, 1, 2, 3, 4
 
 # Words are looked through in blocks, without a branch per word. The bit sets' rows are whole blocks.
 _BLOCK_SHIFT = 2
@@ -123,24 +124,31 @@ def _sort(keys, size):
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed):
-    """Put into `allowed` what the sources of an NPU that are faster than `limit_ns` neither hold nor await; return whether to
-    leave all the rest to them, because they will have delivered it in that time."""
-    rate = 0.0
+def _leave_to_faster(npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed):
+    """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to the NPU's sources that are
+    faster than `limit_ns`, because they will have delivered it in that time."""
     words = np.uint64(taken.shape[1])
-    for word in range(words):
-        allowed[word] = ~_ZERO
+    if limit_ns >= slow_ns:
+        for word in range(words):
+            allowed[word] = far[npu, word]
+        return True
+    group = groups[npu, level]
+    if group >= 0:
+        for word in range(words):
+            allowed[word] = ~group_taken[group, word]
+    else:
+        for word in range(words):
+            allowed[word] = ~_ZERO
+        list_ = npu * groups.shape[1] + level
+        for entry in range(near_first[list_], near_first[list_ + 1]):
+            other = np.uint64(near[entry])
+            for word in range(words):
+                allowed[word] &= ~taken[other, word]
+    rate = 0.0
     for entry in range(npus[npu, _SOURCE], npus[npu + 1, _SOURCE]):
         if sources[entry, _SOURCE_NS] >= limit_ns:
             break
         rate += 1.0 / sources[entry, _SOURCE_BUSY_NS]
-        source = np.uint64(sources[entry, _SOURCE_ID])
-        if sources[entry, _SOURCE_SWITCHED]:
-            for word in range(words):
-                allowed[word] &= ~group_taken[source, word]
-        else:
-            for word in range(words):
-                allowed[word] &= ~taken[source, word]
     backlog = _ZERO
     for word in range(words):
         backlog += _population(~(allowed[word] | taken[npu, word]))
@@ -193,10 +201,15 @@ def _free_ports(ports, first, last, link_free, now, random, free):
 def _pair_ports(
     random,
     now,
+    slow_ns,
+    far,
     switch,
     channels,
     npus,
     sources,
+    groups,
+    near_first,
+    near,
     switches,
     switch_up,
     switch_down,
@@ -230,52 +243,69 @@ def _pair_ports(
     exact = num_ups <= MATCHED_PORTS and num_downs <= MATCHED_PORTS
     for b in range(num_downs):
         down_match[b] = -1
-        prepared = False
-        strict = False
-        for a in range(num_ups):
-            if exact:
-                edge[a, b] = False
-            elif up_match[a] >= 0:
-                continue
-            channel = switch_table[table + free_up[a] * width + free_down[b]]
-            if channel < 0:
-                continue
-            npu = np.int64(channels[channel, _DST])
-            if lacking[npu] == 0:
-                continue
-            if not prepared:
-                prepared = True
-                if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
-                    strict = _leave_to_faster(
-                        npu,
-                        limit_ns,
-                        npus,
-                        sources,
-                        taken,
-                        group_taken,
-                        allowed,
-                    )
-            src = channels[channel, _SRC]
-            useful = _ZERO
-            for word in range(words):
-                useful = held[src, word] & ~taken[npu, word]
-                if strict:
-                    useful &= allowed[word]
-                if useful != _ZERO:
+    # First with what no NPU near by has, then, for ports that are left over, with anything useful.
+    for fallback in (False, True):
+        some_prepared = False
+        for b in range(num_downs):
+            prepared = False
+            strict = False
+            for a in range(num_ups):
+                if exact:
+                    edge[a, b] = False
+                elif up_match[a] >= 0:
+                    continue
+                if not exact and down_match[b] >= 0:
                     break
-            if useful == _ZERO:
-                continue
-            if up_match[a] < 0 and down_match[b] < 0:
-                up_match[a] = b
-                down_match[b] = a
-            if exact:
-                edge[a, b] = True
-            else:
-                break
-    if exact:
-        for a in range(num_ups):
-            if up_match[a] < 0:
-                _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+                channel = switch_table[table + free_up[a] * width + free_down[b]]
+                if channel < 0:
+                    continue
+                npu = np.int64(channels[channel, _DST])
+                if lacking[npu] == 0:
+                    continue
+                if not prepared:
+                    prepared = True
+                    if sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns:
+                        some_prepared = True
+                        level = switches[switch, _SWITCH_LEVEL]
+                        strict = _leave_to_faster(
+                            npu,
+                            level,
+                            limit_ns,
+                            slow_ns,
+                            far,
+                            groups,
+                            near_first,
+                            near,
+                            npus,
+                            sources,
+                            taken,
+                            group_taken,
+                            allowed,
+                        )
+                        strict |= not fallback
+                src = channels[channel, _SRC]
+                useful = _ZERO
+                for word in range(words):
+                    useful = held[src, word] & ~taken[npu, word]
+                    if strict:
+                        useful &= allowed[word]
+                    if useful != _ZERO:
+                        break
+                if useful == _ZERO:
+                    continue
+                if up_match[a] < 0 and down_match[b] < 0:
+                    up_match[a] = b
+                    down_match[b] = a
+                if exact:
+                    edge[a, b] = True
+                else:
+                    break
+        if exact:
+            for a in range(num_ups):
+                if up_match[a] < 0:
+                    _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+        if not some_prepared:
+            break
     num_picks = 0
     for b in range(num_downs):
         if down_match[b] >= 0:
@@ -324,12 +354,17 @@ def match(
     chunk_class,
     late_ns,
     late_what,
+    slow_ns,
+    far,
     channels,
     npus,
     outs,
     ups,
     ins,
     sources,
+    groups,
+    near_first,
+    near,
     link_place,
     switches,
     switch_up,
@@ -367,8 +402,10 @@ def match(
 
     `npus` and `switches` say where in the tables that follow their rows begin. `outs` and `ins` are the direct channels of
     each NPU, those into it by descending speed, `ups` its up-links; `sources` tell whence it can be reached, fastest first;
-    a channel's rank is how many delays are shorter among these. `link_place` is what to look at when a link becomes free: the
-    NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
+    a channel's rank is how many delays are shorter among these. `groups`, `near_first`, `near` say who is near to whom at each
+    level of slowness (see `Neighbourhood`), and `group_taken` what the NPUs of each group hold or await together. Links of
+    `slow_ns` and more bring an NPU only chunks from its row of `far`. `link_place` is what to look at when a link becomes free:
+    the NPU that a direct link leads to, or the number of NPUs + the switch. `switch_table` holds the channel of each pair of
     up-link and down-link. `queues`, `ring`, `heap` are the queues of events, `held` to `rare` the state at the start;
     `allowed` and `todo` to `edge` are space to work in.
     """
@@ -377,6 +414,7 @@ def match(
     num_places = len(listed)
     num_delays = len(queues)
     words = held.shape[1]
+    levels = groups.shape[1]
     random = np.uint64(seed)
     rare_limit = np.int64(1)
     heap_size = np.int64(len(late_ns) > 0)
@@ -445,10 +483,15 @@ def match(
                 num_picks = _pair_ports(
                     _mix(random),
                     now,
+                    slow_ns,
+                    far,
                     place - num_npus,
                     channels,
                     npus,
                     sources,
+                    groups,
+                    near_first,
+                    near,
                     switches,
                     switch_up,
                     switch_down,
@@ -473,6 +516,7 @@ def match(
                     npu = np.int64(channels[channel, _DST])
                     src = np.uint64(channels[channel, _SRC])
                     limit_ns = switches[place - num_npus, _SWITCH_NS]
+                    level = switches[place - num_npus, _SWITCH_LEVEL]
                     avoid = sources[npus[npu, _SOURCE], _SOURCE_NS] < limit_ns
                     prepare = avoid
                 else:
@@ -482,9 +526,12 @@ def match(
                     channel = ins[slot, _IN_CHANNEL]
                     src = np.uint64(ins[slot, _IN_SRC])
                     limit_ns = ins[slot, _IN_NS]
+                    level = ins[slot, _IN_LEVEL]
                     avoid = rank > 0
                 if prepare:
-                    strict = _leave_to_faster(npu, limit_ns, npus, sources, taken, group_taken, allowed)
+                    strict = _leave_to_faster(
+                        npu, level, limit_ns, slow_ns, far, groups, near_first, near, npus, sources, taken, group_taken, allowed
+                    )
                     restricted = True
                 elif restricted and not avoid:
                     restricted = False
@@ -546,8 +593,9 @@ def match(
                 lacking[dst] -= 1
                 copies[chunk] += 1
                 rare[word] &= ~(np.uint64(copies[chunk] > rare_limit) << position_in_word)
-                for slot in range(npus[dst, _UP], npus[dst + _U1, _UP]):
-                    group_taken[ups[slot, _UP_SWITCH], word] |= bit
+                for slot in range(levels):
+                    if groups[npu, slot] >= 0:
+                        group_taken[groups[npu, slot], word] |= bit
                 row = np.uint64(rows)
                 out_chunk[row] = chunk
                 out_channel[row] = channel

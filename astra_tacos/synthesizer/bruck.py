@@ -26,8 +26,8 @@ def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int)
         src, dst, step = binomial_tree(topology.num_npus)
         chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
         owner = collective.chunk_owner[chunk]
-        ends = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
-        return Spread(chunk, *ends, np.tile(step, num_chunks))
+        first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
+        return Spread(chunk, first, second, np.tile(step, num_chunks))
 
     plan = make_plan(topology, collective, timing, spread_out)
     return dispatch(topology, collective, timing, plan, "bruck", seed)

@@ -85,7 +85,9 @@ def _tree(dimension: Dimension) -> NDArray[np.int32]:
     place = np.arange(size, dtype=np.int32)[:, None]
     hop = np.arange(1, size, dtype=np.int32)[None]
     if dimension.block == "Ring":
-        round_it = [np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)]
+        round_it = [
+            np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)
+        ]
         return np.stack(round_it).transpose(0, 2, 1, 3).astype(np.int32)
     if dimension.block == "Mesh":
         dst = np.array([np.delete(np.arange(size), at) for at in range(size)], np.int32)

@@ -114,7 +114,9 @@ class _Grid:
 
         With `twist`, the other may be a single cycle that the swap leads round the square the other way.
         """
-        leads_to = np.array([self._successors(colour) for colour in range(self.num_colours)]) if twist and self.num_colours else None
+        leads_to = (
+            np.array([self._successors(colour) for colour in range(self.num_colours)]) if twist and self.num_colours else None
+        )
         for d, e in itertools.permutations(range(len(self.next)), 2):
             corner, one, other = self._squares(d, e)
             right, up = self.next[d, corner], self.next[e, corner]

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.neighbourhood import neighbourhood
 from astra_tacos.synthesizer.occupancy import link_occupancy
 from astra_tacos.topology.topology import NO_LINK, Topology
+
+# How many times a reduction must fit into a send for links to wait for it.
+_SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class MatchingNetwork:
     `link_head_start_ns`: int64[num_links], how long before a down-link takes a chunk a send through it has to start.
     `delay_ns`: int64[num_delays], the distinct delays, ascending.
     `most_events`: int64[num_delays], how many events of each delay can be ahead at once.
-    `up_npu`, `up_switch`: int32[num_ups], the ends of each up-link.
+    `group`: int32[num_npus, levels], see `Neighbourhood`.
     `most_in`, `most_ports`: how many channels lead directly into one NPU, how many links into or out of one switch.
     """
 
@@ -32,8 +36,7 @@ class MatchingNetwork:
     most_events: NDArray[np.int64]
     num_npus: int
     num_switches: int
-    up_npu: NDArray[np.int32]
-    up_switch: NDArray[np.int32]
+    group: NDArray[np.int32]
     most_in: int
     most_ports: int
 
@@ -66,8 +69,9 @@ class MatchingNetwork:
         held, taken = np.zeros((2, self.num_npus, words), np.uint64)
         np.bitwise_or.at(held, (owner[is_ready], chunk[is_ready] // 64), bit[is_ready])
         np.bitwise_or.at(taken, (owner, chunk // 64), bit)
-        group_taken = np.zeros((self.num_switches, words), np.uint64)
-        np.bitwise_or.at(group_taken, self.up_switch, taken[self.up_npu])
+        group_taken = np.zeros((int(self.group.max(initial=-1)) + 1, words), np.uint64)
+        for group in self.group.T:
+            np.bitwise_or.at(group_taken, group[group >= 0], taken[group >= 0])
         matched = min(self.most_ports, MATCHED_PORTS)
         return (
             queues,
@@ -88,7 +92,17 @@ class MatchingNetwork:
         )
 
 
-@lru_cache(maxsize=4)
+def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Sets of chunks, bool[num_sets, num_chunks], as the kernel's rows of whole blocks of words."""
+    from astra_tacos.synthesizer._tacos_kernels import BLOCK
+
+    bits = np.packbits(chunks, axis=1, bitorder="little")
+    padded = np.zeros((len(chunks), 8 * BLOCK * -(-chunks.shape[1] // (64 * BLOCK))), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded.view("<u8").astype(np.uint64, copy=False)
+
+
+@lru_cache(maxsize=8)
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
 
@@ -112,11 +126,12 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     up_busy, down_busy, head_start = link_occupancy(timing, link, down)
     forward = timing.reduction_ns if reverse else np.zeros_like(timing.reduction_ns)
     land = timing.channel_delay_ns + forward
+    if timing.is_blocking and forward.max() * _SHORT <= timing.channel_delay_ns.min():
+        # A link that waits until a chunk is reduced loses less than one that takes another chunk a moment before that.
+        up_busy = down_busy = land
     delay_ns, parts = _parts(switched, up_busy, down_busy, land)
     channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
-    source_first, sources, entering, in_rank = _sources(
-        num_npus, src, dst, direct, switched, link_dst[link] - num_npus, land, up_busy
-    )
+    source_first, sources, entering, in_rank = _sources(num_npus, dst, direct, switched, link_dst[link] - num_npus, land, up_busy)
 
     out_first, leaving = group_by(src[direct], direct, num_npus)
     up_first, up_link = group_by(link_src[ups], ups, num_npus)
@@ -125,15 +140,21 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     switch_down_first, switch_down = group_by(link_src[downs] - num_npus, downs, num_switches)
     table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
     switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
+    around = neighbourhood(num_npus, src, dst, land[:, 0])
     arrays = (
         channels,
         np.column_stack((out_first, up_first, in_first, source_first)),
         np.column_stack((link[leaving], dst[leaving])),
         np.column_stack((up_link, link_dst[up_link] - num_npus)),
-        np.column_stack((link[entering], src[entering], entering, in_rank, land[entering, 0])),
+        np.column_stack(
+            (link[entering], src[entering], entering, in_rank, land[entering, 0], around.level_of(land[entering, 0]))
+        ),
         sources,
+        around.group,
+        around.near_first,
+        around.near,
         np.where(link_src >= num_npus, link_src, link_dst),
-        np.column_stack((switch_up_first, switch_down_first, table_first, switch_ns)),
+        np.column_stack((switch_up_first, switch_down_first, table_first, switch_ns, around.level_of(switch_ns))),
         switch_up.astype(np.int32),
         switch_down.astype(np.int32),
         table,
@@ -149,8 +170,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         most_events,
         num_npus,
         num_switches,
-        link_src[ups],
-        link_dst[ups] - num_npus,
+        around.group,
         most_in=int(np.diff(in_first).max()),
         most_ports=int(max(np.diff(switch_up_first).max(initial=0), np.diff(switch_down_first).max(initial=0))),
     )
@@ -175,7 +195,6 @@ def _parts(
 
 def _sources(
     num_npus: int,
-    src: NDArray[np.int32],
     dst: NDArray[np.int32],
     direct: NDArray[np.int64],
     switched: NDArray[np.bool_],
@@ -183,7 +202,7 @@ def _sources(
     land: NDArray[np.int64],
     up_busy: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches.
+    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches, with their delays.
 
     Also the direct channels among these, in that order, and how many delays of the same NPU's sources are shorter.
     """
@@ -192,14 +211,13 @@ def _sources(
     through = through[np.unique(pairs, return_index=True)[1]]
     channel = np.concatenate((direct, through))
     switched_source = np.arange(len(channel)) >= len(direct)
-    place = np.concatenate((src[direct], channel_switch[through]))
     order = np.lexsort((land[channel, 0], dst[channel]))
-    channel, switched_source, place = channel[order], switched_source[order], place[order]
+    channel, switched_source = channel[order], switched_source[order]
     first = np.searchsorted(dst[channel], np.arange(num_npus + 1))
     ns = land[channel, 0]
     slower = np.concatenate((np.zeros(min(1, len(ns)), np.int64), np.cumsum(np.diff(ns) != 0)))
     rank = slower - slower[first[dst[channel]]]
-    sources = np.column_stack((switched_source, place, ns, up_busy[channel, 0]))
+    sources = np.column_stack((ns, up_busy[channel, 0]))
     entering = np.flatnonzero(~switched_source)
     return first, sources, channel[entering].astype(np.int32), rank[entering].astype(np.int32)
 

@@ -47,7 +47,7 @@ def _busiest(topology: Topology, rings: _Rings) -> float:
 
 
 def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
-    """Rings through all NPUs of the fastest dimension, then one step on in the next one, and so on, as NCCL goes from node to node.
+    """Rings through all NPUs of the fastest dimension, then a step on in the next one, and so on, as NCCL goes through nodes.
 
     There is one ring per NPU of a node, so that the steps from a node to the next are spread over its NPUs.
     """

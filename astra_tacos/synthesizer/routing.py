@@ -15,6 +15,9 @@ from astra_tacos.synthesizer.occupancy import link_occupancy
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
+_MUCH = 500_000_000
+"""Channels to look at, for all trees of paths, past which paths are laid once only."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
@@ -108,6 +111,7 @@ def _find_paths(
         need_first,
         need,
         is_shared,
+        2 if len(source) * topology.num_channels < _MUCH else 1,
         near,
         far,
         np.ascontiguousarray(timing.channel_delay_ns[:, -1]),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.synthesizer.effort import dispatch_seconds
 from astra_tacos.topology.topology import Topology
 
 
@@ -30,12 +31,19 @@ class Synthesizer:
         Whether another seed gives another schedule.
     refusal
         Why it cannot do a collective on a topology, in words; None if it can.
+    advise
+        From a topology, the name and size of a collective, a link model and a maximum of sends: a number of chunks per NPU that
+        suits it. A search tries others, too.
+    seconds
+        A rough guess at how long one schedule takes to make, by which a search decides what to try first.
     """
 
     make: Callable[[Topology, Collective, Timing, int], Schedule]
     collectives: frozenset[str]
     is_random: bool
     refusal: Callable[[Topology, Collective], str | None] = never
+    advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
+    seconds: Callable[[Topology, Collective], float] = dispatch_seconds
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
         """Why this collective is not for it; None if it is."""

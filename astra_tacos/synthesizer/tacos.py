@@ -7,28 +7,24 @@ in time; an All-Reduce is both, where a chunk is gathered as soon as it is reduc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.distance import diameter
+from astra_tacos.bounds.port import egress, ingress, volume
+from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching_network import matching_network
+from astra_tacos.synthesizer.matching import Matching, match_all_gather
+from astra_tacos.synthesizer.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
 
-
-@dataclass(frozen=True, slots=True)
-class _Matching:
-    """Sends of one matched All-Gather, by ascending start."""
-
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+_MOST_LINKS = 8192
+_MOST_SENDS = 4_000_000
 
 
 def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -44,29 +40,94 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     SynthesisError
         If some NPU cannot be reached.
     """
-    chunk, channel = np.empty(0, np.int32), np.empty(0, np.int32)
-    reduces = np.empty(0, np.bool_)
-    link_free = np.zeros(topology.num_links, np.int64)
+    if not collective.reduces:
+        gathered = _match(topology, collective, timing, seed, reverse=False)
+        copies = np.zeros(len(gathered.chunk), np.bool_)
+        if _never_idles(topology, timing):
+            columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
+            return Schedule(topology, collective, timing, *columns, "tacos", seed)
+        return settle(topology, collective, timing, gathered.chunk, gathered.channel, copies, "tacos", seed)
+    scattered = _reduce_scatter(topology, collective, timing, seed)
+    if not collective.gathers:
+        return scattered
+    one_by_one = min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
+    if not _may_overlap(one_by_one):
+        return one_by_one
+    overlapping = overlap_phases(topology, collective, timing, "tacos", seed)
+    if overlapping is None or overlapping.collective_time_ns >= one_by_one.collective_time_ns:
+        return one_by_one
+    return overlapping
+
+
+def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
+    """Every other seed tries patience with slow links, which pays on few networks, and much on these."""
+    deadline_ns = None
+    if seed % 2 and not _has_equal_channels(timing):
+        bound = egress if reverse else ingress
+        deadline_ns = bound(topology, collective, timing).time_ns
+    return match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns)
+
+
+def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """An All-Gather on the transposed network, reversed in time."""
+    backward = _match(topology, collective, timing, seed, reverse=True)
+    order = np.argsort(-backward.end_ns[::-1], kind="stable")
+    chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
+    return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
+
+
+def _gather_back(scattered: Schedule) -> list[Schedule]:
+    """All-Reduces that go on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced: with an All-Gather
+    matched to the links that become free, and, if every channel has its like the other way, the same backwards."""
+    topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
     chunk_ready = np.zeros(collective.num_chunks, np.int64)
-    if collective.reduces:
-        backward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=True)
-        order = np.argsort(-backward.end_ns[::-1], kind="stable")
-        chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
-        reduces = np.ones(len(chunk), np.bool_)
-        scattered = settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
-        if not collective.gathers:
-            return scattered
-        chunk, channel = scattered.chunk, scattered.channel
-        np.maximum.at(chunk_ready, chunk, scattered.done_ns)
-        link_free = _release_ns(scattered)
-    forward = _match(topology, collective, timing, seed, link_free, chunk_ready, reverse=False)
-    copies = np.zeros(len(forward.chunk), np.bool_)
-    if not collective.reduces and _never_idles(topology, timing):
-        columns = (forward.chunk, forward.channel, copies, forward.start_ns, forward.end_ns)
-        return Schedule(topology, collective, timing, *columns, "tacos", seed)
-    reduces = np.concatenate((reduces, copies))
-    chunk, channel = np.concatenate((chunk, forward.chunk)), np.concatenate((channel, forward.channel))
-    return settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed)
+    np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)
+    forward = match_all_gather(
+        topology,
+        collective,
+        timing,
+        seed,
+        collective.chunk_owner,
+        reverse=False,
+        link_free_ns=_release_ns(scattered),
+        chunk_ready_ns=chunk_ready,
+    )
+    gathers = [(forward.chunk, forward.channel)]
+    back = _channel_back(topology, timing)
+    if back is not None:
+        order = np.argsort(-scattered.end_ns[::-1], kind="stable")
+        gathers.append((scattered.chunk[::-1][order], back[scattered.channel[::-1][order]]))
+    reduces = np.repeat((True, False), scattered.num_sends)
+    schedules = []
+    for gathered, over in gathers:
+        chunk, channel = np.concatenate((scattered.chunk, gathered)), np.concatenate((scattered.channel, over))
+        schedules.append(settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed))
+    return schedules
+
+
+@lru_cache(maxsize=4)
+def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | None:
+    """int32[num_channels], the channel between the same NPUs the other way; None unless all have one as fast."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):
+        return None
+    return back.astype(np.int32)
+
+
+def _may_overlap(one_by_one: Schedule) -> bool:
+    """Whether phases that share the links could be faster than one after the other, and the schedule is small enough to try."""
+    topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
+    if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
+        return False
+    return one_by_one.collective_time_ns > _least_overlapping_ns(topology, collective, timing)
+
+
+@lru_cache(maxsize=4)
+def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+    """What links can carry at best, and the way of a last chunk to its root and back."""
+    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
+    one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
+    return carried + 2 * one_way
 
 
 def _never_idles(topology: Topology, timing: Timing) -> bool:
@@ -75,7 +136,11 @@ def _never_idles(topology: Topology, timing: Timing) -> bool:
     It does unless links differ, where slow ones may be left idle on purpose, or there are switches, whose ports wait for one
     another.
     """
-    return not topology.has_switches and bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
+    return not topology.has_switches and _has_equal_channels(timing)
+
+
+def _has_equal_channels(timing: Timing) -> bool:
+    return bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
 
 
 def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
@@ -93,50 +158,3 @@ def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
     down, size_class, end = down[switched], size_class[switched], schedule.end_ns[switched]
     np.maximum.at(release, down, end - timing.link_delay_ns[down, size_class] + timing.link_hold_ns[down, size_class])
     return release
-
-
-def _match(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    seed: int,
-    link_free_ns: NDArray[np.int64],
-    chunk_ready_ns: NDArray[np.int64],
-    *,
-    reverse: bool,
-) -> _Matching:
-    from astra_tacos.synthesizer._tacos_kernels import COMPLETE, match
-
-    network = matching_network(topology, timing, reverse=reverse)
-    num_sends = collective.num_chunks * (topology.num_npus - 1)
-    matching = _Matching(
-        np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
-    )
-    link_free = np.maximum(link_free_ns - network.link_head_start_ns, 0)
-    owner = collective.chunk_owner
-    late_ns, late_what = _late(chunk_ready_ns, link_free)
-    status = match(
-        seed,
-        owner,
-        collective.chunk_class,
-        late_ns,
-        late_what,
-        *network.arrays,
-        link_free,
-        *network.state(owner, chunk_ready_ns <= 0, late_ns),
-        matching.chunk,
-        matching.channel,
-        matching.start_ns,
-        matching.end_ns,
-    )
-    if status != COMPLETE:
-        raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
-    return matching
-
-
-def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What is not ready or free from the start, by time: when, and twice the chunk or twice the link plus 1."""
-    late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
-    what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
-    order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
-    return late_ns[order], what[order]

@@ -16,6 +16,7 @@ from astra_tacos.errors import ConfigError
 
 NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 2, 4 ]\nbandwidth: [ 100.0, 25.0 ]\nlatency: [ 50.0, 500.0 ]\n"
 RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+QUICK = ("--synthesizer", "tacos", "--chunks-per-npu", "1")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("cli")
     for name, text in (("net.yml", NETWORK), ("ring.yml", RING)):
         (directory / name).write_text(text)
-        done = run("synthesize", "--network", name, "--size", "1MiB", "--output", name[:-4], cwd=directory)
+        done = run("synthesize", "--network", name, "--size", "1MiB", *QUICK, "--output", name[:-4], cwd=directory)
         assert done.returncode == 0, done.stderr
     return directory
 
@@ -93,7 +94,20 @@ def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
 
 def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
     for name, threads in (("one", "1"), ("two", "2")):
-        done = run("synthesize", "--network", "net.yml", "--size", "1MiB", "--threads", threads, "--output", name, cwd=workspace)
+        done = run(
+            "synthesize",
+            "--network",
+            "net.yml",
+            "--size",
+            "1MiB",
+            "--budget",
+            "600",
+            "--threads",
+            threads,
+            "--output",
+            name,
+            cwd=workspace,
+        )
         assert done.returncode == 0, done.stderr
     files = [path for path in (workspace / "one").rglob("*") if path.is_file()]
     assert len(files) == 8 + 8 + 7
@@ -247,7 +261,7 @@ def test_every_network_of_astra_sim_for_every_collective(astra_sim_inputs: Path,
     for network in sorted((astra_sim_inputs / "network").glob("*.yml")):
         for collective in ("all-reduce", "all-gather", "reduce-scatter"):
             output = tmp_path / network.stem / collective
-            common = ("--network", str(network), "--collective", collective, "--size", "1MiB", "--trials", "1")
+            common = ("--network", str(network), "--collective", collective, "--size", "1MiB", *QUICK, "--trials", "1")
             done = in_process("synthesize", *common, "--output", str(output), "--json")
             if network.name == "dgx_v100_8gpu.yml":
                 assert isinstance(done.exception, ConfigError)

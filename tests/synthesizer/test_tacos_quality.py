@@ -1,13 +1,17 @@
-"""TACOS's own regression cases: upstream allows 1% over these times, best of 20 runs (facts of the public tests)."""
+"""TACOS's own regression cases (upstream allows 1% over these times, best of 20 runs), and bounds that are to be reached."""
 
 from __future__ import annotations
 
 import pytest
-from networks import topology
+from networks import HIERARCHY, TWO_SWITCHES, broken_torus, dgx1, hypercube, topology
+from schedules import schedule
 from tacos_cases import CASES, GIB
 
+from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.topology.topology import Topology
+from astra_tacos.verifier.schedule_oracle import verify
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -15,7 +19,7 @@ def test_regression_cases_of_tacos(case: str) -> None:
     dimensions, chunks, gathered, expected_us = CASES[case]
     network = topology(*dimensions)
     what = COLLECTIVES["all-gather"](network.num_npus, gathered // network.num_npus, chunks)
-    found = synthesize(network, what, link_model="blocking", trials=20)
+    found = synthesize(network, what, link_model="blocking", trials=20, synthesizer="tacos")
     assert found.collective_time_ns <= expected_us * 1000 * 1.01
 
 
@@ -31,10 +35,86 @@ def test_regression_cases_of_tacos(case: str) -> None:
     ],
 )
 def test_the_bound_is_reached_where_tacos_stays_above_it(dimensions, collective: str) -> None:
-    from astra_tacos.bounds import lower_bound
-
     network = topology(*dimensions)
     size = GIB // network.num_npus if collective == "all-gather" else GIB
-    found = synthesize(network, COLLECTIVES[collective](network.num_npus, size, 1), link_model="blocking", trials=20)
+    found = synthesize(
+        network, COLLECTIVES[collective](network.num_npus, size, 1), link_model="blocking", trials=20, synthesizer="tacos"
+    )
     bound = lower_bound(network, found.collective, found.timing).time_ns
     assert found.collective_time_ns <= bound * 1.0001
+
+
+TORUS_8X8 = (("Ring", 8, 50.0, 500.0), ("Ring", 8, 50.0, 500.0))
+
+
+def best_ns(network: Topology, collective: str, size: int, chunks: int, link_model: str, trials: int | None = None) -> int:
+    what = COLLECTIVES[collective](network.num_npus, size, chunks)
+    return synthesize(network, what, link_model=link_model, trials=trials, synthesizer="tacos").collective_time_ns
+
+
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_small_all_gather_in_the_time_of_astra_sim(chunks: int) -> None:
+    assert best_ns(topology(*TORUS_8X8), "all-gather", 1 << 16, chunks, "pipelined", 10) <= 20_020
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "link_model", "chunks", "cut_us", "at_least"),
+    [
+        (HIERARCHY, "blocking", 7, 2187.5, 0.958),
+        (HIERARCHY, "pipelined", 64, 2187.5, 0.994),
+        (TWO_SWITCHES, "blocking", 16, 3750.0, 0.973),
+        (TWO_SWITCHES, "pipelined", 64, 3750.0, 0.990),
+    ],
+)
+def test_cut_bound_of_hierarchies(dimensions, link_model: str, chunks: int, cut_us: float, at_least: float) -> None:
+    network = topology(*dimensions)
+    trials = 20 if link_model == "blocking" else 2
+    found = best_ns(network, "all-gather", GIB // network.num_npus, chunks, link_model, trials)
+    assert cut_us * 1000 / found >= at_least
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        *(topology(("Ring", n, 50.0, 500.0), ("Ring", n, 50.0, 500.0)) for n in (4, 8, 16)),
+        *(topology(("Mesh", n, 50.0, 500.0), ("Mesh", n, 50.0, 500.0)) for n in (4, 5, 8)),
+        topology(*(("Ring", 2, 50.0, 500.0),) * 6),
+        hypercube(6),
+        dgx1(),
+    ],
+    ids=("torus 4x4", "torus 8x8", "torus 16x16", "mesh 4x4", "mesh 5x5", "mesh 8x8", "2^6", "hypercube", "DGX-1"),
+)
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter"])
+def test_one_chunk_per_npu_reaches_the_quantised_bound(network: Topology, collective: str) -> None:
+    size = GIB // network.num_npus if collective == "all-gather" else GIB
+    what = COLLECTIVES[collective](network.num_npus, size, 1)
+    found = synthesize(network, what, link_model="blocking", synthesizer="tacos")
+    assert found.collective_time_ns <= lower_bound(network, what, found.timing).time_ns * 1.0001
+
+
+@pytest.mark.parametrize("failed", [10, 41, 102])
+def test_failed_links(failed: int) -> None:
+    network = broken_torus(16, failed, seed=1)
+    for collective, chunks, at_least in (("all-gather", 1, 0.97), ("all-reduce", 4, 0.85)):
+        size = GIB // network.num_npus if collective == "all-gather" else GIB
+        of = schedule(network, collective, size, chunks, link_model="blocking", synthesizer="tacos")
+        assert lower_bound(network, of.collective, of.timing).time_ns >= of.collective_time_ns * at_least
+        if failed == 41:
+            assert verify(of) == ()
+
+
+def test_all_reduce_on_a_mesh_beats_reduce_scatter_and_all_gather() -> None:
+    network = topology(("Mesh", 8, 50.0, 500.0), ("Mesh", 8, 50.0, 500.0))
+    scatter_and_gather_ns = 2 * 63 / 64 * GIB / (2 * 50 * GIB / 1e9)
+    of = schedule(network, "all-reduce", GIB, 32, link_model="blocking", synthesizer="tacos")
+    assert of.collective_time_ns * 1.5 <= scatter_and_gather_ns
+    assert verify(of) == ()
+
+
+@pytest.mark.parametrize("dimensions", [TORUS_8X8, (("Ring", 4, 50.0, 500.0),) * 2, HIERARCHY, TWO_SWITCHES])
+@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
+def test_small_all_reduce_takes_no_longer_than_two_all_gathers(dimensions, link_model: str) -> None:
+    network = topology(*dimensions)
+    reduced = best_ns(network, "all-reduce", 1 << 20, 1, link_model, 16)
+    gathered = best_ns(network, "all-gather", (1 << 20) // network.num_npus, 1, link_model, 16)
+    assert reduced <= 2 * gathered * 1.001 + 100

@@ -239,11 +239,13 @@ def respond(
     order,
     batch,
     root,
+    proposal,
     copies,
     inward,
     steepness,
     most_ns,
     closeness,
+    taste,
     src,
     dst,
     out_first,
@@ -263,12 +265,16 @@ def respond(
     hops,
     queue,
     weight,
+    tried,
 ):
     """Replace each tree, in the given order, by the cheapest beside all others; return how many of them reach all NPUs.
 
-    `batch` trees at a time are taken out together before the first of them is put back.
+    `trees` has a tree of every number for each entry of `inward`, with one root in common; where `proposal` is an NPU, trees
+    from there are tried too. `batch` numbers at a time are taken out together before the first of them is put back. `taste` are
+    factors of the channels' costs.
     """
     cost, up_growth, down_growth = prices[0], prices[1], prices[2]
+    num_npus = trees.shape[2]
     for link in range(len(link_ns)):
         weight[link] = _weight(steepness, most_ns, link_ns[link])
     grown_copies = 0.0
@@ -276,25 +282,44 @@ def respond(
         if at % batch == 0:
             for other in range(at, min(at + batch, len(order))):
                 t = order[other]
-                _load(trees[t], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+                for phase in range(len(inward)):
+                    _load(trees[phase, t], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
         t = order[at]
-        tree = trees[t]
         if copies[t] != grown_copies:
             grown_copies = copies[t]
             for channel in range(len(src)):
-                up_growth[channel] = np.expm1(steepness * grown_copies * up_ns[channel])
-                down_growth[channel] = np.expm1(steepness * grown_copies * down_ns[channel])
-        if inward[t]:
-            _hops(root[t], in_first, into, src, queue, hops)
-            _price(dst, up, down, up_growth, down_growth, closeness, weight, hops, cost)
-            total = _cheapest_tree(root[t], dst, src, out_first, out, cost, nodes, heaps, keys, tree)
-        else:
-            _hops(root[t], out_first, out, dst, queue, hops)
-            _price(src, up, down, up_growth, down_growth, closeness, weight, hops, cost)
-            total = _cheapest_tree(root[t], src, dst, in_first, into, cost, nodes, heaps, keys, tree)
-        if total < 0.0:
-            return at
-        _load(tree, copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+                up_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * up_ns[channel])
+                down_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * down_ns[channel])
+        best = np.inf
+        for attempt in range(2):
+            here = root[t] if attempt == 0 else proposal[t]
+            if here < 0 or (attempt == 1 and here == root[t]):
+                continue
+            total = 0.0
+            for phase in range(len(inward)):
+                tree = tried[phase]
+                if inward[phase]:
+                    _hops(here, in_first, into, src, queue, hops)
+                    _price(dst, up, down, up_growth, down_growth, closeness, weight, hops, cost)
+                    paid = _cheapest_tree(here, dst, src, out_first, out, cost, nodes, heaps, keys, tree)
+                else:
+                    _hops(here, out_first, out, dst, queue, hops)
+                    _price(src, up, down, up_growth, down_growth, closeness, weight, hops, cost)
+                    paid = _cheapest_tree(here, src, dst, in_first, into, cost, nodes, heaps, keys, tree)
+                if paid < 0.0:
+                    return at
+                total += paid
+                _load(tree, copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+            for phase in range(len(inward)):
+                _load(tried[phase], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+            if total < best:
+                best = total
+                root[t] = here
+                for phase in range(len(inward)):
+                    for npu in range(num_npus):
+                        trees[phase, t, npu] = tried[phase, npu]
+        for phase in range(len(inward)):
+            _load(trees[phase, t], copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
     return len(order)
 
 
@@ -302,9 +327,9 @@ def respond(
 def walk(trees, inward, src, dst, channel_ns, queue, children, away_ns, ahead_ns):
     """How long a chunk takes, with nothing in its way, from the root to an NPU (`away_ns`) and on from there to the last NPU that
     it goes to by way of it (`ahead_ns`); against the arrows for a tree that leads into its root."""
+    end = dst if inward else src
     num_npus = trees.shape[1]
     for t in range(len(trees)):
-        end = src if not inward[t] else dst
         for npu in range(num_npus):
             children[npu] = 0
             ahead_ns[t, npu] = 0

@@ -7,8 +7,11 @@ multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; G
 game of best responses (Rosenthal 1973), in which no round makes the sum over links larger. Rounds become steeper, so that the
 largest load counts more and more; some take a few trees out at a time and put them back, to get out of where no single tree
 could do better; the best packing of all rounds is kept. In the first rounds links far from the root are dearer, for shallow
-trees that cross busy links early. A channel through a switch costs what its up-link
-and its down-link cost, so trees mind ports and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs alone relay.
+trees that cross busy links early. A channel through a switch costs what its up-link and its down-link cost, so trees mind ports
+and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs alone relay.
+
+Where links do not come in pairs of one speed, how much can be summed up and spread at once depends on the roots: then every
+chunk is offered another one in each round.
 """
 
 from __future__ import annotations
@@ -21,12 +24,15 @@ from numpy.typing import NDArray
 from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.packing.branches import Branches, measure
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
 _STEEP_PER_CHUNK = 8.0
 """A chunk more on a link makes it dearer by at most exp of this: beyond, cheap channels are lost in rounding."""
 _CLOSE, _LESS_CLOSE = 5.0, 0.05
+_TASTE = 0.01
+"""Channels that cost the same are told apart by up to so much, at random."""
 _BATCHES = (1, 4, 1, 16)
 _ROUNDS = 16
 _STALE_ROUNDS = 5
@@ -40,95 +46,95 @@ class Packing:
 
     Parameters
     ----------
-    root
-        int64[num_trees].
     inward
-        bool[num_trees], whether a tree leads into its root (to sum up) rather than out of it.
-    copies
-        float64[num_trees], how many chunks go along each tree.
+        bool[num_kinds]: of each kind of tree, whether it leads into its root (to sum up) rather than out of it.
+    root
+        int64[num_trees], of the trees of every kind.
     channel
-        int32[num_trees, num_npus], the channel that joins each NPU to the tree, from its root's side; -1 for the root.
+        int32[num_kinds, num_trees, num_npus], the channel that joins each NPU to the tree, from its root's side; -1 for the root.
+    branches
+        How long the trees of each kind are.
     link_ns
         float64[num_links], how long each link is busy with all chunks.
     """
 
-    root: NDArray[np.int64]
     inward: NDArray[np.bool_]
-    copies: NDArray[np.float64]
+    root: NDArray[np.int64]
     channel: NDArray[np.int32]
+    branches: tuple[Branches, ...]
     link_ns: NDArray[np.float64]
 
 
 def pack(
     topology: Topology,
     timing: Timing,
-    root: NDArray[np.int64],
     inward: NDArray[np.bool_],
+    root: NDArray[np.int64],
     copies: NDArray[np.float64],
     seed: int = 0,
 ) -> Packing:
-    """Trees from or into the given roots that load the busiest link little.
+    """Trees that load the busiest link little.
 
     Parameters
     ----------
-    root, inward, copies
+    inward
         See `Packing`.
+    root
+        int64[num_trees]. With trees of two kinds it is up to the packing and this is where it starts.
+    copies
+        float64[num_trees], how many chunks go along each tree.
     seed
-        In which order trees respond.
+        In which order trees respond, and to which proposals.
 
     Raises
     ------
     SynthesisError
         If some NPU cannot be reached.
     """
-    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS, respond
+    from astra_tacos.synthesizer.packing._packing_kernels import respond
 
-    num_npus, num_channels = topology.num_npus, topology.num_channels
-    up_ns, down_ns = channel_loads(topology, timing)
-    channels = np.arange(num_channels)
-    graph = (
-        topology.channel_src,
-        topology.channel_dst,
-        *group_by(topology.channel_src, channels, num_npus),
-        *group_by(topology.channel_dst, channels, num_npus),
-        topology.channel_link,
-        topology.channel_down_link,
-        up_ns,
-        down_ns,
-    )
-    space = (
-        np.empty((NODE_ROWS, 2 * num_npus), np.int64),
-        np.empty((HEAP_ROWS, num_channels), np.int64),
-        np.empty((KEY_ROWS, num_channels)),
-        np.empty((PRICE_ROWS, num_channels)),
-        *np.empty((2, num_npus), np.int64),
-        np.empty(topology.num_links),
-    )
-    link_ns = np.zeros(topology.num_links)
-    channel = np.full((len(root), num_npus), -1, np.int32)
-    bound_ns = _port_bound_ns(topology, root, inward, copies, up_ns, down_ns)
-    best, best_ns, stale = None, bound_ns, 0
+    up_ns, down_ns = _busy_ns(topology, timing)
+    moves = len(inward) > 1 and not _is_paired(topology, up_ns, down_ns)
+    bound_ns = _port_bound_ns(topology, inward, root, copies, up_ns, down_ns)
     steepest = _STEEP_PER_CHUNK * bound_ns / float(max(up_ns.max(), down_ns.max()) * copies.max())
-    rounds = int(np.clip(_MOST_PRICES // (len(root) * num_channels), 1, _ROUNDS))
+    prices = len(inward) * len(root) * topology.num_channels * (1 + moves)
+    rounds = int(np.clip(_MOST_PRICES // prices, 1, _ROUNDS))
+    graph, space = _graph(topology, up_ns, down_ns), _space(topology, len(inward))
     random = np.random.default_rng(seed)
+
+    root, link_ns = root.copy(), np.zeros(topology.num_links)
+    channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
+    best, best_ns, best_score, stale = None, bound_ns, np.inf, 0
     for index in range(rounds):
-        done = index / max(rounds - 1, 1)
-        steepness = _LEAST_STEEP * float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP)) ** done / best_ns
-        closeness = _CLOSE * (_LESS_CLOSE / _CLOSE) ** done
+        steepness, closeness = _prices_of_round(index / rounds, steepest)
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
-        reached = respond(order, batch, root, copies, inward, steepness, best_ns, closeness, *graph, link_ns, channel, *space)
+        proposal = random.integers(topology.num_npus, size=len(root)) if moves else np.full(len(root), -1)
+        taste = 1 + _TASTE * random.random(topology.num_channels)
+        terms = (inward, steepness / best_ns, best_ns, closeness, taste)
+        reached = respond(order, batch, root, proposal, copies, *terms, *graph, link_ns, channel, *space)
         if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+        now_ns = float(link_ns.max())
+        branches = tuple(measure(topology, timing, trees, bool(kind)) for trees, kind in zip(channel, inward, strict=True))
+        score = now_ns + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
         stale += 1
-        if best is None or link_ns.max() < best_ns * (1 - 1e-9):
-            best, best_ns, stale = Packing(root, inward, copies, channel.copy(), link_ns.copy()), float(link_ns.max()), 0
+        if score < best_score * (1 - 1e-9):
+            best, best_score, stale = Packing(inward, root.copy(), channel.copy(), branches, link_ns.copy()), score, 0
+        best_ns = now_ns if index == 0 else min(best_ns, now_ns)
         if stale == _STALE_ROUNDS or best_ns <= bound_ns * (1 + 1e-9):
             break
     assert best is not None  # there is a round
     return best
 
 
-def channel_loads(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _prices_of_round(done: float, steepest: float) -> tuple[float, float]:
+    """Steepness and closeness: steeper and steeper for the first half of the rounds, less and less close for the second."""
+    steeper, farther = min(2 * done, 1.0), max(2 * done - 1, 0.0)
+    ramp = float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP))
+    return _LEAST_STEEP * ramp**steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
+
+
+def _busy_ns(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link."""
     if timing.is_blocking:
         delay_ns = timing.channel_delay_ns[:, -1].astype(np.float64)
@@ -137,27 +143,59 @@ def channel_loads(topology: Topology, timing: Timing) -> tuple[NDArray[np.float6
     return hold_ns[topology.channel_link], hold_ns[topology.channel_down_link]
 
 
+def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> bool:
+    """Whether every channel has one of the same speed against it."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    switched = topology.channel_down_link != NO_LINK
+    into_ns = np.where(switched, down_ns, up_ns)
+    return bool(np.all(back >= 0) and np.all(up_ns == into_ns[back]) and np.all(switched == switched[back]))
+
+
+def _graph(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> tuple[NDArray[np.generic], ...]:
+    """The kernel's arguments from `src` to `down_ns`."""
+    src, dst, channels = topology.channel_src, topology.channel_dst, np.arange(topology.num_channels)
+    leaving, entering = group_by(src, channels, topology.num_npus), group_by(dst, channels, topology.num_npus)
+    return src, dst, *leaving, *entering, topology.channel_link, topology.channel_down_link, up_ns, down_ns
+
+
+def _space(topology: Topology, num_kinds: int) -> tuple[NDArray[np.generic], ...]:
+    """The kernel's arguments from `nodes` on: space to work in."""
+    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS
+
+    num_npus, num_channels = topology.num_npus, topology.num_channels
+    return (
+        np.empty((NODE_ROWS, 2 * num_npus), np.int64),
+        np.empty((HEAP_ROWS, num_channels), np.int64),
+        np.empty((KEY_ROWS, num_channels)),
+        np.empty((PRICE_ROWS, num_channels)),
+        *np.empty((2, num_npus), np.int64),
+        np.empty(topology.num_links),
+        np.empty((num_kinds, num_npus), np.int32),
+    )
+
+
 def _port_bound_ns(
     topology: Topology,
-    root: NDArray[np.int64],
     inward: NDArray[np.bool_],
+    root: NDArray[np.int64],
     copies: NDArray[np.float64],
     up_ns: NDArray[np.float64],
     down_ns: NDArray[np.float64],
 ) -> float:
-    """What the links into or out of one NPU need at least, all of them busy: every tree enters or leaves it once."""
+    """What the links into or out of one NPU need at least, all of them busy: every tree leaves or enters it once."""
     down = topology.channel_down_link
     into, into_ns = np.where(down == NO_LINK, topology.channel_link, down), np.where(down == NO_LINK, up_ns, down_ns)
+    fixed = np.bincount(root, copies, topology.num_npus) if len(inward) == 1 else 0
     worst = 1.0
     for link, ns, npu, is_sum in (
         (topology.channel_link, up_ns, topology.channel_src, True),
         (into, into_ns, topology.channel_dst, False),
     ):
+        if is_sum not in inward:
+            continue
         fastest, of_npu = np.full(topology.num_links, np.inf), np.zeros(topology.num_links, np.int64)
         np.minimum.at(fastest, link, ns)
         of_npu[link] = npu
         rate = np.bincount(of_npu, 1 / fastest, topology.num_npus)
-        trees = inward == is_sum
-        chunks = copies[trees].sum() - np.bincount(root[trees], copies[trees], topology.num_npus)
-        worst = max(worst, float((chunks / rate).max()))
+        worst = max(worst, float(np.max((copies.sum() - fixed) / rate)))
     return worst

@@ -1,0 +1,187 @@
+"""`astra-tacos compare`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.report.compare_plot import WIDTHS
+from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.units import parse_size
+
+if TYPE_CHECKING:
+    from astra_tacos.topology.topology import Topology
+
+_SIZE_STEP = 4
+_MOST_SIZES = 64
+_FILES = ("compare.csv", "compare.json", "compare.svg", "compare.pdf")
+
+
+class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
+
+    name = "sizes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        sizes: list[int] = []
+        try:
+            for part in str(value).split(","):
+                first, colon, last = part.partition(":")
+                size, end = parse_size(first), parse_size(last if colon else first)
+                if size > end:
+                    self.fail(f"sizes: found {part!r}, expected the smaller size first", param, ctx)
+                while size <= end:
+                    sizes.append(size)
+                    size *= _SIZE_STEP
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        if len(set(sizes)) > _MOST_SIZES:
+            self.fail(f"sizes: found {len(set(sizes))}, expected at most {_MOST_SIZES}", param, ctx)
+        return tuple(sorted(set(sizes)))
+
+
+class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """Names of synthesizers with commas between them, `auto` among them."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
+        for name in names:
+            if name not in (AUTO, *SYNTHESIZERS):
+                self.fail(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}", param, ctx)
+        return names
+
+
+@click.command()
+@network_option
+@click.option(
+    "--sizes", type=Sizes(), required=True, help="64KiB,1MiB or 64KiB:1GiB (four times larger each); as --size of synthesize."
+)
+@click.option(
+    "--synthesizers", type=Names(), default=tuple(SYNTHESIZERS), help="ring,direct,...; auto may be one. By default all."
+)
+@search_options(10.0, "For each size and synthesizer: when to stop trying, if a search has not ended before.")
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
+@click.option(
+    "--plot-width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Columns of the paper that it spans."
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help=f"Write {', '.join(_FILES)} here.")
+@click.option(
+    "--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, each schedule."
+)
+@json_option
+def compare(
+    network_path: Path | None,
+    sizes: tuple[int, ...],
+    synthesizers: tuple[str, ...],
+    request: SearchRequest,
+    csv_path: Path | None,
+    plot: Path | None,
+    plot_width: str,
+    output: Path | None,
+    with_checks: bool,
+    as_json: bool,
+) -> None:
+    """Compare synthesizers on a network and a collective over a list of sizes.
+
+    Prints a table of times; --csv, --plot and --output write the figures behind it, and a figure for a paper.
+    """
+    from astra_tacos.config.network import read_network
+    from astra_tacos.report.compare_plot import check_plot
+    from astra_tacos.report.compare_table import print_comparison
+    from astra_tacos.topology.composition import build_topology
+
+    if network_path is None:
+        raise click.UsageError("Missing option '--network'.")
+    files = [path for path in (csv_path, plot) if path is not None]
+    files += [output / name for name in _FILES] if output is not None else []
+    for path in files:
+        if path.suffix not in (".csv", ".json") or path == plot:
+            check_plot(path)
+    topology = build_topology(read_network(network_path))
+    rows: list[CompareRow] = []
+    total = len(sizes) * len(synthesizers)
+    with progress("comparing") as on_progress:
+        on_progress(0, total)
+        for row in _rows(topology, request, sizes, synthesizers, with_checks):
+            rows.append(row)
+            on_progress(len(rows), total)
+    rows = _mark_best(rows)
+    for path in files:
+        _write(rows, path, plot_width, is_plot=path == plot)
+    if as_json:
+        print_json(_result(rows, files))
+        return
+    print_comparison(rows)
+    for path in files:
+        click.echo(f"written: {path}")
+
+
+def _rows(
+    topology: Topology, request: SearchRequest, sizes: tuple[int, ...], synthesizers: tuple[str, ...], with_checks: bool
+) -> Iterator[CompareRow]:
+    from astra_tacos.bounds.certificate import certify
+
+    for size in sizes:
+        for name in synthesizers:
+            row = CompareRow(
+                topology.name, topology.describe_shape(), topology.num_npus, request.collective, request.root, size, name
+            )
+            begin = time.perf_counter()
+            try:
+                found = request.search(topology, request.make_collective(topology.num_npus, size), name)
+            except (ConfigError, SynthesisError) as error:
+                yield replace(row, refusal=str(error))
+                continue
+            seconds = time.perf_counter() - begin
+            if with_checks:
+                check_schedule(found.schedule)
+            figures = certify(found.schedule) | found.describe()
+            figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
+            figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
+            yield CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
+
+
+def _mark_best(rows: list[CompareRow]) -> list[CompareRow]:
+    best: dict[int, int] = {}
+    for row in rows:
+        if row.time_ns is not None:
+            best[row.size_bytes] = min(row.time_ns, best.get(row.size_bytes, row.time_ns))
+    return [row if row.time_ns is None else replace(row, is_best=row.time_ns == best[row.size_bytes]) for row in rows]
+
+
+def _write(rows: list[CompareRow], path: Path, plot_width: str, *, is_plot: bool) -> None:
+    import json
+
+    from astra_tacos.files import replaced_file
+    from astra_tacos.report.compare_plot import FORMATS, save_plot
+    from astra_tacos.report.compare_rows import write_csv
+
+    if is_plot or path.suffix in FORMATS:
+        save_plot(rows, path, plot_width)
+        return
+    with replaced_file(path) as temporary, temporary.open("w", newline="") as file:
+        if path.suffix == ".json":
+            file.write(json.dumps(_result(rows, []), indent=2) + "\n")
+        else:
+            write_csv(rows, file)
+
+
+def _result(rows: list[CompareRow], files: list[Path]) -> dict[str, Any]:
+    first = rows[0]
+    what = {name: getattr(first, name) for name in ("network", "topology", "num_npus", "collective", "root")}
+    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}

@@ -1,0 +1,160 @@
+"""Into how many chunks to cut: candidates within a maximum of sends, the most promising first.
+
+Few chunks leave links without anything useful at the end, many pay latency for each and more memory for the schedule. The
+estimate is what ports can carry, quantised to chunks, or, where that is more, what can enter a group of NPUs that faster links
+connect, and the time that the last chunk to enter takes within the group. All-Reduce takes that twice, or, where the links
+carry both phases at once in less, that and three times the diameter. Personalised chunks take as long as the worst cut that is
+known, and the longest way of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
+from astra_tacos.bounds.distance import diameter
+from astra_tacos.bounds.port import egress, ingress, volume
+from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+MAX_SENDS = 2_000_000
+"""Sends that a schedule has at most, unless more are asked for."""
+
+# Estimates closer than this count as equal, and fewer chunks win.
+_RESOLUTION = 1.005
+_MOST_CHUNKS = 4096
+_MOST_SOURCES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCandidate:
+    """So many chunks per NPU, how many sends that makes, and an estimate of the collective time."""
+
+    chunks_per_npu: int
+    num_sends: int
+    estimate_ns: int
+
+
+@lru_cache(maxsize=8)
+def choose_chunks(
+    topology: Topology,
+    collective_name: str,
+    size_bytes: int,
+    link_model: LinkModel | Literal["auto"],
+    max_sends: int,
+    reduce_bandwidth_gbps: float = 0.0,
+) -> tuple[ChunkCandidate, ...]:
+    """Candidates 1, 2, 3, 4, 6, 8, 12, 16, ... chunks per NPU, the most promising first; the first one is the best guess.
+
+    Threes are among them because links that are twice as fast as others divide an NPU's data in three. One chunk per NPU is
+    always a candidate, even if that makes more than `max_sends`.
+
+    Parameters
+    ----------
+    collective_name, size_bytes
+        As `COLLECTIVES` takes them.
+    max_sends
+        At least 1.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such collective, or `max_sends` is less than 1.
+    SynthesisError
+        If even one chunk per NPU is too small or too large for the links.
+    """
+    if collective_name not in COLLECTIVES:
+        raise ConfigError(f"collective: found {collective_name!r}, expected {' or '.join(COLLECTIVES)}")
+    if max_sends < 1:
+        raise ConfigError(f"max sends: found {max_sends}, expected at least 1")
+    candidates: list[ChunkCandidate] = []
+    sends = 0
+    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
+        if chunks > _MOST_CHUNKS or (chunks > 1 and chunks * sends > max_sends):
+            break
+        try:
+            collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)
+            if chunks == 1:
+                sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
+            model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
+            timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
+        except (ConfigError, SynthesisError):
+            if not candidates:
+                raise
+            break
+        candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(topology, collective, timing)))
+    as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
+    return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
+
+
+def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks per NPU of the most promising candidate."""
+    return choose_chunks(topology, name, size_bytes, link_model, max_sends)[0].chunks_per_npu
+
+
+def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
+    farthest = diameter(topology, collective, timing).time_ns
+    if collective.is_personalised:
+        return max(carried, worst_chosen_cut(topology, collective, timing).time_ns) + farthest
+    grouped = _into_groups_ns(topology, collective, timing)
+    if not (collective.reduces and collective.gathers):
+        return max(carried, farthest, grouped)
+    shard = COLLECTIVES["all-gather"](topology.num_npus, max(collective.size_bytes // topology.num_npus, 1), 1)
+    per_npu = collective.num_chunks / topology.num_npus
+    period = timing.channel_delay_ns[:, 0] if timing.is_blocking else timing.link_hold_ns[topology.channel_link, 0]
+    into = np.bincount(*_ports(topology, np.ones(len(period), np.bool_), 1 / period), topology.num_npus)
+    one_phase = max(int(per_npu * (topology.num_npus - 1) / into.min()), diameter(topology, shard, timing).time_ns, grouped)
+    return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
+
+
+def _ports(
+    topology: Topology, used: NDArray[np.bool_], rate: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The NPU that the last link of each used channel leads to, each link once, and its highest rate among these channels."""
+    last = np.where(topology.channel_down_link == NO_LINK, topology.channel_link, topology.channel_down_link)
+    highest = np.zeros(topology.num_links)
+    np.maximum.at(highest, last[used], rate[used])
+    links = np.flatnonzero(highest)
+    return topology.link_dst[links], highest[links]
+
+
+def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+    """The longest, over groups of NPUs that faster links connect, of what enters them over slower ones and then spreads."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components, dijkstra
+
+    num_npus = topology.num_npus
+    src, dst, ns = topology.channel_src, topology.channel_dst, timing.channel_delay_ns[:, 0]
+    period = ns if timing.is_blocking else timing.link_hold_ns[:, 0][topology.channel_link]
+    longest = 0
+    for limit_ns in np.unique(ns)[1:][-_MOST_SOURCES:].tolist():
+        fast = ns < limit_ns
+        graph = coo_array((ns[fast].astype(np.float64), (src[fast], dst[fast])), shape=(num_npus, num_npus)).tocsr()
+        number, group = connected_components(graph, directed=True, connection="strong")
+        if number in (1, num_npus):
+            continue
+        crossing = group[src] != group[dst]
+        npu, rate = _ports(topology, crossing, 1 / period)
+        into, doors = np.bincount(group[npu], rate, number), np.bincount(group[npu], minlength=number)
+        npu, rate = _ports(topology, fast, 1 / period)
+        within = np.bincount(npu, rate, num_npus)
+        members = np.bincount(group, minlength=number)
+        enter_ns = collective.num_chunks * (1 - members / num_npus) / into
+        worst = np.argsort(-enter_ns)[:_MOST_SOURCES]
+        one_of_each = np.unique(group, return_index=True)[1][worst]
+        reach = dijkstra(graph, indices=one_of_each)
+        reach[~np.isfinite(reach) | (group != group[one_of_each][:, None])] = 0
+        # Each link that leads in brings a last chunk at about the same time, and every NPU wants all of them.
+        spread_ns = np.maximum(reach.max(axis=1), (doors[worst] - 1) / np.maximum(within[one_of_each], 1e-12))
+        longest = max(longest, int((enter_ns[worst] + np.where(members[worst] > 1, spread_ns, 0)).max()))
+    return longest

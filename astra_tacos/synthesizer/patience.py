@@ -1,0 +1,80 @@
+"""Which chunks slow links should wait for, where faster links alone connect all NPUs.
+
+If everything is to be there by a deadline, the fast links into an NPU can bring so many chunks until then, and the slow ones
+must bring the rest. These had better be the ones from farthest away: what comes from near by arrives in time over fast links,
+and a slow link that takes it is busy when a chunk from afar comes along.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+NEVER_NS = int(np.iinfo(np.int64).max)
+_MOST_NPUS = 256
+# By how much a bound is usually missed, because of latencies.
+_LENIENCE = 1 / 16
+
+
+def far_chunks(
+    topology: Topology, timing: Timing, owner: NDArray[np.int32], deadline_ns: int, *, reverse: bool
+) -> tuple[int, NDArray[np.bool_]]:
+    """From how long a send on a link is slow, and what slow links into each NPU may bring.
+
+    Parameters
+    ----------
+    owner
+        int32[num_chunks], where each chunk comes from.
+    deadline_ns
+        When all chunks should be everywhere.
+    reverse
+        Whether on the transposed network.
+
+    Returns
+    -------
+    slow_ns, is_far
+        int and bool[num_npus, num_chunks]; `NEVER_NS` and an empty array where patience does not pay: if links are alike, if
+        there are switches, if only all links together connect all NPUs, or past 256 NPUs.
+    """
+    slow_ns, distance = _over_fast_links(topology, timing, reverse)
+    if slow_ns == NEVER_NS:
+        return slow_ns, np.empty((0, 0), np.bool_)
+    num_npus = topology.num_npus
+    into = topology.channel_src if reverse else topology.channel_dst
+    first_ns = timing.channel_delay_ns[:, 0]
+    period_ns = first_ns if timing.is_blocking else timing.link_hold_ns[topology.channel_link, 0]
+    in_time = (first_ns < slow_ns) & (first_ns <= deadline_ns)
+    brought = np.zeros(num_npus, np.int64)
+    np.add.at(brought, into[in_time], 1 + (deadline_ns - first_ns[in_time]) // period_ns[in_time])
+    missing = len(owner) - np.bincount(owner, minlength=num_npus)
+    left = np.maximum(missing - brought, 0)
+
+    away_ns = distance[:, owner]
+    descending = -np.sort(-away_ns, axis=1)
+    nearest_ns = descending[np.arange(num_npus), np.maximum(left - 1, 0)]
+    too_late_ns = deadline_ns * (1 + _LENIENCE)
+    return slow_ns, (away_ns > too_late_ns) | ((away_ns >= nearest_ns[:, None]) & (left > 0)[:, None])
+
+
+@lru_cache(maxsize=4)
+def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple[int, NDArray[np.float64]]:
+    """The shortest delay from which on links are slow, and float64[num_npus, num_npus], from the second NPU to the first."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components, dijkstra
+
+    num_npus = topology.num_npus
+    ns = timing.channel_delay_ns[:, 0]
+    if not topology.has_switches and num_npus <= _MOST_NPUS:
+        ends = topology.channel_dst, topology.channel_src
+        for slow_ns in np.unique(ns)[1:].tolist():
+            fast = ns < slow_ns
+            pairs = tuple(end[fast] for end in (ends[::-1] if reverse else ends))
+            graph = coo_array((ns[fast].astype(np.float64), pairs), shape=(num_npus, num_npus)).tocsr()
+            if connected_components(graph, directed=True, connection="strong", return_labels=False) == 1:
+                return slow_ns, dijkstra(graph)
+    return NEVER_NS, np.empty((0, 0))

@@ -1,0 +1,166 @@
+"""`astra-tacos compare`: table, CSV, JSON and figures, with refusals in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from astra_tacos.cli.compare import Names, Sizes
+from astra_tacos.cli.main import cli
+from astra_tacos.errors import ConfigError, VerificationError
+from astra_tacos.report.compare_rows import COLUMNS
+from astra_tacos.synthesizer import SYNTHESIZERS
+
+RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ring.yml").write_text(RING)
+    return "ring.yml"
+
+
+@pytest.fixture
+def proud(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A synthesizer that refuses every network."""
+    entry = replace(SYNTHESIZERS["tacos"], refusal=lambda *_: "wants another network")
+    monkeypatch.setitem(SYNTHESIZERS, "proud", entry)
+    return "proud"
+
+
+def compare(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["compare", "--max-sends", "2000", "--trials", "2", *arguments])
+
+
+def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) -> None:
+    common = (
+        "--network",
+        network,
+        "--collective",
+        "all-gather",
+        "--sizes",
+        "64KiB:1MiB",
+        "--synthesizers",
+        f"tacos,{proud},auto",
+    )
+    done = compare(*common, "--csv", "out/rows.csv")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[0].startswith("all-gather on ring: Ring 4, 4 NPUs")
+    for text in ("64 KiB", "256 KiB", "1 MiB", "lower bound", "*", f"- {proud}: wants another network", "written: out/rows.csv"):
+        assert text.split()[0] in done.output
+    with Path("out/rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [(int(row["size_bytes"]), row["synthesizer"]) for row in rows] == [
+        (size, name) for size in (64 * KIB, 256 * KIB, MIB) for name in ("tacos", proud, "auto")
+    ]
+    for row in rows:
+        if row["synthesizer"] == proud:
+            assert row["refusal"].endswith("wants another network")
+            assert row["time_ns"] == row["is_best"] == ""
+            continue
+        assert row["refusal"] == ""
+        assert int(row["bound_ns"]) <= int(row["time_ns"])
+        assert float(row["efficiency"]) == pytest.approx(int(row["bound_ns"]) / int(row["time_ns"]), rel=1e-5)
+        gathered = 4 * int(row["size_bytes"])
+        assert float(row["algorithm_bandwidth_gbps"]) == pytest.approx(gathered / int(row["time_ns"]), rel=1e-5)
+        assert float(row["bus_bandwidth_gbps"]) == pytest.approx(gathered / int(row["time_ns"]) * 3 / 4, rel=1e-5)
+        assert row["verified"] == "true"
+        assert (row["network"], row["topology"], row["num_npus"], row["collective"]) == ("ring", "Ring 4", "4", "all-gather")
+    assert {row["is_best"] for row in rows if row["synthesizer"] == "auto"} == {"true"}
+
+    printed = json.loads(compare(*common, "--json").output)
+    assert (printed["network"], printed["num_npus"], printed["collective"]) == ("ring", 4, "all-gather")
+    assert [row["time_ns"] for row in printed["rows"]] == [int(row["time_ns"]) if row["time_ns"] else None for row in rows]
+
+
+def test_output_directory_and_reproducible_figures(network: str) -> None:
+    for name in ("one", "two"):
+        done = compare("--network", network, "--sizes", "64KiB,1MiB", "--synthesizers", "tacos", "--output", name)
+        assert done.exit_code == 0, done.output
+        assert {path.name for path in Path(name).iterdir()} == {"compare.csv", "compare.json", "compare.svg", "compare.pdf"}
+    for name in ("compare.svg", "compare.pdf"):
+        assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
+    assert len(json.loads(Path("one/compare.json").read_text())["rows"]) == 2
+    assert compare("--network", network, "--sizes", "1MiB", "--plot", "x.png", "--plot-width", "single").exit_code == 0
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
+    done = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--json")
+    rows = json.loads(done.output)["rows"]
+    assert "2 bytes in 4 chunks" in rows[0]["refusal"]
+    assert rows[1]["refusal"] == ""
+    table = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos").output
+    assert "- tacos at 2 B: all-reduce: 2 bytes in 4 chunks" in table
+    assert compare("--network", network, "--sizes", "2", "--synthesizers", "tacos", "--plot", "none.svg").exit_code == 0
+
+
+def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*arguments):
+        schedule = entry.make(*arguments)
+        return replace(schedule, start_ns=schedule.start_ns + 1)
+
+    entry = SYNTHESIZERS["tacos"]
+    monkeypatch.setitem(SYNTHESIZERS, "broken", replace(entry, make=breaks))
+    common = ("--network", network, "--sizes", "1MiB", "--synthesizers", "broken")
+    assert isinstance(compare(*common).exception, VerificationError)
+    done = compare(*common, "--no-verify", "--json")
+    assert json.loads(done.output)["rows"][0]["verified"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1KiB", (1024,)),
+        ("1MiB,1KiB,1024", (1024, 1 << 20)),
+        ("64KiB:1MiB", (1 << 16, 1 << 18, 1 << 20)),
+        ("1KiB:20KiB,7", (7, 1024, 4096, 16384)),
+        ("5:5", (5,)),
+    ],
+)
+def test_sizes(text: str, expected: tuple[int, ...]) -> None:
+    assert Sizes().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--sizes", "lots"), "size: found 'lots'"),
+        (("--sizes", "1MiB:1KiB"), "expected the smaller size first"),
+        (("--sizes", ",".join(map(str, range(1, 80)))), "sizes: found 79, expected at most 64"),
+        (("--sizes", "1MiB", "--synthesizers", "ring-of-fire"), "found 'ring-of-fire', expected names out of auto, tacos"),
+        (("--sizes", "1MiB", "--budget", "0"), "0.0 is not a number of seconds above 0"),
+        (("--sizes", "1MiB", "--chunks-per-npu", "0"), "0 is not in the range x>=1"),
+        (("--sizes", "1MiB", "--root", "0"), "--root is for broadcast and reduce: all-reduce has none"),
+        (("--sizes", "1MiB", "--plot", "figure.bmp"), "figure.bmp: expected a name that ends in .svg, .pdf, .png"),
+        ((), "Missing option '--sizes'"),
+    ],
+)
+def test_bad_options(network: str, arguments: tuple[str, ...], expected: str) -> None:
+    done = compare("--network", network, *arguments)
+    assert done.exit_code != 0
+    assert expected in done.output + str(done.exception)
+    assert not Path("figure.bmp").exists()
+
+
+def test_a_missing_matplotlib_is_said_before_the_work(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for arguments in (("--plot", "x.svg"), ("--output", "dir")):
+        done = compare("--network", network, "--sizes", "1MiB", *arguments)
+        assert isinstance(done.exception, ConfigError)
+        assert "pip install 'astra-tacos[plot]'" in str(done.exception)
+        assert not Path("dir").exists()
+    assert compare("--network", network, "--sizes", "1MiB", "--csv", "x.csv").exit_code == 0
+
+
+def test_names() -> None:
+    assert Names().convert("auto, tacos,auto", None, None) == ("auto", "tacos")

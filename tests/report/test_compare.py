@@ -1,0 +1,101 @@
+"""The figure and the table of a comparison, from rows made up for them."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from astra_tacos.report.compare_plot import FORMATS, WIDTHS, _draw, save_plot
+from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
+from astra_tacos.report.compare_table import print_comparison
+from astra_tacos.synthesizer import SYNTHESIZERS
+
+SIZES = tuple(1 << power for power in range(16, 31, 2))
+
+
+def row(size: int, name: str, slowness: float | None, best: bool = False, cut_off: bool = False) -> CompareRow:
+    what = ("net", "Ring 8 x Switch 4", 32, "all-reduce", None, size, name)
+    if slowness is None:
+        return CompareRow(*what, refusal="needs a power of two")
+    bound = size // 100 + 1000
+    time = int(bound * slowness)
+    return CompareRow(
+        *what,
+        time_ns=time,
+        bound_ns=bound,
+        efficiency=bound / time,
+        bus_bandwidth_gbps=size / time,
+        is_best=best,
+        cut_off_by_budget=cut_off,
+    )
+
+
+def rows() -> list[CompareRow]:
+    made = []
+    for size in SIZES:
+        made += [row(size, "ring", 1.0 + 2e6 / size), row(size, "tacos", 1.25, best=True, cut_off=size > 1 << 28)]
+        made += [row(size, "bruck", None), row(size, "direct", None if size < 1 << 20 else 3.0), row(size, "my-own", 2.0)]
+    return made
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_figures_are_written_and_the_same_every_time(tmp_path: Path, suffix: str, width: str) -> None:
+    for name in ("one", "two"):
+        save_plot(rows(), tmp_path / f"{name}{suffix}", width)
+    data = (tmp_path / f"one{suffix}").read_bytes()
+    assert data == (tmp_path / f"two{suffix}").read_bytes()
+    assert 1_000 < len(data) < 400_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"one{suffix}", f"two{suffix}"]
+
+
+def test_the_figure_says_what_the_rows_say() -> None:
+    figure = _draw(rows(), "double")
+    time, bandwidth = figure.axes
+    lines = {line.get_label(): line for line in time.get_lines()}
+    assert list(lines) == ["ring", "tacos", "bruck (cannot)", "direct", "my-own", "lower bound"]
+    assert list(lines["tacos"].get_xdata()) == list(SIZES)
+    unit = re.fullmatch(r"time \((.*)\)", time.get_ylabel())
+    assert unit is not None
+    scale = {"ns": 1, "µs": 1e3, "ms": 1e6}[unit[1]]
+    expected = [r.time_ns / scale for r in rows() if r.synthesizer == "tacos" and r.time_ns]
+    assert list(lines["tacos"].get_ydata()) == pytest.approx(expected)
+    assert [math.isnan(value) for value in lines["direct"].get_ydata()] == [size < 1 << 20 for size in SIZES]
+    bounds = best_bound_ns(rows())
+    assert list(lines["lower bound"].get_ydata()) == pytest.approx([bounds[size] / scale for size in SIZES])
+    highest = bandwidth.get_lines()[-1].get_ydata()
+    assert list(highest) == pytest.approx([size / bounds[size] for size in SIZES])
+    assert len({(line.get_color(), line.get_marker()) for line in time.get_lines()}) == len(lines)
+    assert (time.get_xscale(), time.get_yscale(), bandwidth.get_yscale()) == ("log", "log", "log")
+
+
+def test_every_synthesizer_has_a_look_of_its_own() -> None:
+    names = ["auto", *SYNTHESIZERS]
+    lines = _draw([row(1 << 20, name, 2.0) for name in names], "single").axes[0].get_lines()[: len(names)]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
+    assert len({line.get_color() for line in lines}) == len(names)
+
+
+def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(rows())
+    text = capsys.readouterr().out
+    assert "all-reduce on net: Ring 8 x Switch 4, 32 NPUs" in text
+    assert text.count("*") == len(SIZES) + 1
+    assert "- bruck: needs a power of two" in text
+    assert "- direct at 64 KiB, 256 KiB: needs a power of two" in text
+    assert "80.0%+" in text
+    assert "budget was used up" in text
+
+
+def test_csv_has_a_line_per_row_and_blanks_for_what_is_not() -> None:
+    file = io.StringIO()
+    write_csv(rows(), file)
+    lines = file.getvalue().splitlines()
+    assert lines[0] == ",".join(COLUMNS)
+    assert len(lines) == 1 + len(rows())
+    assert lines[3].startswith("net,Ring 8 x Switch 4,32,all-reduce,,65536,bruck,,,")
+    assert lines[3].endswith(",needs a power of two")

@@ -1,0 +1,237 @@
+"""The portfolio: what it tries, when it stops, and that it is never worse than its members."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+
+import numba
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from networks import ALL, topologies, topology
+
+from astra_tacos.bounds import lower_bound
+from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.contest import Contest
+from astra_tacos.synthesizer.portfolio import Candidate, Cut, list_candidates
+from astra_tacos.synthesizer.search import search, synthesize
+from astra_tacos.synthesizer.stopwatch import compilation_stopwatch
+from astra_tacos.verifier.schedule_oracle import verify
+
+MIB = 1 << 20
+SMALL = {"recut": True, "max_sends": 10_000, "trials": 3, "budget_s": math.inf}
+
+
+def columns(of) -> list[bytes]:
+    return [getattr(of, column).tobytes() for column in ("chunk", "channel", "reduces", "start_ns", "end_ns")]
+
+
+@pytest.mark.parametrize("network", ["mixed", "mesh"])
+def test_threads_change_nothing(network: str) -> None:
+    where = topology(*ALL[network])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    runs = [search(where, what, threads=threads, **SMALL) for threads in (1, 2, 5)]
+    for run in runs[1:]:
+        assert columns(run.schedule) == columns(runs[0].schedule)
+        assert run.describe() == runs[0].describe()
+        assert (run.schedule.synthesizer, run.schedule.seed) == (runs[0].schedule.synthesizer, runs[0].schedule.seed)
+    assert not runs[0].was_cut_off
+    assert 1 <= runs[0].num_tried <= runs[0].num_candidates
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("network", ["torus", "mesh", "mixed", "switch"])
+def test_no_worse_than_any_member_alone(network: str, collective: str) -> None:
+    where = topology(*ALL[network])
+    what = COLLECTIVES[collective](where.num_npus, MIB, 2)
+    for recut, tolerance in (False, 1.0), (True, 1.005):  # no one climbs to more chunks that has fallen behind
+        options = SMALL | {"recut": recut}
+        best = search(where, what, **options)
+        assert verify(best.schedule) == ()
+        for name in SYNTHESIZERS:
+            if name in best.refusals:
+                continue
+            alone = search(where, what, synthesizer=name, **options)
+            assert best.schedule.collective_time_ns <= alone.schedule.collective_time_ns * tolerance, name
+
+
+def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    cut_off = search(where, what, budget_s=1e-9, recut=True)
+    assert cut_off.was_cut_off
+    assert cut_off.num_tried == 1
+    assert verify(cut_off.schedule) == ()
+    assert cut_off.schedule.collective.chunks_per_npu == 1
+    whole = search(where, what, recut=True, budget_s=math.inf)
+    assert whole.num_tried > 1
+    assert whole.schedule.collective_time_ns <= cut_off.schedule.collective_time_ns
+
+
+def test_it_ends_where_nothing_can_be_faster() -> None:
+    where = topology(*ALL["full"])
+    found = search(where, COLLECTIVES["all-gather"](where.num_npus, MIB), trials=30, budget_s=math.inf)
+    bound = lower_bound(where, found.schedule.collective, found.schedule.timing).time_ns
+    assert found.schedule.collective_time_ns == bound
+    assert found.num_candidates >= 30
+    assert found.num_tried <= len(SYNTHESIZERS)
+    assert not found.was_cut_off
+
+
+def test_refusals_are_told_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise SynthesisError("broke on the way")
+
+    entry = SYNTHESIZERS["tacos"]
+    monkeypatch.setitem(SYNTHESIZERS, "proud", replace(entry, refusal=lambda *_: "wants another network"))
+    monkeypatch.setitem(SYNTHESIZERS, "narrow", replace(entry, collectives=frozenset({"all-gather"})))
+    monkeypatch.setitem(SYNTHESIZERS, "brittle", replace(entry, make=breaks))
+    monkeypatch.setitem(SYNTHESIZERS, "slow", replace(entry, seconds=lambda *_: 1e6))
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    found = search(where, what, trials=2, budget_s=100.0)
+    assert found.refusals["proud"] == "wants another network"
+    assert found.refusals["narrow"] == "does all-gather, not all-reduce"
+    assert found.refusals["brittle"] == "broke on the way"
+    assert "would take about 1,000,000 s, the budget is 100 s" in found.refusals["slow"]
+    assert verify(found.schedule) == ()
+    for name in ("proud", "narrow", "brittle"):
+        with pytest.raises(SynthesisError, match=f"all-reduce on test: {name}: {found.refusals[name]}"):
+            synthesize(where, what, synthesizer=name)
+    assert synthesize(where, what, synthesizer="slow", trials=1, budget_s=1.0).num_sends  # the only one: it is tried
+
+
+def test_many_threads_make_candidates_and_few_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more schedules are under way than there are threads, and one."""
+    lock, now, most = threading.Lock(), [0], [0]
+    entry = SYNTHESIZERS["tacos"]
+
+    def counting(*arguments):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        schedule = entry.make(*arguments)
+        with lock:
+            now[0] -= 1
+        return schedule
+
+    monkeypatch.setitem(SYNTHESIZERS, "tacos", replace(entry, make=counting))
+    where = topology(*ALL["mixed"])
+    synthesize(where, COLLECTIVES["all-reduce"](where.num_npus, MIB), synthesizer="tacos", trials=20, threads=3)
+    assert 1 <= most[0] <= 3
+
+
+def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
+    cuts = []
+    for count in counts:
+        what = COLLECTIVES[collective](where.num_npus, MIB, count)
+        timing = compute_timing(where, what, "pipelined")
+        cuts.append(Cut(what, timing, lower_bound(where, what, timing).time_ns, is_fixed=False))
+    return cuts
+
+
+def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
+    where = topology(*ALL["torus"])
+    cuts = cuts_of(where, "all-gather", (1, 2, 3, 4))
+    candidates, left_out, refusals = list_candidates(where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, 3, 7, math.inf)
+    assert left_out == 0
+    assert [(c.stage, c.seconds) for c in candidates] == sorted((c.stage, c.seconds) for c in candidates)
+    stages = [[c for c in candidates if c.stage == stage] for stage in range(3)]
+    assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2, 3}, {1, 2, 3, 4}]
+    assert [c.synthesizer for c in stages[1] if c.is_advised] == ["ring"]
+    assert all((c.trial > 0) == (c.stage == 2) for c in candidates)
+    assert {c.synthesizer for c in stages[0]} | set(refusals) == set(SYNTHESIZERS)
+    assert {c.seed for c in candidates if c.synthesizer == "tacos"} == {7, 8, 9}
+
+
+def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
+    where = topology(*ALL["ring8"])
+    schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
+    cuts = [replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
+    contest = Contest(most_chunks=16)
+
+    def enter(cut: Cut, time: int) -> None:
+        late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
+        contest.enter(Candidate("tacos", cut, 0, 0, 1.0), late)
+
+    for cut, time in zip(cuts, (1000, 900, 901), strict=False):
+        assert not contest.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
+        enter(cut, time)
+    assert not contest.passes_over(Candidate("tacos", cuts[3], 0, 0, 1.0))
+    enter(cuts[3], 899)
+    assert contest.passes_over(Candidate("tacos", cuts[4], 0, 0, 1.0))  # two steps have gained next to nothing
+    assert not contest.passes_over(Candidate("other", cuts[4], 0, 0, 1.0))
+    three, twelve = (replace(cuts[0], collective=COLLECTIVES["all-gather"](8, MIB, count)) for count in (3, 12))
+    assert contest.passes_over(Candidate("tacos", three, 0, 0, 1.0))  # it is next to 4, but 8 is the best
+    assert not contest.passes_over(Candidate("tacos", twelve, 0, 0, 1.0))
+    assert not contest.passes_over(Candidate("tacos", three, 0, 0, 1.0, is_advised=True))
+    assert contest.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
+    assert not contest.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
+    assert contest.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
+    assert contest.best is not None
+    assert contest.best.collective_time_ns == 899
+    assert contest.entered == 4
+
+
+def test_cut_into_changes_nothing_but_the_cut() -> None:
+    for name in COLLECTIVES:
+        what = make_collective(name, 6, 1000, 1, 3 if name in ROOTED else None)
+        other = cut_into(what, 5)
+        assert (other.name, other.num_npus, other.size_bytes, other.root) == (name, 6, 1000, what.root)
+        assert other.chunks_per_npu == 5
+        assert other.buffer_bytes == what.buffer_bytes
+    with pytest.raises(ConfigError, match="at least one byte per chunk"):
+        cut_into(COLLECTIVES["all-gather"](4, 3), 4)
+
+
+def test_compilation_is_told_from_work() -> None:
+    with compilation_stopwatch() as stopwatch:
+        assert stopwatch.seconds == 0
+        numba.njit(lambda x: x + 1)(1)
+        compiled = stopwatch.seconds
+        assert compiled > 0
+        sum(range(100_000))
+        assert stopwatch.seconds == compiled
+    numba.njit(lambda x: x + 2)(1)
+    assert stopwatch.seconds == compiled
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [({"budget_s": 0.0}, "budget: found 0"), ({"max_sends": 0}, "max sends: found 0")]
+)
+def test_bad_options(options: dict, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        search(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, MIB), **options)
+
+
+@pytest.mark.parametrize("name", [AUTO, *SYNTHESIZERS])
+@settings(max_examples=25, deadline=None)
+@given(network=topologies(), data=st.data())
+def test_every_schedule_is_legal_not_below_the_bound_and_replays_as_predicted(name: str, network, data: st.DataObject) -> None:
+    collective = data.draw(st.sampled_from(sorted(COLLECTIVES)))
+    root = data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None
+    size = data.draw(st.integers(50_000, MIB))
+    chunks = data.draw(st.integers(1, 5))
+    what = make_collective(collective, network.num_npus, size, chunks, root)
+    assume(name == AUTO or SYNTHESIZERS[name].why_not(network, what) is None)
+    found = synthesize(
+        network,
+        what,
+        synthesizer=name,
+        recut=data.draw(st.booleans()),
+        max_sends=10_000,
+        link_model=data.draw(st.sampled_from(LINK_MODELS)),
+        reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),
+        trials=2,
+        seed=data.draw(st.integers(0, 1000)),
+        threads=1,
+    )
+    assert verify(found) == ()
+    assert found.collective_time_ns >= lower_bound(network, found.collective, found.timing).time_ns
+    assert replay_schedule(found).collective_time_ns == found.collective_time_ns

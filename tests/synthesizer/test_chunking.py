@@ -1,0 +1,83 @@
+"""Candidates for the number of chunks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
+
+from astra_tacos.bounds import lower_bound
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.chunking import choose_chunks
+from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.topology.topology import Topology
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    network=topologies(),
+    collective=st.sampled_from(sorted(COLLECTIVES)),
+    size=st.integers(3000, 1 << 30),
+    model=st.sampled_from(("blocking", "pipelined", "auto")),
+    max_sends=st.integers(1, 20_000),
+)
+def test_candidates_keep_the_limits(network: Topology, collective: str, size: int, model, max_sends: int) -> None:
+    try:
+        found = choose_chunks(network, collective, size, model, max_sends)
+    except SynthesisError as error:
+        assert "less than 1 ns" in str(error)
+        return
+    chunks = [candidate.chunks_per_npu for candidate in found]
+    assert 1 in chunks
+    assert len(set(chunks)) == len(chunks)
+    for candidate in found:
+        what = COLLECTIVES[collective](network.num_npus, size, candidate.chunks_per_npu)
+        phases = int(what.reduces) + int(what.gathers)
+        assert candidate.num_sends == phases * (network.num_npus - 1) * what.num_chunks
+        assert candidate.num_sends <= max_sends or candidate.chunks_per_npu == 1
+        if model != "auto":
+            assert compute_timing(network, what, model).channel_delay_ns.min() >= 1
+        assert candidate.estimate_ns > 0
+    least = min(candidate.estimate_ns for candidate in found)
+    assert found[0].estimate_ns <= least * 1.005 + 1
+    assert all(
+        candidate.chunks_per_npu >= found[0].chunks_per_npu for candidate in found if candidate.estimate_ns <= least * 1.005
+    )
+
+
+@pytest.mark.parametrize(
+    "dimensions", [HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], (("Mesh", 5, 50.0, 500.0),) * 2]
+)
+@pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
+@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
+@pytest.mark.parametrize("size", [1 << 18, 1 << 26])
+def test_the_best_guess_is_near_the_best(dimensions, collective: str, link_model, size: int) -> None:
+    network = topology(*dimensions)
+
+    def best_ns(chunks: int) -> int:
+        what = COLLECTIVES[collective](network.num_npus, size, chunks)
+        return synthesize(network, what, link_model=link_model, trials=3, synthesizer="tacos").collective_time_ns
+
+    found = choose_chunks(network, collective, size, link_model, 40_000)
+    times = {candidate.chunks_per_npu: best_ns(candidate.chunks_per_npu) for candidate in found}
+    assert times[found[0].chunks_per_npu] <= min(times.values()) * 1.15
+
+
+def test_estimates_are_no_bounds_but_not_below_those_of_ports() -> None:
+    network = topology(*ALL["torus"])
+    for candidate in choose_chunks(network, "all-gather", 1 << 20, "blocking", 10_000):
+        what = COLLECTIVES["all-gather"](12, 1 << 20, candidate.chunks_per_npu)
+        assert candidate.estimate_ns == lower_bound(network, what, compute_timing(network, what, "blocking")).time_ns
+
+
+def test_bad_arguments() -> None:
+    network = topology(*ALL["ring8"])
+    with pytest.raises(ConfigError, match="collective: found 'gossip'"):
+        choose_chunks(network, "gossip", 1 << 20, "blocking", 100)
+    with pytest.raises(ConfigError, match="max sends: found 0"):
+        choose_chunks(network, "all-gather", 1 << 20, "blocking", 0)
+    with pytest.raises(SynthesisError, match="less than 1 ns"):
+        choose_chunks(topology(("Ring", 4, 400.0, 1.0)), "all-gather", 8, "pipelined", 100)

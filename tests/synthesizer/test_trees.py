@@ -1,0 +1,258 @@
+"""Trees: packings against cuts, partitions and a linear program; what the schedules reach; parts against slow twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_packing import cheapest_tree_cost, cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
+from networks import ALL, RING8, SWITCHES, graph, topologies, topology
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.packing.branches import measure
+from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
+from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
+from astra_tacos.synthesizer.packing.pack import pack
+from astra_tacos.synthesizer.trees import refuse_too_large, trees
+from astra_tacos.units import bytes_per_ns
+from astra_tacos.verifier.schedule_oracle import verify
+
+GIB = 1 << 30
+DGX1 = tuple(
+    (*ends, 50.0 if double else 25.0, 500.0)
+    for one, other, double in (
+        (0, 1, 0), (0, 2, 0), (0, 3, 1), (0, 4, 1), (1, 2, 1), (1, 3, 0), (1, 5, 1), (2, 3, 1), (2, 6, 0), (3, 7, 0),
+        (4, 5, 0), (4, 6, 0), (4, 7, 1), (5, 6, 1), (5, 7, 0), (6, 7, 1),
+    )
+    for ends in ((one, other), (other, one))
+)  # fmt: skip
+
+
+@st.composite
+def small_graphs(draw: st.DrawFn, paired: bool = False):
+    """Strongly connected graphs of 3 to 5 NPUs; with `paired`, every link has one like it against it."""
+    npus = draw(st.integers(3, 5))
+    speed = st.sampled_from((10.0, 25.0, 50.0, 100.0))
+    links = {(npu, (npu + 1) % npus): draw(speed) for npu in range(npus)}
+    for ends in draw(st.lists(st.permutations(range(npus)), max_size=4)):
+        links[ends[0], ends[1]] = draw(speed)
+    if paired:
+        pairs = {(min(ends), max(ends)): bandwidth for ends, bandwidth in links.items()}
+        links = {**pairs, **{(dst, src): bandwidth for (src, dst), bandwidth in pairs.items()}}
+    return graph(*((src, dst, bandwidth, 0.0) for (src, dst), bandwidth in sorted(links.items())))
+
+
+def packed(network, name: str, chunks: int, link_model: str = "pipelined", seed: int = 0, size: int = GIB):
+    """A packing of one tree per chunk, and the collective and delays that it is for."""
+    what = COLLECTIVES[name](network.num_npus, size // network.num_npus if name == "all-gather" else size, chunks)
+    timing = compute_timing(network, what, link_model)
+    both = what.reduces and what.gathers
+    inward = np.array([True, False]) if both else np.array([what.reduces])
+    root = np.zeros(what.num_chunks, np.int64) if both else what.chunk_owner.astype(np.int64)
+    return pack(network, timing, inward, root, np.ones(len(root)), seed), what, timing
+
+
+def check_packing(network, packing, timing) -> None:
+    """Every tree joins all NPUs to its root, and the loads are the sum of what the trees use."""
+    link_ns = np.zeros(network.num_links)
+    size = timing.link_hold_ns.shape[1] - 1
+    for is_sum, channels in zip(packing.inward, packing.channel, strict=True):
+        for root, tree in zip(packing.root.tolist(), channels, strict=True):
+            near, far = (network.channel_dst, network.channel_src) if is_sum else (network.channel_src, network.channel_dst)
+            assert tree[root] == -1
+            for npu in range(network.num_npus):
+                at, steps = npu, 0
+                while at != root:
+                    assert far[tree[at]] == at
+                    at, steps = near[tree[at]], steps + 1
+                    assert steps < network.num_npus
+            for channel in tree[tree >= 0].tolist():
+                for link in (network.channel_link[channel], network.channel_down_link[channel]):
+                    if link >= 0:
+                        delay = timing.channel_delay_ns[channel, size] if timing.is_blocking else timing.link_hold_ns[link, size]
+                        link_ns[link] += delay
+    assert np.allclose(link_ns, packing.link_ns)
+
+
+@settings(max_examples=60, deadline=None)
+@given(topologies(12), st.sampled_from(sorted(COLLECTIVES)), st.integers(1, 3), st.sampled_from(LINK_MODELS), st.integers(0, 9))
+def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chunks: int, link_model: str, seed: int) -> None:
+    packing, _, timing = packed(network, name, chunks, link_model, seed, 1 << 22)
+    check_packing(network, packing, timing)
+    for is_sum, channels, along in zip(packing.inward, packing.channel, packing.branches, strict=True):
+        far = network.channel_src if is_sum else network.channel_dst
+        near = network.channel_dst if is_sum else network.channel_src
+        hop = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if is_sum else 0)
+        for tree, away in zip(channels, along.away_ns, strict=True):
+            used = tree[tree >= 0]
+            assert np.array_equal(away[far[used]], away[near[used]] + hop[used])
+        behind = along.away_ns[:, :, None] + along.ahead_ns[:, :, None]
+        assert np.all(behind.max(axis=(1, 2)) == along.away_ns.max(axis=1))
+        assert np.all(along.away_ns + along.ahead_ns <= along.away_ns.max(axis=1)[:, None])
+
+
+@settings(max_examples=25, deadline=None)
+@given(small_graphs())
+def test_an_all_gather_fills_the_tightest_cut(network) -> None:
+    packing, _, _ = packed(network, "all-gather", 80)
+    bound_ns = cut_bound_ns(network, GIB)
+    assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * 1.02
+
+
+@settings(max_examples=15, deadline=None)
+@given(small_graphs(paired=True))
+def test_an_all_reduce_reaches_the_packing_rate_of_spanning_trees(network) -> None:
+    packing, what, _ = packed(network, "all-reduce", 100)
+    bound_ns = partition_bound_ns(network, GIB)
+    assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * (1.02 + 2 / what.num_chunks)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_graphs())
+def test_an_all_reduce_on_one_way_links_comes_near_the_linear_program(network) -> None:
+    packing, what, _ = packed(network, "all-reduce", 100)
+    bound_ns = reduce_broadcast_bound_ns(network, GIB)
+    assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * (1.05 + 2 / what.num_chunks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_graphs(), st.data())
+def test_the_cheapest_arborescence(network, data: st.DataObject) -> None:
+    """One tree on idle links takes the channels that are cheapest together, as networkx finds them too."""
+    root = data.draw(st.integers(0, network.num_npus - 1))
+    what = COLLECTIVES["broadcast"](network.num_npus, GIB, 1, root=root)
+    timing = compute_timing(network, what, "pipelined")
+    chosen = _one_tree(network, timing, root, cost := np.array(data.draw(_costs(network.num_channels))))
+    assert np.isclose(cost[chosen[chosen >= 0]].sum(), cheapest_tree_cost(network, root, cost))
+
+
+def _costs(count: int) -> st.SearchStrategy[list[float]]:
+    return st.lists(st.integers(1, 30).map(float), min_size=count, max_size=count)
+
+
+def _one_tree(network, timing, root: int, cost: np.ndarray) -> np.ndarray:
+    from astra_tacos.synthesizer.packing import pack as module
+    from astra_tacos.synthesizer.packing._packing_kernels import respond
+
+    graph_arrays = module._graph(network, cost, cost)
+    tree = np.full((1, 1, network.num_npus), -1, np.int32)
+    link_ns = np.zeros(network.num_links)
+    terms = (np.array([False]), 1e-9, 0.0, 0.0, np.ones(network.num_channels))
+    one = np.array([root]), np.array([-1]), np.ones(1)
+    assert respond(np.array([0]), 1, *one, *terms, *graph_arrays, link_ns, tree, *module._space(network, 1)) == 1
+    return tree[0, 0]
+
+
+@pytest.mark.parametrize("link_model", LINK_MODELS)
+@pytest.mark.parametrize("network", ALL)
+def test_sums_take_as_long_as_their_mirror_image(network: str, link_model: str) -> None:
+    whole = topology(*ALL[network])
+    spread, summed = COLLECTIVES["all-gather"](whole.num_npus, 1 << 20, 2), COLLECTIVES["reduce-scatter"]
+    timing = compute_timing(whole, what := summed(whole.num_npus, (1 << 20) * whole.num_npus, 2), link_model)
+    image = mirror(whole, timing)
+    there = trees(image.topology, spread, image.timing, 3)
+    back = mirrored(there, image, whole, timing)
+    assert verify(mirrored_with(back, what)) == ()
+    if not whole.has_switches or link_model == "blocking":
+        added = int(timing.reduction_ns.max()) * whole.num_npus
+        assert there.collective_time_ns - added <= back.collective_time_ns <= there.collective_time_ns + added
+
+
+def mirrored_with(schedule, collective):
+    from dataclasses import replace
+
+    return replace(schedule, collective=collective)
+
+
+@settings(max_examples=30, deadline=None)
+@given(topologies(10), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(LINK_MODELS), st.integers(0, 99))
+def test_justified_schedules_are_legal_and_no_slower(network, name: str, link_model: str, seed: int) -> None:
+    what = COLLECTIVES[name](network.num_npus, 1 << 20, 3)
+    timing = compute_timing(network, what, link_model)
+    first = SYNTHESIZERS["tacos"].make(network, what, timing, seed)
+    better = justify(first, 0.8)
+    assert verify(better) == ()
+    assert better.collective_time_ns <= first.collective_time_ns
+
+
+def efficiency(network, name: str, size: int, chunks: int, bound_us: float, link_model: str = "pipelined") -> float:
+    what = COLLECTIVES[name](network.num_npus, size, chunks)
+    schedule = trees(network, what, compute_timing(network, what, link_model), 0)
+    assert verify(schedule) == ()
+    return bound_us * 1e3 / schedule.collective_time_ns
+
+
+@pytest.mark.parametrize(("side", "chunks", "least"), [(4, 128, 78), (5, 64, 81), (6, 64, 83)])
+def test_all_reduce_of_a_gigabyte_on_meshes(side: int, chunks: int, least: float) -> None:
+    """Algorithm bandwidth in GB/s; the bounds are 80, 83.3 and 85.7."""
+    network = topology(*(("Mesh", side, 50e9 / GIB, 500.0),) * 2)
+    assert efficiency(network, "all-reduce", 10**9, chunks, 1e3) * 1e3 >= least * 1e3 / 1e3
+
+
+@pytest.mark.parametrize("name", ["all-gather", "reduce-scatter"])
+def test_hierarchies_of_switches(name: str) -> None:
+    three = topology(("Ring", 2, 200.0, 500.0), ("FullyConnected", 4, 100.0, 500.0), ("Switch", 8, 50.0, 500.0))
+    two = topology(("Switch", 8, 300.0, 500.0), ("Switch", 4, 25.0, 500.0))
+    size = [GIB // 64, GIB // 32] if name == "all-gather" else [GIB, GIB]
+    assert efficiency(three, name, size[0], 16, 2187.5) >= 0.97
+    assert efficiency(two, name, size[1], 24, 3750) >= 0.97
+    assert efficiency(two, name, size[1], 16, 3750, "blocking") >= 0.97
+
+
+@pytest.mark.parametrize("links", [(("Ring", 4), ("Ring", 4)), (("Ring", 8), ("Ring", 8)), (("Mesh", 4), ("Mesh", 4))])
+def test_tori_and_meshes(links: tuple[tuple[str, int], ...]) -> None:
+    network = topology(*((*link, 50.0, 500.0) for link in links))
+    in_rate = np.bincount(network.link_dst, bytes_per_ns(network.link_bandwidth_gibps)).min()
+    npus = network.num_npus
+    assert efficiency(network, "all-gather", GIB // npus, 4, GIB * (npus - 1) / npus / in_rate / 1e3) >= 0.99
+
+
+def test_dgx1() -> None:
+    network = graph(*DGX1)
+    assert efficiency(network, "all-gather", GIB // 8, 32, 7 / 8 / 150 * 1e6) >= 0.97
+    assert efficiency(network, "all-reduce", GIB, 64, 14 / 8 / 150 * 1e6) >= 0.97
+
+
+def test_suggested_chunks_shrink_with_latency_and_limits() -> None:
+    ring, switches = topology(*RING8), topology(*SWITCHES)
+    for name in COLLECTIVES:
+        many = suggest_chunks(ring, name, GIB, "pipelined", 10_000_000)
+        assert many >= suggest_chunks(ring, name, 1 << 16, "pipelined", 10_000_000) >= 1
+        assert many >= suggest_chunks(ring, name, GIB, "pipelined", 500)
+        assert suggest_chunks(switches, name, GIB, "blocking", 10_000_000) >= 1
+    sends = [7 * 8 * suggest_chunks(ring, "all-gather", GIB, "pipelined", most) for most in (60, 600, 6000)]
+    assert all(count <= most for count, most in zip(sends, (60, 600, 6000), strict=True))
+    assert sends == sorted(sends)
+
+
+def test_what_is_too_large_is_refused() -> None:
+    ring = topology(*RING8)
+    assert refuse_too_large(ring, COLLECTIVES["all-gather"](8, GIB, 4)) is None
+    assert "packs at most 16,777,216 sends, these are 67,108,832" in (
+        refuse_too_large(ring, COLLECTIVES["all-gather"](8, GIB, 1_198_372)) or ""
+    )
+    wide = topology(("FullyConnected", 700, 50.0, 500.0))
+    assert "NPUs times channels" in (refuse_too_large(wide, COLLECTIVES["all-gather"](700, GIB, 1)) or "")
+    assert refuse_too_large(wide, COLLECTIVES["broadcast"](700, GIB, 1)) is None
+
+
+def test_measured_branches_of_a_line() -> None:
+    line = topology(("Mesh", 4, 50.0, 500.0))
+    what = COLLECTIVES["broadcast"](4, 50 * GIB // 1_000_000, 1)
+    timing = compute_timing(line, what, "pipelined")
+    to_right = line.channel_of(np.arange(3), np.arange(1, 4))
+    along = measure(line, timing, np.concatenate(([-1], to_right))[None].astype(np.int32), inward=False)
+    hop = int(timing.channel_delay_ns[0, 0])
+    assert along.away_ns.tolist() == [[0, hop, 2 * hop, 3 * hop]]
+    assert along.ahead_ns.tolist() == [[3 * hop, 2 * hop, hop, 0]]
+    assert along.entry_ns.tolist() == [[0, hop, hop, hop]]
+
+
+def test_partitions_of_the_oracle() -> None:
+    """The mesh's packing rate as the bounds page has it, 2k / (k + 1) links."""
+    mesh = topology(*(("Mesh", 2, 50.0, 0.0),) * 2)
+    assert np.isclose(partition_bound_ns(mesh, GIB), GIB / (4 / 3 * 50 * GIB / 1e9))
