@@ -23,12 +23,6 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
     required=True,
     help="64MiB, 1GB, 4096: what a workload node calls comm_size (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
-@click.option(
-    "--root",
-    type=click.IntRange(0),
-    metavar="NPU",
-    help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
-)
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @click.option(
     "--synthesizer",

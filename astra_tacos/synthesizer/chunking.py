@@ -25,6 +25,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.units import bytes_per_ns
 
 MAX_SENDS = 2_000_000
 """Sends that a schedule has at most, unless more are asked for."""
@@ -105,7 +106,9 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
     farthest = diameter(topology, collective, timing).time_ns
     if collective.is_personalised:
-        return max(carried, worst_chosen_cut(topology, collective, timing).time_ns) + farthest
+        # Small chunks are held for whole nanoseconds, rounded down: no reason to prefer them.
+        rounded = float((_exact_ns(topology, collective) / timing.link_hold_ns[:, 0]).max())
+        return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
     grouped = _into_groups_ns(topology, collective, timing)
     if not (collective.reduces and collective.gathers):
         return max(carried, farthest, grouped)
@@ -115,6 +118,12 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     into = np.bincount(*_ports(topology, np.ones(len(period), np.bool_), 1 / period), topology.num_npus)
     one_phase = max(int(per_npu * (topology.num_npus - 1) / into.min()), diameter(topology, shard, timing).time_ns, grouped)
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
+
+
+def _exact_ns(topology: Topology, collective: Collective) -> NDArray[np.float64]:
+    """float64[num_links], for how long a chunk of the smallest size holds each link."""
+    exact: NDArray[np.float64] = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
+    return exact
 
 
 def _ports(

@@ -65,8 +65,8 @@ def _candidates(program: Program) -> list[str]:
     """What a program may be meant to compute, most ambitious first.
 
     Without reductions that is an all-gather, or a broadcast if one rank receives nothing; or else what brings each chunk to one
-    rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies of
-    chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
+    rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies
+    of chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
     """
     assert program.buffers is not None
     kind, buffers = program.action_kind, program.buffers
