@@ -28,11 +28,11 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, seconds=pack_seconds),
     "routed": Synthesizer(routed, PERSONALISED, is_random=True, advise=most_promising, seconds=route_seconds),
     "ring": Synthesizer(ring, _ALL, is_random=False),
-    "direct": Synthesizer(direct, _ALL, is_random=False),
+    "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
-    "bruck": Synthesizer(bruck, _OF_SHARDS, is_random=False),
-    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
+    "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
+    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
 AUTO = "auto"

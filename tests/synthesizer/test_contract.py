@@ -51,7 +51,7 @@ def columns(of) -> list[bytes]:
 def check_schedule(name: str, network, collective: str, *arguments, **options) -> None:
     """What must hold of any schedule; and a refusal is in words, where one is expected."""
     if MAY_REFUSE.get(name, lambda network: False)(network):
-        with pytest.raises(SynthesisError, match=rf"^{name} on .*: .* expected a "):
+        with pytest.raises(SynthesisError, match=rf" on .*: {name}: .* expected a "):
             schedule(network, collective, *arguments, synthesizer=name, **options)
         return
     of = schedule(network, collective, *arguments, synthesizer=name, **options)
