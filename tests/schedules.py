@@ -21,11 +21,12 @@ def schedule(
     size: int = 1 << 20,
     chunks: int = 1,
     root: int | None = None,
+    members: list[int] | None = None,
     **options: Any,
 ) -> Schedule:
     """A schedule from one trial of the matcher, or of the router if chunks have targets."""
-    what = make_collective(collective, topology.num_npus, size, chunks, root)
-    synthesizer = "routed" if collective in PERSONALISED else "tacos"
+    what = make_collective(collective, topology.num_npus, size, chunks, root, members)
+    synthesizer = "routed" if collective in PERSONALISED or members else "tacos"
     return synthesize(topology, what, **{"synthesizer": synthesizer, "trials": 1, **options})
 
 

@@ -91,10 +91,15 @@ def write_run_directory(
     Raises
     ------
     ConfigError
-        If `path` exists and is something else.
+        If `path` exists and is something else, or not all NPUs are members.
     """
     path = Path(path)
     collective = schedule.collective
+    if collective.members is not None:
+        raise ConfigError(
+            f"{path}: found a collective of {collective.num_members} of {collective.num_npus} NPUs, but ASTRA-sim's custom "
+            "collectives run on their members only: a run directory is for all NPUs"
+        )
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
     network = astra_sim_network(schedule.topology, schedule.timing.link_model)

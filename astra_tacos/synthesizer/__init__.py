@@ -26,7 +26,9 @@ _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, seconds=match_seconds),
     "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, seconds=pack_seconds),
-    "routed": Synthesizer(routed, PERSONALISED, is_random=True, advise=most_promising, seconds=route_seconds),
+    "routed": Synthesizer(
+        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, seconds=route_seconds, does_groups=True
+    ),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),

@@ -107,7 +107,8 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     farthest = diameter(topology, collective, timing).time_ns
     if collective.is_personalised:
         # Small chunks are held for whole nanoseconds, rounded down: no reason to prefer them.
-        rounded = float((_exact_ns(topology, collective) / timing.link_hold_ns[:, 0]).max())
+        held = timing.link_delay_ns if timing.is_blocking else timing.link_hold_ns
+        rounded = float((_exact_ns(topology, collective, timing) / np.maximum(held[:, 0], 1)).max())
         return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
     grouped = _into_groups_ns(topology, collective, timing)
     if not (collective.reduces and collective.gathers):
@@ -120,10 +121,10 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
 
 
-def _exact_ns(topology: Topology, collective: Collective) -> NDArray[np.float64]:
+def _exact_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.float64]:
     """float64[num_links], for how long a chunk of the smallest size holds each link."""
     exact: NDArray[np.float64] = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
-    return exact
+    return exact + topology.link_latency_ns if timing.is_blocking else exact
 
 
 def _ports(

@@ -31,9 +31,13 @@ def match_seconds(topology: Topology, collective: Collective) -> float:
 
 
 def route_seconds(topology: Topology, collective: Collective) -> float:
-    """Seconds to find paths, for which bundles of chunks look at every link, and dispatch the sends along them."""
-    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links)
-    return _OVERHEAD_S + _LOOK_S * looks + _DISPATCH_S * fewest_crossings(topology, collective)
+    """Seconds to find paths or trees, for which bundles of chunks look at every link, and dispatch the sends along them."""
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * collective.num_phases
+    if collective.is_personalised:
+        return _OVERHEAD_S + _LOOK_S * looks + _DISPATCH_S * fewest_crossings(topology, collective)
+    if topology.has_switches:  # trees start looking again whenever they have grown
+        looks = min(_MOST_LOOKS, looks * collective.num_members)
+    return _OVERHEAD_S + _LOOK_S * looks + 2 * dispatch_seconds(topology, collective)
 
 
 def pack_seconds(topology: Topology, collective: Collective) -> float:

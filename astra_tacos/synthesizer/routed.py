@@ -1,7 +1,9 @@
-"""Routed: every chunk takes a path of its own, chosen so that links share the work evenly; then its sends are scheduled.
+"""Routed: every chunk takes a path or tree of its own, chosen so that links share the work evenly; then sends are scheduled.
 
-See `congestion.paths` for the paths. Of the sends that wait for a link, the one goes first whose chunk has the longest way to go;
-what does not fit together at switches is improved afterwards.
+See `congestion.paths` for the paths of personalised chunks, and `congestion.tree_growth` for the trees of chunks that several
+NPUs need or contribute to; both may pass through NPUs that are no members of the collective. Trees are scheduled as `trees` does
+it. Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go; what does not fit
+together at switches is improved afterwards.
 """
 
 from __future__ import annotations
@@ -13,29 +15,41 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.congestion.paths import Paths, find_paths
+from astra_tacos.synthesizer.congestion.tree_growth import grow_trees
 from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.plan import Plan
+from astra_tacos.synthesizer.trees import plan_along_trees
 from astra_tacos.topology.topology import Topology
 
 _BUSY_SHARE = 0.8
 
 
 def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Find a path for every chunk and schedule their sends.
+    """Find a path or tree for every chunk and schedule their sends.
 
     Parameters
     ----------
     seed
-        In which order chunks choose their paths; the same arguments give the same schedule.
+        In which order chunks choose; the same arguments give the same schedule.
 
     Raises
     ------
     SynthesisError
         If some NPU cannot be reached.
     """
-    paths = find_paths(topology, collective, timing, seed)
-    plan = _plan(topology, collective, timing, paths)
+    if collective.only_reduces:
+        image = mirror(topology, timing)
+        return mirrored(_spread(image.topology, collective, image.timing, seed), image, topology, timing)
+    return _spread(topology, collective, timing, seed)
+
+
+def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    if collective.is_personalised:
+        plan = _plan(topology, collective, timing, find_paths(topology, collective, timing, seed))
+    else:
+        plan = plan_along_trees(collective, *grow_trees(topology, collective, timing, seed))
     return justify(dispatch(topology, collective, timing, plan, "routed", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 

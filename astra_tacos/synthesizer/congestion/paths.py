@@ -25,7 +25,8 @@ _LINKS_A_ROUND = 1 << 24
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 """Of every round: the power of its prices, as how many times it is squared."""
 _DELAY_SHARE = 0.02
-_PATIENCE = 2
+_PATIENCE, _STEEP = 2, 3
+"""So many rounds that gain nothing are enough, once prices are steep."""
 _GOOD_ENOUGH = 1.01
 """What the busiest link may carry more than all do on average."""
 
@@ -121,7 +122,7 @@ def find_paths(topology: Topology, collective: Collective, timing: Timing, seed:
         since += 1
         if is_new or load.max() < best.link_ns.max():
             best, since = Paths(bundle, last.copy(), load.copy()), 0
-        if since == _PATIENCE or load.max() <= load.mean() * _GOOD_ENOUGH:
+        if (since >= _PATIENCE and doublings >= _STEEP) or load.max() <= load.mean() * _GOOD_ENOUGH:
             break
     return best
 
