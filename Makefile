@@ -24,7 +24,7 @@ lint: .venv/.testable
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-synthesis bench-quality bench-replay bench-reading
+bench: bench-synthesis bench-quality bench-trees bench-scale bench-heterogeneous bench-replay bench-reading
 
 bench-%: .venv/.installed
 	$(BIN)/python benchmarks/$*.py

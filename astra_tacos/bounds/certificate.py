@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.bounds import all_bounds, largest
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 
 
-def certify(schedule: Schedule) -> dict[str, Any]:
+def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `bound` is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links),
@@ -51,7 +52,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _link_extremes(schedule: Schedule) -> dict[str, Any]:
+def _link_extremes(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     busy = schedule.link_busy_ns
     time = schedule.collective_time_ns
     extremes = {"busiest_link": int(np.argmax(busy)), "idlest_link": int(np.argmin(busy))}

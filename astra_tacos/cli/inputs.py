@@ -17,6 +17,7 @@ class Kind(StrEnum):
 
     RUN_DIRECTORY = "run directory"
     SCHEDULE = "schedule"
+    LOCKSTEP = "lockstep schedule"
     MSCCL_XML = "MSCCL XML"
     NETWORK = "network"
     TRACE = "trace"
@@ -32,6 +33,8 @@ def identify(path: Path) -> tuple[Kind, Path]:
     """
     if (path / "schedule.npz").is_file():
         return Kind.RUN_DIRECTORY, path
+    if (path / "schedule.json").is_file():
+        return Kind.LOCKSTEP, path
     by_suffix = {
         ".npz": Kind.SCHEDULE,
         ".xml": Kind.MSCCL_XML,

@@ -28,6 +28,8 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _trace(target)
     elif kind is Kind.MSCCL_XML:
         result = _xml(target)
+    elif kind is Kind.LOCKSTEP:
+        result = _lockstep(target)
     else:
         result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     result = {"path": str(path), "kind": str(kind), **result}
@@ -109,6 +111,14 @@ def _schedule(path: Path) -> dict[str, Any]:
     schedule = load_schedule(path)
     check_rows(schedule)
     return certify(schedule)
+
+
+def _lockstep(path: Path) -> dict[str, Any]:
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+
+    schedule = load_lockstep_schedule(path)
+    return certify(schedule) | {"rounds": schedule.num_rounds}
 
 
 def _xml(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
@@ -37,6 +38,11 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
     type=click.Choice(LINK_ORDERS),
     help="How traces keep the order of sends on a link; by default what fits the link model.",
 )
+@click.option(
+    "--msccl-xml/--no-msccl-xml",
+    default=None,
+    help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
+)
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, the result.")
 @json_option
 def synthesize(
@@ -46,6 +52,7 @@ def synthesize(
     synthesizer: str,
     request: SearchRequest,
     link_order: LinkOrder | None,
+    msccl_xml: bool | None,
     with_checks: bool,
     as_json: bool,
 ) -> None:
@@ -53,6 +60,9 @@ def synthesize(
 
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
     system and network files, an MSCCL XML (if the format has the collective), and run_astra_sim.sh.
+
+    Past 50 million sends, where all links are alike and direct, the schedule is made in rounds and kept in a compact form: one
+    trial, and DIR holds the schedule, but no traces.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
@@ -67,6 +77,10 @@ def synthesize(
         check_output(output)
     topology = build_topology(read_network(network_path))
     what = request.make_collective(topology.num_npus, size_bytes)
+    if takes_lockstep(topology, what, synthesizer):
+        result, text = synthesize_lockstep(topology, what, request, output, with_checks)
+        print_json(result) if as_json else print_lockstep(result, text)
+        return
     with progress("synthesizing") as on_progress:
         found = request.search(topology, what, synthesizer, on_progress)
     schedule = found.schedule
@@ -80,7 +94,7 @@ def synthesize(
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, more, link_order)
+            run = write_run_directory(schedule, output, more, link_order, msccl_xml)
         where = {
             "output": str(run.path),
             "astra_sim_backend": run.network.backend,

@@ -15,6 +15,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.topology.topology import Topology
     from astra_tacos.verifier.violation import Violation
@@ -32,15 +33,16 @@ _SHOWN = 20
 def verify(path: Path, network_path: Path | None, collective: str | None, as_json: bool) -> None:
     """Check that PATH computes its collective, legally.
 
-    PATH is a run directory (everything in it is checked), a schedule (.npz), an MSCCL XML, or the prefix of a custom
-    collective's traces. With --network, messages must have a channel between their NPUs. Exit code 1 if anything is wrong.
+    PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
+    MSCCL XML, or the prefix of a custom collective's traces. With --network, messages must have a channel between their NPUs.
+    Exit code 1 if anything is wrong.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.topology.composition import build_topology
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
-    if kind is Kind.SCHEDULE and topology is not None:
+    if kind in (Kind.SCHEDULE, Kind.LOCKSTEP) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     with progress("verifying"):
         if kind is Kind.RUN_DIRECTORY:
@@ -87,6 +89,10 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
         from astra_tacos.schedule.storage import load_schedule
 
         return _verify_schedule(path, load_schedule(path), collective)
+    if kind is Kind.LOCKSTEP:
+        from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+
+        return _verify_schedule(path, load_lockstep_schedule(path), collective)
     if kind is Kind.TRACE:
         from astra_tacos.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
@@ -104,12 +110,14 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     return str(path), what, verdict.violations
 
 
-def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
+def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collective: str | None) -> Verdict:
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.verifier.lockstep_oracle import verify_lockstep
     from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
     from astra_tacos.verifier.violation import Violation
 
     what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
-    violations = verify_schedule(schedule)
+    violations = verify_lockstep(schedule) if isinstance(schedule, LockstepSchedule) else verify_schedule(schedule)
     if collective not in (None, schedule.collective.name):
         text = f"is of {schedule.collective.name}, expected {collective}"
         violations = (Violation("wrong-collective", text), *violations)

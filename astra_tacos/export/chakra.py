@@ -9,6 +9,8 @@ with its send and lets go of the next one 1 ns later, so that only sends ready a
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,7 +31,7 @@ LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens")
 MAX_TAGS = 500_000_000
 """ASTRA-sim takes tags modulo this."""
 
-_TOKEN, _SEND, _RECV, _REDUCE = range(4)
+_TOKEN, _SEND, _RECV, _REDUCE, _REDUCING_RECV = range(5)
 _NAMES = ("token_", "send_", "recv_", "reduce_")
 _NODE_TYPES = np.array((NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP), np.uint8)
 _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "total_chunk_cnt")
@@ -70,13 +72,16 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
         raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
     if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
         raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
-    table, npu_first = _node_table(schedule, link_order or default_link_order(schedule), first_tag)
-    paths = []
-    for npu in range(schedule.topology.num_npus):
-        path = Path(f"{prefix}.{npu}.et")
-        with replaced_file(path) as temporary:
+    table, npu_first = node_table(schedule, link_order or default_link_order(schedule), first_tag)
+    paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
+
+    def write(npu: int) -> None:
+        with replaced_file(paths[npu]) as temporary:
             write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
-        paths.append(path)
+
+    # The encoder and the file system work without the interpreter lock.
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(write, range(len(paths))))
     return paths
 
 
@@ -85,7 +90,8 @@ def default_link_order(schedule: Schedule) -> LinkOrder:
     return "serial" if schedule.timing.is_blocking else "tokens"
 
 
-def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+def node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+    """All nodes of the traces, sorted by NPU, and where those of each NPU begin."""
     previous = previous_on_link(schedule)
     has_next = np.zeros(schedule.num_sends, bool)
     has_next[previous[previous >= 0]] = True
@@ -115,22 +121,20 @@ def _node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tu
 
 
 def _layout(schedule: Schedule, with_token: NDArray[np.int64]) -> _Layout:
-    sends = np.arange(schedule.num_sends)
-    reducing = np.flatnonzero(schedule.reduces)
-    parts = [
-        (_TOKEN, with_token, schedule.src[with_token]),
-        (_SEND, sends, schedule.src),
-        (_RECV, sends, schedule.dst),
-        (_REDUCE, reducing, schedule.dst[reducing]),
-    ]
-    kind = np.concatenate([np.full(len(rows), which) for which, rows, _ in parts])
-    send = np.concatenate([rows for _, rows, _ in parts])
-    npu = np.concatenate([at for _, _, at in parts])
-    order = np.lexsort((kind, send, npu))
-    kind, send, npu = kind[order], send[order], npu[order]
-    row_of = np.full((4, schedule.num_sends), -1, np.int64)
-    row_of[kind, send] = np.arange(len(order))
-    return _Layout(np.searchsorted(npu, np.arange(schedule.topology.num_npus + 1)), send, kind, row_of)
+    num_npus, num_sends = schedule.topology.num_npus, schedule.num_sends
+    exists = np.ones((num_sends, 4), bool)
+    exists[:, _TOKEN] = False
+    exists[with_token, _TOKEN] = True
+    exists[:, _REDUCE] = schedule.reduces
+    npu = np.empty((num_sends, 4), np.int32)
+    npu[:, _TOKEN] = npu[:, _SEND] = schedule.src
+    npu[:, _RECV] = npu[:, _REDUCE] = schedule.dst
+    place = np.flatnonzero(exists)
+    npu_first, place = group_by(npu.ravel()[place], place, num_npus)
+    row_of = np.full((4, num_sends), -1, np.int64)
+    send, kind = place >> 2, place & 3
+    row_of[kind, send] = np.arange(len(place))
+    return _Layout(npu_first, send, kind, row_of)
 
 
 def _data(schedule: Schedule, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -163,25 +167,35 @@ def _grouped(
 def _attributes(
     schedule: Schedule, layout: _Layout, first_tag: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    send, kind = layout.send, layout.kind
-    values: dict[str, NDArray[np.integer]] = {
-        "is_cpu_op": np.zeros(len(send), np.int64),
-        "comm_size": schedule.size_bytes[send],
-        "comm_src": schedule.src[send],
-        "comm_dst": schedule.dst[send],
-        "comm_tag": send + first_tag,
-        "msg_chunk_cnt": np.ones(len(send), np.int64),
-        "msg_chunk_idx": schedule.chunk[send],
-        "total_chunk_cnt": np.full(len(send), schedule.collective.num_chunks),
-        "is_rrc": np.ones(len(send), np.int64),
+    send = layout.send
+    # A variant is a kind of node, or a receive that reduces; each has its attributes, in this order.
+    has = np.zeros((len(ATTRIBUTE_KEYS), 5), bool)
+    has[ATTRIBUTE_KEYS["is_cpu_op"]] = True
+    for name in _MESSAGE_ATTRIBUTES:
+        has[ATTRIBUTE_KEYS[name], [_SEND, _RECV, _REDUCING_RECV]] = True
+    for name in _CHUNK_ATTRIBUTES:
+        has[ATTRIBUTE_KEYS[name], _REDUCE] = True
+    has[ATTRIBUTE_KEYS["is_rrc"], _REDUCING_RECV] = True
+    variant = np.where((layout.kind == _RECV) & schedule.reduces[send], _REDUCING_RECV, layout.kind).astype(np.uint8)
+    first = np.zeros(len(send) + 1, np.int64)
+    np.cumsum(has.sum(axis=0)[variant], out=first[1:])
+    keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
+    columns: dict[str, NDArray[np.integer] | int] = {
+        "is_cpu_op": 0,
+        "comm_size": schedule.size_bytes,
+        "comm_src": schedule.src,
+        "comm_dst": schedule.dst,
+        "comm_tag": np.arange(first_tag, first_tag + schedule.num_sends),
+        "msg_chunk_cnt": 1,
+        "msg_chunk_idx": schedule.chunk,
+        "total_chunk_cnt": schedule.collective.num_chunks,
+        "is_rrc": 1,
     }
-    is_message = (kind == _SEND) | (kind == _RECV)
-    has = dict.fromkeys(_MESSAGE_ATTRIBUTES, is_message)
-    has["is_cpu_op"] = np.ones(len(send), bool)
-    has |= dict.fromkeys(_CHUNK_ATTRIBUTES, is_message | (kind == _REDUCE))
-    has["is_rrc"] = (kind == _RECV) & schedule.reduces[send]
-    mask = np.stack([has[name] for name in values], axis=1)
-    keys = np.array([ATTRIBUTE_KEYS[name] for name in values], np.uint8)
-    table = np.stack([column.astype(np.int64) for column in values.values()], axis=1)
-    first = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
-    return first, np.broadcast_to(keys, mask.shape)[mask], table[mask]
+    offset = np.cumsum(has, axis=0) - has
+    for name, column in columns.items():
+        key = ATTRIBUTE_KEYS[name]
+        rows = np.flatnonzero(has[key][variant])
+        slots = first[rows] + offset[key][variant[rows]]
+        keys[slots] = key
+        values[slots] = column if isinstance(column, int) else column[send[rows]]
+    return first, keys, values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chak
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import replaced_directory
+from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 
 RESULT_FILE = "result.json"
 SCRIPT = "run_astra_sim.sh"
+MOST_SENDS_OF_XML = 200_000
+"""No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
 _SCHEDULE = "schedule.npz"
 _FOLDERS = ("collective", "workload")
 _CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
@@ -60,7 +64,8 @@ class RunDirectory:
 
 
 def check_output(path: Path) -> None:
-    """Check that a run directory may be written to `path`: nothing is there, or nothing but what this module writes.
+    """Check that a run directory may be written to `path`: nothing is there, or nothing but what astra_tacos writes: such a
+    directory, or that of a lockstep schedule.
 
     Raises
     ------
@@ -73,20 +78,30 @@ def check_output(path: Path) -> None:
         raise ConfigError(f"{path}: exists and is no directory: choose another output")
     names = {entry.name for entry in path.iterdir()}
     foreign = sorted(name for name in names if name not in _OWN and not name.endswith(".xml"))
-    if foreign or (names and not {RESULT_FILE, SCRIPT, _SCHEDULE} <= names):
+    is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
+    if not is_run and not {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}:
         raise ConfigError(f"{path}: exists and is no run directory of astra_tacos: choose another output")
     if path.resolve() == Path.cwd():
         raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 
 
 def write_run_directory(
-    schedule: Schedule, path: str | Path, more: dict[str, Any] | None = None, link_order: LinkOrder | None = None
+    schedule: Schedule,
+    path: str | Path,
+    more: dict[str, Any] | None = None,
+    link_order: LinkOrder | None = None,
+    msccl_xml: bool | None = None,
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
     `collective/<name>.<npu>.et`, `<name>.xml` (if there can be one), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
     `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (its certificate, and `more`).
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
+
+    Parameters
+    ----------
+    msccl_xml
+        Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
 
     Raises
     ------
@@ -108,12 +123,14 @@ def write_run_directory(
     with replaced_directory(path) as directory:
         for folder in _FOLDERS:
             (directory / folder).mkdir()
-        export_chakra(schedule, directory / "collective" / name, link_order)
-        more_notes = _missing(collective)
-        if why_no_msccl_xml(collective) is None:
-            more_notes += export_msccl_xml(schedule, directory / f"{name}.xml").warnings
-        export_workload(collective, directory / "workload" / name)
-        save_schedule(schedule, directory / _SCHEDULE)
+        with ThreadPoolExecutor(1) as pool:
+            saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
+            export_chakra(schedule, directory / "collective" / name, link_order)
+            more_notes = _missing(collective)
+            if why_no_msccl_xml(collective) is None:
+                more_notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
+            export_workload(collective, directory / "workload" / name)
+            saving.result()
         _write_json(directory / "system.json", _system(collective.name, name))
         (directory / "network.yml").write_text(network.to_yaml())
         _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
@@ -121,6 +138,15 @@ def write_run_directory(
         (directory / SCRIPT).write_text(_script(name, network))
         (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
     return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, more_notes)
+
+
+def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[str, ...]:
+    """Write the MSCCL XML if it is wanted or, by default, not too large; returns what there is to say."""
+    if wanted or (wanted is None and schedule.num_sends <= MOST_SENDS_OF_XML):
+        return export_msccl_xml(schedule, path).warnings
+    if wanted is None:
+        return (f"no MSCCL XML: {schedule.num_sends:,} sends are more than {MOST_SENDS_OF_XML:,} (--msccl-xml writes it anyway)",)
+    return ()
 
 
 def _missing(collective: Collective) -> tuple[str, ...]:

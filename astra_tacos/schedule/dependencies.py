@@ -49,7 +49,8 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
 def previous_on_link(schedule: Schedule) -> NDArray[np.int64]:
     """int64[num_sends], the send before each on the link out of its source; -1 for the first."""
     link = schedule.topology.channel_link[schedule.channel]
-    order = np.argsort(link, kind="stable")
+    # NumPy sorts 16-bit integers in linear time.
+    order = np.argsort(link.astype(np.uint16) if schedule.topology.num_links <= 1 << 16 else link, kind="stable")
     previous = np.full(schedule.num_sends, -1, np.int64)
     same = link[order][1:] == link[order][:-1]
     previous[order[1:][same]] = order[:-1][same]

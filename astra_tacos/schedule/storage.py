@@ -15,13 +15,14 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_file
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.topology.topology import Topology
 
 FORMAT = "astra_tacos schedule 1"
 _SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}
-_LINKS = {
+LINKS = {
     "link_src": np.int32,
     "link_dst": np.int32,
     "link_bandwidth_gibps": np.float64,
@@ -32,25 +33,9 @@ _LINKS = {
 
 def save_schedule(schedule: Schedule, path: str | Path) -> None:
     """Write a schedule, with everything needed to read it back, through a temporary file beside it."""
-    topology, collective = schedule.topology, schedule.collective
-    header = {
-        "format": FORMAT,
-        "network": topology.name,
-        "num_npus": topology.num_npus,
-        "num_switches": topology.num_switches,
-        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
-        "collective": collective.name,
-        "size_bytes": collective.size_bytes,
-        "chunks_per_npu": collective.chunks_per_npu,
-        "root": collective.root,
-        "members": None if collective.members is None else collective.members.tolist(),
-        "link_model": schedule.timing.link_model,
-        "reduce_bandwidth_gbps": schedule.timing.reduce_bandwidth_gbps,
-        "synthesizer": schedule.synthesizer,
-        "seed": schedule.seed,
-    }
+    header = describe(schedule, FORMAT)
     arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
-    arrays |= {name: getattr(topology, name) for name in _LINKS}
+    arrays |= {name: getattr(schedule.topology, name) for name in LINKS}
     with replaced_file(Path(path)) as temporary, temporary.open("wb") as stream:
         np.savez_compressed(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
@@ -69,10 +54,8 @@ def load_schedule(path: str | Path) -> Schedule:
             header = json.loads(str(archive["header"]))
             if header.get("format") != FORMAT:
                 raise ConfigError(f"{path}: format is {header.get('format')!r}, expected {FORMAT!r}")
-            arrays = {name: _column(archive[name], kind, name) for name, kind in {**_SENDS, **_LINKS}.items()}
-        topology = _topology(header, arrays)
-        collective = _collective(header)
-        timing = _timing(header, topology, collective)
+            arrays = {name: column(archive[name], kind, name) for name, kind in {**_SENDS, **LINKS}.items()}
+        topology, collective, timing = restore(header, arrays)
         synthesizer, seed = str(header["synthesizer"]), int(header["seed"])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
@@ -85,7 +68,42 @@ def load_schedule(path: str | Path) -> Schedule:
     return Schedule(topology, collective, timing, **sends, synthesizer=synthesizer, seed=seed)
 
 
-def _column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
+def describe(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:
+    """What a schedule refers to, but for its links: the header of its file, ready for JSON."""
+    topology, collective = schedule.topology, schedule.collective
+    return {
+        "format": file_format,
+        "network": topology.name,
+        "num_npus": topology.num_npus,
+        "num_switches": topology.num_switches,
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
+        "collective": collective.name,
+        "size_bytes": collective.size_bytes,
+        "chunks_per_npu": collective.chunks_per_npu,
+        "root": collective.root,
+        "members": None if collective.members is None else collective.members.tolist(),
+        "link_model": schedule.timing.link_model,
+        "reduce_bandwidth_gbps": schedule.timing.reduce_bandwidth_gbps,
+        "synthesizer": schedule.synthesizer,
+        "seed": schedule.seed,
+    }
+
+
+def restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Topology, Collective, Timing]:
+    """What `describe` described, with the columns `LINKS`.
+
+    Raises
+    ------
+    KeyError, ValueError, TypeError, ...
+        If header and columns are no such thing.
+    """
+    topology = _topology(header, arrays)
+    collective = _collective(header)
+    return topology, collective, _timing(header, topology, collective)
+
+
+def column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
+    """A column of a file, if it is one-dimensional and of its type, else ValueError."""
     if array.ndim != 1 or array.dtype != np.dtype(kind):
         raise ValueError(f"{name} is {array.ndim}-dimensional {array.dtype}, expected a column of {np.dtype(kind)}")
     return array
@@ -93,7 +111,7 @@ def _column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
 
 def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topology:
     num_npus, num_switches = int(header["num_npus"]), int(header["num_switches"])
-    links = [arrays[name] for name in _LINKS]
+    links = [arrays[name] for name in LINKS]
     if not 1 < num_npus <= MAX_NPUS or not 0 <= num_switches <= num_npus * 64:
         raise ValueError(f"{num_npus} NPUs and {num_switches} switches")
     if len({len(column) for column in links}) != 1 or not len(links[0]):
@@ -106,7 +124,7 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     dimensions = tuple(Dimension(str(b), int(n), float(w), float(a)) for b, n, w, a in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
-    columns = {name: arrays[name] for name in _LINKS}
+    columns = {name: arrays[name] for name in LINKS}
     return Topology(str(header["network"]), num_npus, num_switches, **columns, dimensions=dimensions)
 
 

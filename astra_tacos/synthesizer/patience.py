@@ -46,8 +46,8 @@ def far_chunks(
         return slow_ns, np.empty((0, 0), np.bool_)
     num_npus = topology.num_npus
     into = topology.channel_src if reverse else topology.channel_dst
-    first_ns = timing.channel_delay_ns[:, 0]
-    period_ns = first_ns if timing.is_blocking else timing.link_hold_ns[topology.channel_link, 0]
+    first_ns = _hop_ns(timing, reverse)
+    period_ns = timing.channel_delay_ns[:, 0] if timing.is_blocking else timing.link_hold_ns[topology.channel_link, 0]
     in_time = (first_ns < slow_ns) & (first_ns <= deadline_ns)
     brought = np.zeros(num_npus, np.int64)
     np.add.at(brought, into[in_time], 1 + (deadline_ns - first_ns[in_time]) // period_ns[in_time])
@@ -68,7 +68,7 @@ def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple
     from scipy.sparse.csgraph import connected_components, dijkstra
 
     num_npus = topology.num_npus
-    ns = timing.channel_delay_ns[:, 0]
+    ns = _hop_ns(timing, reverse)
     if not topology.has_switches and num_npus <= _MOST_NPUS:
         ends = topology.channel_dst, topology.channel_src
         for slow_ns in np.unique(ns)[1:].tolist():
@@ -78,3 +78,8 @@ def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple
             if connected_components(graph, directed=True, connection="strong", return_labels=False) == 1:
                 return slow_ns, dijkstra(graph)
     return NEVER_NS, np.empty((0, 0))
+
+
+def _hop_ns(timing: Timing, reverse: bool) -> NDArray[np.int64]:
+    """int64[num_channels], when the smallest chunk can go on: on the transposed network, once it would have been reduced."""
+    return timing.channel_delay_ns[:, 0] + (timing.reduction_ns[0] if reverse else 0)

@@ -83,10 +83,9 @@ def _assign(topology: Topology, collective: Collective, timing: Timing, seed: in
     most = int(np.clip(_MOST_PRICES // topology.num_channels, 1, _MOST_TREES))
     chunk = np.arange(collective.num_chunks)
     if collective.reduces and collective.gathers:
-        middle = _middle(topology, timing)
+        middle = np.roll(_middle(topology, timing), seed % topology.num_npus)
         num_trees = min(max(most, len(middle)), collective.num_chunks)
-        root = middle[np.arange(num_trees) % len(middle)]
-        return chunk % num_trees, np.random.default_rng(seed).permutation(root)
+        return chunk % num_trees, middle[np.arange(num_trees) % len(middle)]
     owner = collective.chunk_owner.astype(np.int64)
     order = np.argsort(owner, kind="stable")
     count = np.bincount(owner, minlength=topology.num_npus)

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from networks import ALL, HIERARCHY, broken_torus, dgx1, topologies, topology
+from schedules import schedule
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.config.network import LinkSpec
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer._overlap_kernels import hops_to_come
 from astra_tacos.synthesizer.link_shares import link_shares
@@ -170,3 +172,14 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
     hops_to_come(root, up_chunk, up_child, up_parent, down_chunk, down_parent, down_child, num_npus, sum_hops, copy_hops)
     assert sum_hops.tolist() == [above(chunk, parent) for chunk, parent, _ in upwards]
     assert copy_hops.tolist() == [below(chunk, child) for chunk, _, child in downwards]
+
+
+@pytest.mark.parametrize("collective", ["reduce-scatter", "all-reduce"])
+def test_patience_counts_reductions_as_the_matcher_does(collective: str) -> None:
+    """A reduction that takes longer than a send made every link seem slow, and nothing could be brought."""
+    network = topology(("Ring", 2, 12.5, 0.0), ("Ring", 2, 12.5, 30.0), link_overrides=(LinkSpec(0, 1, 5.0, None),))
+    for seed in (1, 3):
+        of = schedule(
+            network, collective, 50_000, link_model="blocking", reduce_bandwidth_gbps=1.0, seed=seed, synthesizer="tacos"
+        )
+        assert verify(of) == ()

@@ -240,10 +240,15 @@ def test_rings_of_graphs() -> None:
     both = [(a, b, 50.0, 0.0) for ends in (*squares, *((at, at + 4) for at in range(4))) for a, b in (ends, ends[::-1])]
     network = graph(*both)
     rings = find_rings(network)
-    assert len(rings) >= 2
+    assert len(rings) == 4
     channels = network.channel_of(rings, np.roll(rings, -1, axis=1))
     assert channels.min() >= 0
     assert len(np.unique(channels)) == channels.size
+    fast = graph(*((a, b, 100.0 if abs(a - b) == 4 else 50.0, 0.0) for a, b, _, _ in both))
+    times = np.bincount(
+        fast.channel_of(rings := find_rings(fast), np.roll(rings, -1, axis=1)).ravel(), minlength=fast.num_channels
+    )
+    assert np.all(times <= fast.link_bandwidth_gibps[fast.channel_link] / 50.0)
     star = graph(*((a, b, 50.0, 0.0) for leaf in range(1, 5) for a, b in ((0, leaf), (leaf, 0))))
     assert find_rings(star).tolist() == [[0, 1, 2, 3, 4]]
 

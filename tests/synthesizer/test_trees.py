@@ -12,11 +12,13 @@ from networks import ALL, RING8, SWITCHES, graph, topologies, topology
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import pack
+from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.synthesizer.trees import refuse_too_large, trees
 from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import verify
@@ -256,3 +258,35 @@ def test_partitions_of_the_oracle() -> None:
     """The mesh's packing rate as the bounds page has it, 2k / (k + 1) links."""
     mesh = topology(*(("Mesh", 2, 50.0, 0.0),) * 2)
     assert np.isclose(partition_bound_ns(mesh, GIB), GIB / (4 / 3 * 50 * GIB / 1e9))
+
+
+def test_a_slow_link_that_nobody_needs_does_no_harm() -> None:
+    links = {(npu, (npu + step) % 6): 50.0 for npu in range(6) for step in (1, 5)} | {(0, 3): 0.001}
+    network = graph(*((src, dst, bandwidth, 0.0) for (src, dst), bandwidth in links.items()))
+    packing, _, timing = packed(network, "all-gather", 12)
+    check_packing(network, packing, timing)
+    assert packing.link_ns.max() <= 1.02 * cut_bound_ns(network, GIB)
+    packing, _, timing = packed(network, "all-reduce", 12)
+    check_packing(network, packing, timing)
+    assert packing.link_ns.max() <= 1.05 * 2 * cut_bound_ns(network, GIB)
+
+
+@pytest.mark.parametrize("link_model", LINK_MODELS)
+def test_busy_switches_pair_their_links_by_what_they_have_left(link_model: str) -> None:
+    """Every NPU sends to every other through one switch: rank alone leaves some port with too much to do in the end."""
+    network = topology(("Switch", 12, 50.0, 500.0))
+    what = COLLECTIVES["all-gather"](12, GIB, 2)
+    timing = compute_timing(network, what, link_model)
+    channel = np.repeat(np.arange(network.num_channels, dtype=np.int32), 2)
+    chunk = (2 * network.channel_src[channel] + np.tile((0, 1), network.num_channels)).astype(np.int32)
+    times = []
+    for seed in range(8):
+        rank = np.random.default_rng(seed).permutation(len(chunk)).astype(np.int32)
+        plan = Plan(chunk, channel, np.zeros(len(chunk), bool), rank)
+        both = [dispatch(network, what, timing, plan, busy_share=share) for share in (1.5, 0.5)]
+        assert [verify(schedule) for schedule in both] == [(), ()]
+        times.append([schedule.collective_time_ns for schedule in both])
+        assert np.array_equal(both[0].start_ns, dispatch(network, what, timing, plan).start_ns)
+    by_rank, by_work = np.mean(times, axis=0)
+    assert by_work < by_rank
+    assert by_work <= 1.15 * 22 * int(timing.link_hold_ns[0, 0])

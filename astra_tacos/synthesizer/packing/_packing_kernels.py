@@ -30,6 +30,7 @@ _ON_PATH = 2
 # What a link costs at least, as a share of what one of the largest load costs: among idle links the fewest are taken.
 _LEAST_WEIGHT = 1e-7
 _MOST_EXPONENT = 300.0
+_MOST_GROWTH = 20.0
 
 
 @njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -288,8 +289,8 @@ def respond(
         if copies[t] != grown_copies:
             grown_copies = copies[t]
             for channel in range(len(src)):
-                up_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * up_ns[channel])
-                down_growth[channel] = taste[channel] * np.expm1(steepness * grown_copies * down_ns[channel])
+                up_growth[channel] = taste[channel] * np.expm1(min(steepness * grown_copies * up_ns[channel], _MOST_GROWTH))
+                down_growth[channel] = taste[channel] * np.expm1(min(steepness * grown_copies * down_ns[channel], _MOST_GROWTH))
         best = np.inf
         for attempt in range(2):
             here = root[t] if attempt == 0 else proposal[t]

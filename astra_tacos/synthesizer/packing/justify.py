@@ -16,7 +16,7 @@ from astra_tacos.synthesizer.packing.mirror import mirror
 from astra_tacos.synthesizer.plan import Plan
 
 _MOST_SENDS = 1_200_000
-_MOST_ROUNDS = 3
+_MOST_ROUNDS = 2
 _GOOD_ENOUGH = 1.001
 """Of the time that the busiest link is busy, or of the last round's time: nothing left to gain."""
 

@@ -3,12 +3,13 @@
 How fast arborescences can be packed is known exactly: as fast as every cut lets data in (Edmonds, "Edge-disjoint branchings",
 1973), spanning trees as fast as every partition lets (Nash-Williams and Tutte, 1961). Here whole chunks are packed, not
 fractions. Each chunk picks the tree that is cheapest beside all others' when a link of load x costs exp(eta * x): the
-multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; Garg and Koenemann 1998), played as a congestion
-game of best responses (Rosenthal 1973), in which no round makes the sum over links larger. Rounds become steeper, so that the
-largest load counts more and more; some take a few trees out at a time and put them back, to get out of where no single tree
-could do better; the best packing of all rounds is kept. In the first rounds links far from the root are dearer, for shallow
-trees that cross busy links early. A channel through a switch costs what its up-link and its down-link cost, so trees mind ports
-and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs alone relay.
+multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; Garg and Koenemann 1998), played as a
+congestion game of best responses (Rosenthal 1973), in which no such response alone makes the sum over links larger. Rounds
+become steeper, so that the largest load counts more and more; some take a few trees out at a time and put them back, to get
+out of where no single tree could do better; the best packing of all rounds, by load and depth, is kept. In the first rounds
+links far from the root are dearer, for shallow trees that cross busy links early. A channel through a switch costs what its
+up-link and its down-link cost, so trees mind ports and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs
+alone relay.
 
 Where links do not come in pairs of one speed, how much can be summed up and spread at once depends on the roots: then every
 chunk is offered another one in each round.
@@ -96,7 +97,6 @@ def pack(
     up_ns, down_ns = _busy_ns(topology, timing)
     moves = len(inward) > 1 and not _is_paired(topology, up_ns, down_ns)
     bound_ns = _port_bound_ns(topology, inward, root, copies, up_ns, down_ns)
-    steepest = _STEEP_PER_CHUNK * bound_ns / float(max(up_ns.max(), down_ns.max()) * copies.max())
     prices = len(inward) * len(root) * topology.num_channels * (1 + moves)
     rounds = int(np.clip(_MOST_PRICES // prices, 1, _ROUNDS))
     graph, space = _graph(topology, up_ns, down_ns), _space(topology, len(inward))
@@ -104,7 +104,7 @@ def pack(
 
     root, link_ns = root.copy(), np.zeros(topology.num_links)
     channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
-    best, best_ns, best_score, stale = None, bound_ns, np.inf, 0
+    best, best_ns, best_score, stale, steepest = None, bound_ns, np.inf, 0, _LEAST_STEEP
     for index in range(rounds):
         steepness, closeness = _prices_of_round(index / rounds, steepest)
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
@@ -120,27 +120,41 @@ def pack(
         stale += 1
         if score < best_score * (1 - 1e-9):
             best, best_score, stale = Packing(inward, root.copy(), channel.copy(), branches, link_ns.copy()), score, 0
-        best_ns = now_ns if index == 0 else min(best_ns, now_ns)
+        if index == 0:
+            best_ns, steepest = now_ns, _steepest(bound_ns, channel[channel >= 0], copies, up_ns, down_ns)
+        best_ns = min(best_ns, now_ns)
         if stale == _STALE_ROUNDS or best_ns <= bound_ns * (1 + 1e-9):
             break
     assert best is not None  # there is a round
     return best
 
 
+def _steepest(
+    bound_ns: float,
+    used: NDArray[np.int32],
+    copies: NDArray[np.float64],
+    up_ns: NDArray[np.float64],
+    down_ns: NDArray[np.float64],
+) -> float:
+    """How steep prices may become: by what a tree adds to the slowest of the links that are used."""
+    slowest = float(np.maximum(up_ns[used], down_ns[used]).max() * copies.max())
+    return float(np.clip(_STEEP_PER_CHUNK * bound_ns / slowest, _LEAST_STEEP, _MOST_STEEP))
+
+
 def _prices_of_round(done: float, steepest: float) -> tuple[float, float]:
     """Steepness and closeness: steeper and steeper for the first half of the rounds, less and less close for the second."""
     steeper, farther = min(2 * done, 1.0), max(2 * done - 1, 0.0)
-    ramp = float(np.clip(steepest / _LEAST_STEEP, 1, _MOST_STEEP / _LEAST_STEEP))
-    return _LEAST_STEEP * ramp**steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
+    return _LEAST_STEEP * (steepest / _LEAST_STEEP) ** steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
 
 
 def _busy_ns(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link."""
+    """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link if any."""
     if timing.is_blocking:
         delay_ns = timing.channel_delay_ns[:, -1].astype(np.float64)
         return delay_ns, delay_ns
     hold_ns = timing.link_hold_ns[:, -1].astype(np.float64)
-    return hold_ns[topology.channel_link], hold_ns[topology.channel_down_link]
+    down = topology.channel_down_link
+    return hold_ns[topology.channel_link], np.where(down == NO_LINK, 0.0, hold_ns[down])
 
 
 def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> bool:

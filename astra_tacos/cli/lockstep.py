@@ -1,0 +1,92 @@
+"""What `astra-tacos synthesize` does where a schedule's rows would not fit into memory: the compact form, streamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.cli.console import progress
+
+if TYPE_CHECKING:
+    from astra_tacos.cli.search_options import SearchRequest
+    from astra_tacos.collective.collective import Collective
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.topology.topology import Topology
+
+MOST_ROWS = 50_000_000
+"""Sends from which on a schedule is not kept as rows, if it has a compact form."""
+_SYNTHESIZERS = ("auto", "tacos")
+
+
+def takes_lockstep(topology: Topology, collective: Collective, synthesizer: str) -> bool:
+    """Whether a collective is too large for rows and has a compact form."""
+    from astra_tacos.synthesizer import lockstep
+
+    sends = (int(collective.reduces) + int(collective.gathers)) * (topology.num_npus - 1) * collective.num_chunks
+    possible = collective.name in lockstep.COLLECTIVES and lockstep.refusal(topology, collective) is None
+    return sends > MOST_ROWS and possible and synthesizer in _SYNTHESIZERS
+
+
+def synthesize_lockstep(
+    topology: Topology,
+    collective: Collective,
+    request: SearchRequest,
+    output: Path | None,
+    with_checks: bool,
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Synthesize, verify and, into `output`, write: the result as for JSON, and rows to print under it.
+
+    Raises
+    ------
+    VerificationError
+        If the oracle objects.
+    """
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.files import replaced_directory
+    from astra_tacos.schedule.lockstep_storage import CHUNK_FILE, save_lockstep_schedule
+    from astra_tacos.schedule.timing import choose_link_model, compute_timing
+    from astra_tacos.synthesizer.lockstep import lockstep_rounds
+
+    model, reason = request.link_model, ""
+    if model == "auto":
+        model, reason = choose_link_model(topology, collective)
+    timing = compute_timing(topology, collective, model, request.reduce_bandwidth)
+    seed, threads = request.seed, request.threads
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(replaced_directory(output)) if output is not None else None
+        path = directory / CHUNK_FILE if directory is not None else None
+        with progress("synthesizing") as on_progress:
+            schedule = lockstep_rounds(topology, collective, timing, seed, threads=threads, path=path, on_progress=on_progress)
+        if with_checks:
+            _check(schedule, threads)
+        notes = [f"more than {MOST_ROWS:,} sends: made in rounds and kept in the compact form, one trial"]
+        if output is not None:
+            notes.append("no traces and no MSCCL XML: ASTRA-sim cannot run a collective of this size")
+        result = certify(schedule) | {"link_model_reason": reason, "verified": with_checks}
+        if directory is not None:
+            save_lockstep_schedule(schedule, directory)
+            (directory / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    rows = [("checks", "verified, every send and every round" if with_checks else "not verified")]
+    if output is not None:
+        rows.append(("files", str(output)))
+    rows += [("note", note) for note in notes]
+    return result | {"output": None if output is None else str(output), "notes": notes}, rows
+
+
+def print_lockstep(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
+    """Print the figures, and what else there is to say."""
+    from astra_tacos.report.table import print_rows, synthesis_rows
+
+    print_rows([*synthesis_rows(result), *rows])
+
+
+def _check(schedule: LockstepSchedule, threads: int | None) -> None:
+    from astra_tacos.errors import VerificationError
+    from astra_tacos.verifier.lockstep_oracle import verify_lockstep
+
+    with progress("verifying") as on_progress:
+        violations = verify_lockstep(schedule, threads, on_progress)
+    if violations:
+        raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")
