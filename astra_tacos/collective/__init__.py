@@ -96,6 +96,4 @@ def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
         If there are fewer bytes than chunks.
     """
     members = None if collective.members is None else collective.members.tolist()
-    return make_collective(
-        collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root, members
-    )
+    return make_collective(collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root, members)
