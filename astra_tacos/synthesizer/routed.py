@@ -24,6 +24,7 @@ from astra_tacos.synthesizer.trees import plan_along_trees
 from astra_tacos.topology.topology import Topology
 
 _BUSY_SHARE = 0.8
+_FEW_SENDS = 500_000
 
 
 def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -50,7 +51,10 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
         plan = _plan(topology, collective, timing, find_paths(topology, collective, timing, seed))
     else:
         plan = plan_along_trees(collective, *grow_trees(topology, collective, timing, seed))
-    return justify(dispatch(topology, collective, timing, plan, "routed", seed, _BUSY_SHARE), _BUSY_SHARE)
+    # Where ports of switches are to be paired, neither way of doing it is always better.
+    shares = (_BUSY_SHARE, np.inf) if topology.has_switches and len(plan.chunk) <= _FEW_SENDS else (_BUSY_SHARE,)
+    tried = (justify(dispatch(topology, collective, timing, plan, "routed", seed, share), share) for share in shares)
+    return min(tried, key=lambda schedule: schedule.collective_time_ns)
 
 
 def _plan(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> Plan:
