@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 
 BYTES_PER_GIB = 2**30
@@ -108,10 +109,12 @@ def naive_dependencies(schedule: Schedule) -> list[list[int]]:
 def computes_collective(schedule: Schedule) -> bool:
     """Whether sets of contributions, moved and united event by event, end up as the collective promises."""
     collective = schedule.collective
-    npus = range(collective.num_npus)
+    members = list(range(collective.num_npus)) if collective.members is None else collective.members.tolist()
     for chunk in range(collective.num_chunks):
-        owner = chunk // collective.chunks_per_npu if collective.root is None else collective.root
-        held = [{npu} if collective.reduces else ({owner} if npu == owner else set()) for npu in npus]
+        owner, needing = _ends(collective, members, chunk)
+        held = {npu: set() for npu in range(collective.num_npus)} | {npu: {npu} for npu in members if collective.reduces}
+        if not collective.reduces:
+            held[owner] = {owner}
         events = []
         for row in range(schedule.num_sends):
             if schedule.chunk[row] == chunk:
@@ -127,7 +130,22 @@ def computes_collective(schedule: Schedule) -> bool:
                 held[schedule.dst[row]] |= carried[row]
             else:
                 held[schedule.dst[row]] = carried[row]
-        full = set(npus) if collective.reduces else {owner}
-        if any(held[npu] != full for npu in (npus if collective.gathers else [owner])):
+        full = set(members) if collective.reduces else {owner}
+        if any(held[npu] != full for npu in needing):
             return False
     return True
+
+
+def _ends(collective: Collective, members: list[int], chunk: int) -> tuple[int, list[int]]:
+    """Where a chunk begins or is summed up, and who needs it, from the collective's name alone."""
+    number = chunk // collective.chunks_per_npu
+    if collective.name == "all-to-all":
+        pairs = [(src, dst) for src in members for dst in members if src != dst]
+        return pairs[number][0], [pairs[number][1]]
+    others = [npu for npu in members if npu != collective.root]
+    if collective.name == "scatter":
+        return collective.root, [others[number]]
+    if collective.name == "gather":
+        return others[number], [collective.root]
+    owner = members[number] if collective.root is None else collective.root
+    return owner, members if collective.gathers else [owner]

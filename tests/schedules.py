@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from networks import topologies
 
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search import synthesize
 from astra_tacos.topology.topology import Topology
@@ -21,11 +21,13 @@ def schedule(
     size: int = 1 << 20,
     chunks: int = 1,
     root: int | None = None,
+    members: list[int] | None = None,
     **options: Any,
 ) -> Schedule:
-    """A schedule from one trial of the matcher."""
-    what = make_collective(collective, topology.num_npus, size, chunks, root)
-    return synthesize(topology, what, **{"synthesizer": "tacos", "trials": 1, **options})
+    """A schedule from one trial of the matcher, or of the router if chunks have targets."""
+    what = make_collective(collective, topology.num_npus, size, chunks, root, members)
+    synthesizer = "routed" if collective in PERSONALISED or members else "tacos"
+    return synthesize(topology, what, **{"synthesizer": synthesizer, "trials": 1, **options})
 
 
 @st.composite

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_set, whole_capacities
 from astra_tacos.bounds.grouping import device_groups, groupings, is_symmetric, is_transitive
@@ -34,8 +35,10 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
     all for what must cross it. That last one is found up to 2,048 NPUs, and for regular networks without meshes up to 4,096
-    (but for All-Reduce); beyond, the others have to do.
+    (but for All-Reduce); beyond, the others have to do. For personalised chunks, and for groups, see `chosen_cuts`.
     """
+    if collective.is_personalised or collective.members is not None:
+        return worst_chosen_cut(topology, collective, timing)
     question = collective.root, collective.num_phases == 2
     bounds = []
     for inward, is_asked in ((True, collective.gathers), (False, collective.reduces)):

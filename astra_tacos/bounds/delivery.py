@@ -73,17 +73,15 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
         return least
 
     near, far = topology.channel_src, topology.channel_dst
-    if not collective.gathers:
+    if collective.only_reduces:
         near, far = far, near
-    away = (
-        root_distance_ns(topology, collective, timing) if collective.root is not None else np.zeros(topology.num_npus, np.int64)
-    )
+    away = root_distance_ns(topology, collective, timing) if collective.root_owns else np.zeros(topology.num_npus, np.int64)
     first = least_by_link(delay + away[near])
     used = first != _NEVER
     period = np.where(used, least_by_link(delay) if timing.is_blocking else timing.link_hold_ns[:, 0], 0)
     own = np.full(topology.num_links, collective.num_chunks)
     stall = np.zeros(topology.num_links, np.int64)
-    if collective.num_phases == 1 and collective.root is None:
+    if collective.num_phases == 1 and not collective.root_owns:
         arrival = np.full(topology.num_npus, _NEVER)
         np.minimum.at(arrival, far, delay + last_step_ns(collective, timing))
         # The same chunk may use a port once for every channel.
@@ -106,4 +104,4 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
 
 def last_step_ns(collective: Collective, timing: Timing) -> int:
     """What follows the last arrival: its reduction, where nothing is gathered afterwards."""
-    return 0 if collective.gathers else int(timing.reduction_ns[0])
+    return int(timing.reduction_ns[0]) if collective.only_reduces else 0

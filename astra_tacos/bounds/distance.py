@@ -28,21 +28,22 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
 
     if collective.root is not None:
         distance = root_distance_ns(topology, collective, timing)
-        far = int(distance.argmax())
-        ends = (collective.root, far) if collective.gathers else (far, collective.root)
+        members = collective.member_npus
+        far = int(members[distance[members].argmax()])
+        ends = (collective.root, far) if collective.root_owns and not collective.reduces else (far, collective.root)
         return Bound("diameter", int(distance[far]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
-    num_npus = topology.num_npus
+    members = collective.member_npus
     graph = _graph(topology, collective, timing)
-    every = num_npus <= _ALL_SOURCES_UP_TO
+    every = len(members) <= _ALL_SOURCES_UP_TO
     best, pair = 0.0, (0, 0)
-    sources = np.arange(num_npus) if every else np.array([0])
+    sources = members if every else members[:1]
     for _ in range(1 if every else _SWEEPS):
-        distance = dijkstra(graph, indices=sources)
-        row, npu = np.unravel_index(int(distance.argmax()), distance.shape)
-        if distance[row, npu] <= best:
+        distance = dijkstra(graph, indices=sources)[:, members]
+        row, column = np.unravel_index(int(distance.argmax()), distance.shape)
+        if distance[row, column] <= best:
             break
-        best, pair = float(distance[row, npu]), (int(sources[row]), int(npu))
-        sources = np.array([npu])
+        best, pair = float(distance[row, column]), (int(sources[row]), int(members[column]))
+        sources = members[[column]]
     time = int(best)
     if collective.num_phases == 2:
         time += int(timing.reduction_ns[0])  # what arrives there has been added to something at least once
@@ -51,11 +52,12 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
 
 @lru_cache(maxsize=2)
 def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """int64[num_npus], how long the smallest chunk takes from the root, or to the root with all reductions on the way."""
+    """int64[num_npus], how long the smallest chunk takes from the root; or to the root, with reductions if it reduces."""
     from scipy.sparse.csgraph import dijkstra
 
     graph = _graph(topology, collective, timing)
-    distance: NDArray[np.float64] = dijkstra(graph if collective.gathers else graph.T, indices=collective.root)
+    spreads = collective.root_owns and not collective.reduces
+    distance: NDArray[np.float64] = dijkstra(graph if spreads else graph.T, indices=collective.root)
     return distance.astype(np.int64)
 
 
@@ -63,7 +65,7 @@ def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:
     from scipy.sparse import coo_array
 
     hop = timing.channel_delay_ns[:, 0].astype(np.float64)
-    if not collective.gathers:
+    if collective.only_reduces:
         hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
     shape = (topology.num_npus, topology.num_npus)
     return coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=shape).tocsr()

@@ -36,18 +36,28 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     """The worst of the partitions that are looked at.
 
     These are single NPUs (the volume bound), blocks along dimensions, parts that only slower links connect, and, for an
-    All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts.
+    All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Where not
+    all NPUs take part, only parts with members count; a personalised chunk has to cross once if its target is in another part.
     """
     bounds = []
-    exact = collective.num_phases == 2 and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO
+    takes_all = collective.num_phases == 2 and collective.members is None
+    exact = takes_all and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO
     for group in _weak_partitions(topology, exact):
         links, parts = _between(topology, group), int(group.max()) + 1
-        messages = collective.num_phases * (parts - 1) * collective.num_chunks
+        messages = _messages(collective, group)
         time = smallest_time(topology, collective, timing, links, messages)
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
         bounds.append(Bound("partition", time, where, (), tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def _messages(collective: Collective, group: NDArray[np.int64]) -> int:
+    """How many messages between parts there are at least."""
+    if collective.chunk_target is not None:
+        return int(np.count_nonzero(group[collective.chunk_owner] != group[collective.chunk_target]))
+    parts = len(np.unique(group[collective.member_npus]))
+    return collective.num_phases * (parts - 1) * collective.num_chunks
 
 
 @lru_cache(maxsize=8)

@@ -2,7 +2,8 @@
 
 All-Gather brings every chunk of others into every NPU; Reduce-Scatter, its mirror image, takes as many partial sums out of
 every NPU; All-Reduce brings every NPU at least one message per chunk, and takes one out of it. One chunk costs N-1 messages to
-spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls, see `partition`).
+spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls, see `partition`). A personalised chunk is a message
+out of its owner and one into its target.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
+from astra_tacos.bounds.way_volume import way_volume
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -19,7 +21,10 @@ from astra_tacos.topology.topology import Topology
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links into the worst NPU need for the messages that it must receive."""
-    messages = _all_messages(collective) if collective.gathers else collective.chunks_owned
+    if collective.chunk_target is not None:
+        messages = np.bincount(collective.chunk_target, minlength=topology.num_npus)
+    else:
+        messages = _all_messages(collective) if collective.gathers else collective.chunks_owned
     time, npu, links = _worst_npu(topology, collective, timing, topology.link_dst, messages)
     return Bound("ingress", time, f"links into NPU {npu}", (npu,), links)
 
@@ -32,8 +37,13 @@ def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
 
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Time that all links together need for all messages; what goes through a switch uses one link into it and one out of it."""
-    messages = collective.num_phases * (topology.num_npus - 1) * collective.num_chunks
+    """Time that all links together need for all messages; what goes through a switch uses one link into it and one out of it.
+
+    For personalised chunks, see `way_volume`.
+    """
+    if collective.is_personalised:
+        return way_volume(topology, collective, timing)
+    messages = collective.least_sends
     ends = (topology.link_src, topology.link_dst) if topology.has_switches else (topology.link_src,)
     ports = [np.flatnonzero(device < topology.num_npus) for device in ends]
     time = max(smallest_time(topology, collective, timing, links, messages) for links in ports)
@@ -42,9 +52,12 @@ def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
 def _all_messages(collective: Collective) -> NDArray[np.int64]:
     """int64[num_npus], messages into an NPU that gathers, or out of one that contributes: one for each chunk of others."""
-    if collective.num_phases == 2:
-        return np.full(collective.num_npus, collective.num_chunks)
-    return collective.num_chunks - collective.chunks_owned
+    messages = np.zeros(collective.num_npus, np.int64)
+    members = collective.member_npus
+    messages[members] = collective.num_chunks
+    if collective.num_phases == 1:
+        messages[members] -= collective.chunks_owned[members]
+    return messages
 
 
 def _worst_npu(

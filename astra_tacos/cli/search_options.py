@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 _OPTIONS = (
     click.option("--collective", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True),
     click.option(
-        "--root", type=click.IntRange(0), metavar="NPU", help="Where a broadcast or reduce begins or ends; by default 0."
+        "--root",
+        type=click.IntRange(0),
+        metavar="NPU",
+        help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
     ),
     click.option(
         "--chunks-per-npu",
         type=AutoOr(),
         default="auto",
         show_default=True,
-        help="Chunks in an NPU's shard; of a broadcast or reduce, in all. auto tries several numbers.",
+        help="Chunks in an NPU's shard, or part for another NPU; of a broadcast or reduce, in all. auto tries several numbers.",
     ),
     click.option(
         "--max-sends",
@@ -125,7 +128,7 @@ def _with_request(command: Callable[..., None]) -> Callable[..., None]:
         names = SearchRequest.__dataclass_fields__
         request = SearchRequest(**{name: options.pop(name) for name in names})
         if request.root is not None and request.collective not in ROOTED:
-            raise click.UsageError(f"--root is for {' and '.join(sorted(ROOTED))}: {request.collective} has none.")
+            raise click.UsageError(f"--root is for {', '.join(sorted(ROOTED))}: {request.collective} has none.")
         speed = request.reduce_bandwidth
         if not math.isfinite(speed) or speed < 0:
             raise click.BadParameter(f"{speed} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")

@@ -22,7 +22,7 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
     "size_bytes",
     type=Size(),
     required=True,
-    help="64MiB, 1GB, 4096: what a workload node calls comm_size (All-Gather: one NPU's shard; otherwise the whole buffer).",
+    help="64MiB, 1GB, 4096: what a workload node calls comm_size (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @click.option(
@@ -59,7 +59,7 @@ def synthesize(
     """Synthesize a collective algorithm for a network; verify, replay and write it.
 
     With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
-    system and network files, an MSCCL XML (but for a broadcast or reduce), and run_astra_sim.sh.
+    system and network files, an MSCCL XML (if the format has the collective), and run_astra_sim.sh.
 
     Past 50 million sends, where all links are alike and direct, the schedule is made in rounds and kept in a compact form: one
     trial, and DIR holds the schedule, but no traces.

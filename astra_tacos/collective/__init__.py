@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.all_reduce import all_reduce
+from astra_tacos.collective.all_to_all import all_to_all
 from astra_tacos.collective.broadcast import broadcast
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.gather import gather
 from astra_tacos.collective.reduce import reduce
 from astra_tacos.collective.reduce_scatter import reduce_scatter
+from astra_tacos.collective.scatter import scatter
 from astra_tacos.errors import ConfigError
 
 COLLECTIVES: dict[str, Callable[..., Collective]] = {
@@ -18,26 +24,67 @@ COLLECTIVES: dict[str, Callable[..., Collective]] = {
     "reduce-scatter": reduce_scatter,
     "broadcast": broadcast,
     "reduce": reduce,
+    "all-to-all": all_to_all,
+    "scatter": scatter,
+    "gather": gather,
 }
 """Functions of (number of NPUs, bytes, chunks per NPU); those in `ROOTED` take a `root`, too."""
-ROOTED = frozenset({"broadcast", "reduce"})
+ROOTED = frozenset({"broadcast", "reduce", "scatter", "gather"})
+PERSONALISED = frozenset({"all-to-all", "scatter", "gather"})
+"""Those whose chunks have a target each."""
 
 
-def make_collective(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int | None = None) -> Collective:
-    """The collective of that name in `COLLECTIVES`; `root` is for those that have one, 0 if it is None.
+def make_collective(
+    name: str,
+    num_npus: int,
+    size_bytes: int,
+    chunks_per_npu: int = 1,
+    root: int | None = None,
+    members: Sequence[int] | None = None,
+) -> Collective:
+    """The collective of that name in `COLLECTIVES`; `root` is for those that have one, by default the first member.
+
+    Parameters
+    ----------
+    members
+        NPUs that take part, if not all do; the others may pass chunks on.
 
     Raises
     ------
     ConfigError
-        If there is no such collective or it has no root, or what the collective itself refuses.
+        If there is no such collective or it has no root, if members are no NPUs or the root is none of them, or what the
+        collective itself refuses.
     """
     if name not in COLLECTIVES:
         raise ConfigError(f"collective: found {name!r}, expected {', '.join(COLLECTIVES)}")
+    if root is not None and name not in ROOTED:
+        raise ConfigError(f"{name}: found root {root}, but only {', '.join(sorted(ROOTED))} have a root")
+    if members is not None:
+        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members))
     if name in ROOTED:
         return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, root=root or 0)
-    if root is not None:
-        raise ConfigError(f"{name}: found root {root}, but only {' and '.join(sorted(ROOTED))} have a root")
     return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
+
+
+def _of_members(
+    name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, root: int | None, members: list[int]
+) -> Collective:
+    if len(set(members)) < len(members):
+        raise ConfigError(f"{name}: found a member twice, expected each once")
+    if members and not 0 <= members[0] <= members[-1] < num_npus:
+        raise ConfigError(f"{name}: found members {members[0]} to {members[-1]}, expected NPUs, 0 to {num_npus - 1}")
+    if root is not None and root not in members:
+        raise ConfigError(f"{name}: found root {root}, expected one of the members")
+    among = make_collective(name, len(members), size_bytes, chunks_per_npu, None if root is None else members.index(root))
+    npu = np.array(members, np.int32)
+    return replace(
+        among,
+        num_npus=num_npus,
+        chunk_owner=npu[among.chunk_owner],
+        root=None if among.root is None else members[among.root],
+        chunk_target=None if among.chunk_target is None else npu[among.chunk_target],
+        members=npu if len(members) < num_npus else None,
+    )
 
 
 def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
@@ -48,4 +95,5 @@ def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
     ConfigError
         If there are fewer bytes than chunks.
     """
-    return make_collective(collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root)
+    members = None if collective.members is None else collective.members.tolist()
+    return make_collective(collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root, members)

@@ -15,7 +15,7 @@ MAX_CHUNKS = 1 << 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective:
-    """A collective over all NPUs, cut into chunks, each of which has an owner.
+    """A collective over all NPUs, or over some of them, cut into chunks, each of which has an owner.
 
     Parameters
     ----------
@@ -24,20 +24,27 @@ class Collective:
     num_npus
         Members.
     size_bytes
-        What a workload node calls `comm_size`: the input of one NPU (All-Gather: its shard; otherwise the whole buffer).
+        What a workload node calls `comm_size`: the input of one NPU (All-Gather, Gather: its shard; otherwise the whole buffer).
     chunks_per_npu
-        Chunks of each NPU that owns any: of its shard, or, if there is a root, of the whole buffer.
+        Chunks of each NPU that owns any: of its shard, or, if there is a root, of the whole buffer. If chunks have targets, of
+        each part that an NPU has for another.
     reduces
-        Precondition: every NPU holds a contribution to every chunk (else only the owner holds the chunk).
+        Precondition: every member holds a contribution to every chunk (else only the owner holds the chunk).
     gathers
-        Postcondition: every NPU has every chunk (else only its owner has it).
+        Postcondition: every member has every chunk (else only its owner, or if it has one its target, has it).
     chunk_size_bytes
         int64[num_chunks]; sizes differ by at most one byte.
     chunk_owner
         int32[num_chunks], the NPU that holds a chunk at first, or has the sum in the end. If the collective both reduces and
         gathers, where a chunk is summed up is left to the synthesizer, and the owner is no more than a hint.
     root
-        The owner of all chunks of a Broadcast or a Reduce, None for other collectives.
+        The owner of all chunks of a Broadcast, a Reduce or a Scatter, the target of all of a Gather; None for other collectives.
+    chunk_target
+        int32[num_chunks], the one NPU that needs a chunk, another than its owner, if the collective is personalised: it neither
+        reduces nor gathers. None for other collectives.
+    members
+        int32[num_members], ascending, the NPUs that contribute and need anything; others may pass on what they get. To what
+        passes through them in a reduction, they add nothing. None if all NPUs are members.
     """
 
     name: str
@@ -49,6 +56,8 @@ class Collective:
     chunk_size_bytes: NDArray[np.int64]
     chunk_owner: NDArray[np.int32]
     root: int | None = None
+    chunk_target: NDArray[np.int32] | None = None
+    members: NDArray[np.int32] | None = None
     chunk_class: NDArray[np.uint8] = field(init=False)
     """uint8[num_chunks], index of each chunk's size in `class_size_bytes`."""
     class_size_bytes: NDArray[np.int64] = field(init=False)
@@ -58,7 +67,8 @@ class Collective:
         sizes, classes = np.unique(self.chunk_size_bytes, return_inverse=True)
         object.__setattr__(self, "class_size_bytes", sizes)
         object.__setattr__(self, "chunk_class", classes.astype(np.uint8))
-        for name in ("chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes"):
+        optional = [name for name in ("chunk_target", "members") if getattr(self, name) is not None]
+        for name in ("chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes", *optional):
             array = getattr(self, name).view()
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -68,26 +78,58 @@ class Collective:
         return len(self.chunk_size_bytes)
 
     @property
+    def is_personalised(self) -> bool:
+        """Whether every chunk is for one NPU only."""
+        return self.chunk_target is not None
+
+    @property
+    def only_reduces(self) -> bool:
+        """Whether it is the mirror image of a collective that spreads chunks: Reduce-Scatter and Reduce."""
+        return self.reduces and not self.gathers
+
+    @property
+    def root_owns(self) -> bool:
+        """Whether all chunks begin or are summed up at the root: not in a Gather, where they only end there."""
+        return self.root is not None and int(self.chunk_owner[0]) == self.root
+
+    @property
+    def num_members(self) -> int:
+        return self.num_npus if self.members is None else len(self.members)
+
+    @property
+    def member_npus(self) -> NDArray[np.int64]:
+        """int64[num_members], ascending."""
+        return np.arange(self.num_npus) if self.members is None else self.members.astype(np.int64)
+
+    @property
     def chunks_owned(self) -> NDArray[np.int64]:
         """int64[num_npus], chunks of each NPU."""
         return np.bincount(self.chunk_owner, minlength=self.num_npus)
 
     @property
     def num_phases(self) -> int:
-        """1 to gather or to reduce, 2 to do both; each takes at least N-1 sends per chunk."""
-        return int(self.reduces) + int(self.gathers)
+        """1 to gather, to reduce, or to bring chunks to their targets; 2 to reduce and gather."""
+        return 1 if self.is_personalised else int(self.reduces) + int(self.gathers)
+
+    @property
+    def least_sends(self) -> int:
+        """Sends that it takes at least: one to each target, N-1 for a chunk that is gathered or reduced, twice that for both."""
+        return self.num_phases * self.num_chunks * (1 if self.is_personalised else self.num_members - 1)
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of the whole buffer: the gathered result of an All-Gather, the input of the others."""
-        return int(self.chunk_size_bytes.sum())
+        """Size of the whole buffer: the gathered result of an All-Gather or a Gather, the input of the others."""
+        if self.chunk_target is None:
+            return int(self.chunk_size_bytes.sum())
+        is_gather = self.root is not None and bool(np.all(self.chunk_target == self.root))
+        return self.size_bytes * (self.num_members if is_gather else 1)
 
     @property
     def bus_factor(self) -> float:
         """Bus bandwidth over algorithm bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
-        if self.root is not None:
+        if self.root is not None and not self.is_personalised:
             return 1.0
-        return self.num_phases * (self.num_npus - 1) / self.num_npus
+        return self.num_phases * (self.num_members - 1) / self.num_members
 
 
 def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
@@ -112,11 +154,30 @@ def rooted(name: str, num_npus: int, size_bytes: int, num_chunks: int, root: int
         If there is no such NPU, or the buffer has fewer bytes than chunks.
     """
     check_size(name, num_npus, size_bytes, num_chunks, num_chunks)
-    if not 0 <= root < num_npus:
-        raise ConfigError(f"{name}: found root {root}, expected an NPU, 0 to {num_npus - 1}")
+    check_root(name, num_npus, root)
     owner = np.full(num_chunks, root, np.int32)
     sizes = split_evenly(size_bytes, num_chunks)
     return Collective(name, num_npus, size_bytes, num_chunks, reduces, not reduces, sizes, owner, root)
+
+
+def parts_for_others(num_npus: int, chunks_per_part: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Of buffers that have a part for every NPU: owner, target and place in the buffer of all chunks but those for the owner.
+
+    Chunks of an owner follow one another, in the order of their targets. int32[num_npus * (num_npus - 1) * chunks_per_part] each.
+    """
+    npus = np.arange(num_npus, dtype=np.int32)
+    owner = np.repeat(npus, num_npus - 1)
+    target = np.tile(npus[:-1], num_npus)
+    target = target + (target >= owner)
+    piece = np.tile(np.arange(chunks_per_part, dtype=np.int32), len(owner))
+    target = np.repeat(target, chunks_per_part)
+    return np.repeat(owner, chunks_per_part), target, target * np.int32(chunks_per_part) + piece
+
+
+def check_root(name: str, num_npus: int, root: int) -> None:
+    """Raise a `ConfigError` if there is no such NPU."""
+    if not 0 <= root < num_npus:
+        raise ConfigError(f"{name}: found root {root}, expected an NPU, 0 to {num_npus - 1}")
 
 
 def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, parts: int) -> None:

@@ -21,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
 from astra_tacos.files import replaced_file
@@ -76,6 +77,21 @@ _DIALECTS: dict[str, _Dialect] = {
 MSCCL_DIALECTS: tuple[MscclDialect, ...] = ("executor", "msccl")
 
 
+def why_no_msccl_xml(collective: Collective) -> str | None:
+    """Why a collective has no MSCCL XML, in words; None if it has.
+
+    A runtime would take the program of a collective with a root for every root. Chunks of an All-to-All that pass through other
+    NPUs would need room there, which this module does not lay out.
+    """
+    if collective.root is not None:
+        return "the format has no root"
+    if collective.is_personalised:
+        return "its chunks pass through NPUs that have no room for them in the format's buffers"
+    if collective.members is not None:
+        return "NPUs that are no members have no buffers"
+    return None
+
+
 def export_msccl_xml(
     schedule: Schedule,
     path: str | Path,
@@ -101,11 +117,11 @@ def export_msccl_xml(
     Raises
     ------
     ConfigError
-        If an option is none of those above, or the collective has a root, for which the format has no place: a runtime would
-        take the program for every root.
+        If an option is none of those above, or for a collective without XML, see `why_no_msccl_xml`.
     """
-    if schedule.collective.root is not None:
-        raise ConfigError(f"MSCCL XML: found a {schedule.collective.name}, but the format has no root")
+    reason = why_no_msccl_xml(schedule.collective)
+    if reason is not None:
+        raise ConfigError(f"MSCCL XML: found a {schedule.collective.name}, but {reason}")
     if dialect not in _DIALECTS or protocol not in MSCCL_PROTOCOLS:
         raise ConfigError(
             f"MSCCL XML: found dialect {dialect!r}, protocol {protocol!r}, expected {MSCCL_DIALECTS}, {MSCCL_PROTOCOLS}"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
-from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import replaced_directory
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
@@ -93,7 +94,7 @@ def write_run_directory(
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
-    `collective/<name>.<npu>.et`, `<name>.xml` (unless there is a root), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
+    `collective/<name>.<npu>.et`, `<name>.xml` (if there can be one), `workload/<name>.<npu>.et`, `system.json`, `network.yml`,
     `remote_memory.json`, `run_astra_sim.sh`, `schedule.npz` and `result.json` (its certificate, and `more`).
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
@@ -105,10 +106,15 @@ def write_run_directory(
     Raises
     ------
     ConfigError
-        If `path` exists and is something else.
+        If `path` exists and is something else, or not all NPUs are members.
     """
     path = Path(path)
     collective = schedule.collective
+    if collective.members is not None:
+        raise ConfigError(
+            f"{path}: found a collective of {collective.num_members} of {collective.num_npus} NPUs, but ASTRA-sim's custom "
+            "collectives run on their members only: a run directory is for all NPUs"
+        )
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
     network = astra_sim_network(schedule.topology, schedule.timing.link_model)
@@ -120,9 +126,9 @@ def write_run_directory(
         with ThreadPoolExecutor(1) as pool:
             saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
             export_chakra(schedule, directory / "collective" / name, link_order)
-            more_notes = _rooted_notes(collective.name)
-            if collective.root is None:
-                more_notes = _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
+            more_notes = _missing(collective)
+            if why_no_msccl_xml(collective) is None:
+                more_notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
             export_workload(collective, directory / "workload" / name)
             saving.result()
         _write_json(directory / "system.json", _system(collective.name, name))
@@ -143,11 +149,14 @@ def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[st
     return ()
 
 
-def _rooted_notes(collective_name: str) -> tuple[str, ...]:
-    return (
-        f"ASTRA-sim has no custom {collective_name}: the workload's nodes are ALL_REDUCE, and run the {collective_name}'s traces",
-        "no MSCCL XML: the format has no root",
-    )
+def _missing(collective: Collective) -> tuple[str, ...]:
+    """What ASTRA-sim and the MSCCL format lack."""
+    notes: tuple[str, ...] = ()
+    name = collective.name
+    if name != COMM_TYPES[name].name.lower().replace("_", "-"):
+        notes = (f"ASTRA-sim has no custom {name}: the workload's nodes are ALL_REDUCE, and run the {name}'s traces",)
+    reason = why_no_msccl_xml(collective)
+    return (*notes, f"no MSCCL XML: {reason}") if reason else notes
 
 
 def _system(collective_name: str, name: str) -> dict[str, Any]:

@@ -16,9 +16,12 @@ COMM_TYPES = {
     "reduce-scatter": CommType.REDUCE_SCATTER,
     "broadcast": CommType.ALL_REDUCE,
     "reduce": CommType.ALL_REDUCE,
+    "all-to-all": CommType.ALL_TO_ALL,
+    "scatter": CommType.ALL_REDUCE,
+    "gather": CommType.ALL_REDUCE,
 }
-"""ASTRA-sim has no custom Broadcast (it only waits) and throws for a Reduce: the node of such a collective is an All-Reduce,
-whose size is that of the buffer, too. What it does is in its custom traces."""
+"""ASTRA-sim has no custom Broadcast (it only waits) and throws for a Reduce, a Scatter or a Gather: the node of such a collective
+is an All-Reduce of its size. What it does is in its custom traces."""
 
 
 def export_workload(collective: Collective, prefix: str | Path) -> None:

@@ -17,9 +17,10 @@ _UNWRAPPED = 1000
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of a synthesis: what was asked for, how fast it is, and how far from the bound."""
     sizes = " or ".join(format_size(size) if len(result["chunk_bytes"]) == 1 else f"{size:,} B" for size in result["chunk_bytes"])
-    root, share = "", f" ({result['chunks_per_npu']} per NPU)"
-    if result["root"] is not None:
-        root, share = f", root NPU {result['root']}", ""
+    root = f", root NPU {result['root']}" if result["root"] is not None else ""
+    share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
+    if result["num_chunks"] == result["chunks_per_npu"]:
+        share = ""
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),

@@ -22,7 +22,7 @@ def earliest_times(
     link_delay_ns,
     channel_delay_ns,
     reduction_ns,
-    num_npus,
+    num_places,
     num_links,
     start_ns,
     end_ns,
@@ -31,18 +31,19 @@ def earliest_times(
     """One pass over rows in link order, each as early as its links and its chunk allow.
 
     A row must come after every row that brings its chunk to its source. `at_switch_ns` is the arrival at the switch under
-    the pipelined model (the start, for a direct link).
+    the pipelined model (the start, for a direct link). `num_places` is in how many NPUs' hands a chunk may be at a time: the
+    number of NPUs, or 1 if every chunk goes along a path, when whatever came last is what a send waits for.
     """
     num_chunks = len(chunk_class)
     link_free = np.zeros(num_links, np.int64)
-    ready = np.zeros(num_npus * num_chunks, np.int64)
+    ready = np.zeros(num_places * num_chunks, np.int64)
     for row in range(len(chunk)):
         c = chunk[row]
         ch = channel[row]
         size = chunk_class[c]
         up = channel_link[ch]
         down = channel_down_link[ch]
-        start = max(link_free[up], ready[channel_src[ch] * num_chunks + c])
+        start = max(link_free[up], ready[channel_src[ch] % num_places * num_chunks + c])
         at_switch = start
         if blocking:
             if down >= 0:
@@ -60,7 +61,7 @@ def earliest_times(
                 through = max(end, link_free[down])
                 link_free[down] = through + link_hold_ns[down, size]
                 end = through + link_delay_ns[down, size]
-        slot = channel_dst[ch] * num_chunks + c
+        slot = channel_dst[ch] % num_places * num_chunks + c
         usable = end + reduction_ns[size] if reduces[row] else end
         ready[slot] = max(ready[slot], usable)
         start_ns[row] = start

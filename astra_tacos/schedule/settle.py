@@ -53,7 +53,7 @@ def settle(
             timing.link_delay_ns,
             timing.channel_delay_ns,
             timing.reduction_ns,
-            topology.num_npus,
+            1 if collective.is_personalised else topology.num_npus,
             topology.num_links,
             *times,
         )

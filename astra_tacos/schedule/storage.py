@@ -81,6 +81,7 @@ def describe(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[st
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
         "root": collective.root,
+        "members": None if collective.members is None else collective.members.tolist(),
         "link_model": schedule.timing.link_model,
         "reduce_bandwidth_gbps": schedule.timing.reduce_bandwidth_gbps,
         "synthesizer": schedule.synthesizer,
@@ -133,7 +134,10 @@ def _collective(header: dict[str, Any]) -> Collective:
         raise ValueError(f"collective {name!r}")
     root = header.get("root")
     sizes = int(header["num_npus"]), int(header["size_bytes"]), int(header["chunks_per_npu"])
-    return make_collective(name, *sizes, None if root is None else int(root))
+    members = header.get("members")
+    if members is not None:
+        members = [int(member) for member in members]
+    return make_collective(name, *sizes, None if root is None else int(root), members)
 
 
 def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, PERSONALISED
 from astra_tacos.synthesizer.bruck import bruck
 from astra_tacos.synthesizer.chunking import most_promising
 from astra_tacos.synthesizer.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.direct import direct
 from astra_tacos.synthesizer.double_binary_tree import double_binary_tree
-from astra_tacos.synthesizer.effort import match_seconds, pack_seconds
+from astra_tacos.synthesizer.effort import match_seconds, pack_seconds, route_seconds
 from astra_tacos.synthesizer.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.hierarchical import hierarchical
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.ring import ring
+from astra_tacos.synthesizer.routed import routed
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.tacos import tacos
 from astra_tacos.synthesizer.themis import themis
 from astra_tacos.synthesizer.trees import refuse_too_large, trees
 
-_ALL = frozenset(COLLECTIVES)
+_ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, seconds=match_seconds),
     "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, seconds=pack_seconds),
+    "routed": Synthesizer(
+        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, seconds=route_seconds, does_groups=True
+    ),
     "ring": Synthesizer(ring, _ALL, is_random=False),
-    "direct": Synthesizer(direct, _ALL, is_random=False),
+    "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
-    "bruck": Synthesizer(bruck, _OF_SHARDS, is_random=False),
-    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
+    "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
+    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
 AUTO = "auto"

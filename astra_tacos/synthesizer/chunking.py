@@ -3,7 +3,8 @@
 Few chunks leave links without anything useful at the end, many pay latency for each and more memory for the schedule. The
 estimate is what ports can carry, quantised to chunks, or, where that is more, what can enter a group of NPUs that faster links
 connect, and the time that the last chunk to enter takes within the group. All-Reduce takes that twice, or, where the links
-carry both phases at once in less, that and three times the diameter.
+carry both phases at once in less, that and three times the diameter. Personalised chunks take as long as the worst cut that is
+known, and the longest way of one.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
 from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
+from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.units import bytes_per_ns
 
 MAX_SENDS = 2_000_000
 """Sends that a schedule has at most, unless more are asked for."""
@@ -74,20 +78,21 @@ def choose_chunks(
     if max_sends < 1:
         raise ConfigError(f"max sends: found {max_sends}, expected at least 1")
     candidates: list[ChunkCandidate] = []
+    sends = 0
     for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
+        if chunks > _MOST_CHUNKS or (chunks > 1 and chunks * sends > max_sends):
+            break
         try:
             collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)
-            phases = int(collective.reduces) + int(collective.gathers)
-            num_sends = phases * (topology.num_npus - 1) * collective.num_chunks
-            if chunks > 1 and (chunks > _MOST_CHUNKS or num_sends > max_sends):
-                break
+            if chunks == 1:
+                sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
             model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
             timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
         except (ConfigError, SynthesisError):
             if not candidates:
                 raise
             break
-        candidates.append(ChunkCandidate(chunks, num_sends, _estimate_ns(topology, collective, timing)))
+        candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(topology, collective, timing)))
     as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
     return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
 
@@ -100,6 +105,11 @@ def most_promising(topology: Topology, name: str, size_bytes: int, link_model: L
 def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
     carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
     farthest = diameter(topology, collective, timing).time_ns
+    if collective.is_personalised:
+        # Small chunks are held for whole nanoseconds, rounded down: no reason to prefer them.
+        held = timing.link_delay_ns if timing.is_blocking else timing.link_hold_ns
+        rounded = float((_exact_ns(topology, collective, timing) / np.maximum(held[:, 0], 1)).max())
+        return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
     grouped = _into_groups_ns(topology, collective, timing)
     if not (collective.reduces and collective.gathers):
         return max(carried, farthest, grouped)
@@ -109,6 +119,12 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     into = np.bincount(*_ports(topology, np.ones(len(period), np.bool_), 1 / period), topology.num_npus)
     one_phase = max(int(per_npu * (topology.num_npus - 1) / into.min()), diameter(topology, shard, timing).time_ns, grouped)
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
+
+
+def _exact_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.float64]:
+    """float64[num_links], for how long a chunk of the smallest size holds each link."""
+    exact: NDArray[np.float64] = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
+    return exact + topology.link_latency_ns if timing.is_blocking else exact
 
 
 def _ports(

@@ -25,18 +25,37 @@ def plan_over_dimensions(topology: Topology, collective: Collective, timing: Tim
     """Every chunk is reduced along one dimension after another, in an order of its own, and gathered in the reverse.
 
     When a chunk is reduced in a dimension, those after it lie idle for it, so the chunks of a shard set out one after another:
-    thus all dimensions are soon in use. Gatherings have no need of that, as they begin with the least data.
+    thus all dimensions are soon in use. Gatherings have no need of that, as they begin with the least data. Personalised chunks
+    go along one dimension after another to their targets.
 
     Parameters
     ----------
     orders
         int8[num_chunks, num_dimensions].
     """
+    if collective.is_personalised:
+        return make_plan(topology, collective, timing, lambda turned: _turn_by_turn(topology, collective, orders))
     spread = _spread(topology, collective, orders[:, ::-1])
     plan = make_plan(topology, collective, timing, lambda turned: spread)
     turns, steps = np.int32(collective.chunks_per_npu), plan.rank.max() + 1
     turn = np.where(plan.reduces, plan.chunk % turns, turns)
     return replace(plan, rank=plan.rank + turn * steps)
+
+
+def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:
+    """In stage i, a chunk goes to the NPU that is at its target's place in dimension `orders[chunk, i]`."""
+    assert collective.chunk_target is not None
+    sizes = np.array([dimension.size for dimension in topology.dimensions])
+    strides = np.cumprod([1, *sizes[:-1]])
+    here, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
+    columns: list[tuple[NDArray[np.int64], ...]] = []
+    for stage in range(len(sizes)):
+        size, stride = sizes[orders[:, stage]], strides[orders[:, stage]]
+        there = here + (target // stride % size - here // stride % size) * stride
+        moves = np.flatnonzero(there != here)
+        columns.append((moves, here[moves], there[moves], np.full(len(moves), stage)))
+        here = there
+    return Spread(*(np.concatenate(column).astype(np.int32) for column in zip(*columns, strict=True)))
 
 
 def _spread(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:

@@ -17,12 +17,16 @@ from astra_tacos.topology.topology import Topology
 
 
 def direct(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """One send from the owner of a chunk to every other NPU, to the next higher NPU first."""
+    """One send from the owner of a chunk to every other NPU (or to its target), to the next higher NPU first."""
 
     def spread_out(turned: bool) -> Spread:
         num_npus = topology.num_npus
-        distance = np.tile(np.arange(1, num_npus, dtype=np.int32), collective.num_chunks)
-        chunk = np.repeat(np.arange(collective.num_chunks, dtype=np.int32), num_npus - 1)
+        if collective.chunk_target is not None:
+            chunk = np.arange(collective.num_chunks, dtype=np.int32)
+            distance = (collective.chunk_target - collective.chunk_owner) % np.int32(num_npus)
+        else:
+            distance = np.tile(np.arange(1, num_npus, dtype=np.int32), collective.num_chunks)
+            chunk = np.repeat(np.arange(collective.num_chunks, dtype=np.int32), num_npus - 1)
         src = collective.chunk_owner[chunk]
         dst = (src + (-distance if turned else distance)) % np.int32(num_npus)
         ends = (dst, src) if turned else (src, dst)

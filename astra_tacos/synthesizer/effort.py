@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.topology.topology import Topology
 
@@ -10,11 +11,13 @@ _DISPATCH_S = 2.5e-6
 _MATCH_S = 0.6e-6
 _PACK_S = 2e-6
 _MOST_PRICES = 1 << 22
+_LOOK_S = 1e-7
+_MOST_LOOKS = 1 << 24
 
 
 def fewest_sends(collective: Collective) -> int:
     """Sends of a schedule in which none is wasted: one per chunk, NPU that lacks it and phase."""
-    return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
+    return collective.least_sends
 
 
 def dispatch_seconds(topology: Topology, collective: Collective) -> float:
@@ -25,6 +28,16 @@ def dispatch_seconds(topology: Topology, collective: Collective) -> float:
 def match_seconds(topology: Topology, collective: Collective) -> float:
     """Seconds of the matcher."""
     return _OVERHEAD_S + _MATCH_S * fewest_sends(collective)
+
+
+def route_seconds(topology: Topology, collective: Collective) -> float:
+    """Seconds to find paths or trees, for which bundles of chunks look at every link, and dispatch the sends along them."""
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * collective.num_phases
+    if collective.is_personalised:
+        return _OVERHEAD_S + _LOOK_S * looks + _DISPATCH_S * fewest_crossings(topology, collective)
+    if topology.has_switches:  # trees start looking again whenever they have grown
+        looks = min(_MOST_LOOKS, looks * collective.num_members)
+    return _OVERHEAD_S + _LOOK_S * looks + 2 * dispatch_seconds(topology, collective)
 
 
 def pack_seconds(topology: Topology, collective: Collective) -> float:

@@ -17,11 +17,13 @@ from astra_tacos.topology.topology import Topology
 
 _MUCH = 500_000_000
 """Channels to look at, for all trees of paths, past which paths are laid once only."""
+_MOST_TREES = 64
+"""For the personalised chunks of an NPU, which are as many as there are others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """How every chunk spreads from one NPU to all: an out-tree per chunk, as sends between any two NPUs.
+    """How every chunk spreads from one NPU to all (or to its target): an out-tree per chunk, as sends between any two NPUs.
 
     Parameters
     ----------
@@ -45,8 +47,12 @@ def make_plan(topology: Topology, collective: Collective, timing: Timing, spread
     """The plan of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
 
     Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
-    bring a chunk to an NPU for the second time is left out.
+    bring a chunk to an NPU for the second time is left out. So is what does not bring a personalised chunk to its target.
     """
+    if collective.is_personalised:
+        spread = spread_out(False)
+        chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
+        return Plan(chunk, channel, np.zeros(len(chunk), np.bool_), step)
     parts: list[Plan] = []
     later = 0
     for reduces, wanted in ((True, collective.reduces), (False, collective.gathers)):
@@ -60,6 +66,29 @@ def make_plan(topology: Topology, collective: Collective, timing: Timing, spread
         later += steps
     columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "reduces", "rank"))
     return Plan(*columns)
+
+
+def _straighten(
+    topology: Topology,
+    collective: Collective,
+    chunk: NDArray[np.int32],
+    channel: NDArray[np.int32],
+    step: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The sends that are on the way of a personalised chunk to its target: where ways cross themselves, others are not."""
+    assert collective.chunk_target is not None
+    num_npus = topology.num_npus
+    arrival = chunk.astype(np.int64) * num_npus + topology.channel_dst[channel]
+    order = np.argsort(arrival)
+    arrival = arrival[order]
+    kept = np.zeros(len(chunk), np.bool_)
+    at, left = collective.chunk_target.astype(np.int64), np.arange(collective.num_chunks)
+    while len(left):
+        send = order[np.searchsorted(arrival, left * num_npus + at[left])]
+        kept[send] = True
+        at[left] = topology.channel_src[channel[send]]
+        left = left[at[left] != collective.chunk_owner[left]]
+    return chunk[kept], channel[kept], step[kept]
 
 
 def _route(
@@ -94,6 +123,8 @@ def _find_paths(
 
     num_npus = topology.num_npus
     trees = max(1, collective.num_chunks // num_npus)
+    if collective.is_personalised:
+        trees = min(trees, _MOST_TREES)
     key = spread.src[sends] * np.int64(trees) + spread.chunk[sends] % trees
     used = np.bincount(key, minlength=num_npus * trees) > 0
     row = (np.cumsum(used) - 1)[key]

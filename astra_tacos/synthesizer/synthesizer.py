@@ -36,6 +36,8 @@ class Synthesizer:
         suits it. A search tries others, too.
     seconds
         A rough guess at how long one schedule takes to make, by which a search decides what to try first.
+    does_groups
+        Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
     """
 
     make: Callable[[Topology, Collective, Timing, int], Schedule]
@@ -44,9 +46,12 @@ class Synthesizer:
     refusal: Callable[[Topology, Collective], str | None] = never
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     seconds: Callable[[Topology, Collective], float] = dispatch_seconds
+    does_groups: bool = False
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
         """Why this collective is not for it; None if it is."""
         if collective.name not in self.collectives:
             return f"does {', '.join(sorted(self.collectives))}, not {collective.name}"
+        if collective.members is not None and not self.does_groups:
+            return f"is for all {collective.num_npus} NPUs, not for {collective.num_members} of them"
         return self.refusal(topology, collective)

@@ -74,7 +74,7 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     copies = np.bincount(tree_of).astype(np.float64)
     sums_up = collective.reduces and collective.gathers
     packing = pack(topology, timing, np.array([True, False] if sums_up else [False]), root, copies, seed)
-    plan = _plan(collective, packing, tree_of)
+    plan = plan_along_trees(collective, packing, tree_of)
     return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
@@ -108,7 +108,7 @@ def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
     return np.flatnonzero(farthest <= farthest.min() * _NEAR_THE_MIDDLE)
 
 
-def _plan(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
+def plan_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
     """Sends along the trees, ranked by when they have to start."""
     due_ns = np.zeros(len(tree_of))
     if len(packing.inward) == 2 or collective.root is not None:

@@ -27,8 +27,10 @@ def follow_contributions(
     reduces,
     num_npus,
     owner,
-    every_npu_contributes,
-    every_npu_needs,
+    target,
+    is_member,
+    every_member_contributes,
+    every_member_needs,
     fault_kind,
     fault_send,
     fault_npu,
@@ -38,13 +40,13 @@ def follow_contributions(
 
     Only as many faults as `fault_kind` has room for are written. `ABSENT`: the source has nothing of the chunk yet.
     `COUNTED_TWICE`: a reduction adds what is in there already. `OVERWRITTEN`: a copy lacks a contribution of what it replaces.
-    `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to nothing. `MISSING`: in the end an NPU lacks
-    contributions that it must have.
+    `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to nothing (but NPUs that are no members of a reduction
+    begin with zeros). `MISSING`: in the end an NPU lacks contributions that it must have: the target, or every member.
     """
-    words = (num_npus + 63) // 64 if every_npu_contributes else 1
+    words = (num_npus + 63) // 64 if every_member_contributes else 1
     full = np.zeros(words, np.uint64)
-    if every_npu_contributes:
-        for npu in range(num_npus):
+    if every_member_contributes:
+        for npu in np.flatnonzero(is_member):
             full[npu // 64] |= _ONE << np.uint64(npu % 64)
     else:
         full[0] = _ONE
@@ -58,8 +60,8 @@ def follow_contributions(
     room = len(fault_kind)
     for chunk in range(len(chunk_first) - 1):
         held[:] = _ZERO
-        if every_npu_contributes:
-            for npu in range(num_npus):
+        if every_member_contributes:
+            for npu in np.flatnonzero(is_member):
                 held[npu, npu // 64] = _ONE << np.uint64(npu % 64)
         else:
             held[owner[chunk], 0] = _ONE
@@ -95,7 +97,7 @@ def follow_contributions(
                 if reduces[send]:
                     if overlap:
                         kind = COUNTED_TWICE
-                    elif empty:
+                    elif empty and not (every_member_contributes and not is_member[npu]):
                         kind = BASELESS
                 elif lost:
                     kind = OVERWRITTEN
@@ -109,7 +111,7 @@ def follow_contributions(
                     fault_chunk[faults] = chunk
                 faults += 1
         for npu in range(num_npus):
-            if not every_npu_needs and npu != owner[chunk]:
+            if not (is_member[npu] if every_member_needs else npu == target[chunk]):
                 continue
             complete = True
             for word in range(words):

@@ -60,7 +60,7 @@ def verify_trace(
     topology
         If given, each message needs a channel there.
     root
-        Of a Broadcast or Reduce; by default the rank that receives least, or sends least.
+        Of a Broadcast, Reduce, Scatter or Gather; by default the rank that receives least, or sends least.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
     _check_name(collective_name)
     file = read_msccl_xml(Path(path))
     violations = check_rules(file)
-    if collective_name and collective_name not in (file.collective, file.coll):
+    if collective_name and collective_name != file.collective and collective_name.replace("-", "") != file.coll:
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     name = collective_name or (file.collective if file.collective in KNOWN_COLLECTIVES else None)
     verdicts = []

@@ -15,43 +15,66 @@ from astra_tacos.verifier.violation import Violation
 Value = tuple[int, int]
 """Chunk, and a bit for each rank that has contributed."""
 
-KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce")
+KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "scatter", "gather")
 _SHARDED = ("all-gather", "reduce-scatter")
 _COPIES = ("all-gather", "broadcast")
+_PERSONALISED = ("all-to-all", "scatter", "gather")
 _NAMED = 5
 
 
 def check_values(program: Program, order: Order, name: str | None, root: int | None = None) -> tuple[str, list[Violation]]:
-    """The collective that a program is judged as (the given one, or what it computes or comes close to), and violations.
+    """The collective that a program is judged as (the given one, or what it computes or comes closest to), and violations.
 
-    `root` is that of a Broadcast or Reduce, by default the rank that receives least, or sends least.
+    `root` is that of a Broadcast, Reduce, Scatter or Gather, by default the rank that receives least, or sends least.
     """
     assert program.buffers is not None
     candidates = [name] if name else _candidates(program)
-    if program.buffers.num_chunks % program.num_ranks and candidates[0] in _SHARDED:
-        message = f"{program.buffers.num_chunks} chunks, expected a multiple of {program.num_ranks} NPUs"
+    possible = [candidate for candidate in candidates if _divides(program, candidate)]
+    if not possible:
+        unit = {"all-to-all": "ordered pairs of", "scatter": "other", "gather": "other"}.get(candidates[0], "")
+        multiple = _least_chunks(program, candidates[0])
+        message = f"{program.buffers.num_chunks} chunks, expected a multiple of {multiple} {unit} NPUs".replace("  ", " ")
         return candidates[0], [Violation("chunk-count", message)]
-    memory = _initial(program, candidates[0], root)
-    violations = _run(program, order, memory)
-    wrong: list[Violation] = []
-    for candidate in candidates:
-        wrong = _compare(program, memory, candidate, root)
-        if not wrong:
-            return candidate, violations
-    return candidates[-1], violations + wrong
+    closest: tuple[str, list[Violation]] | None = None
+    for candidate in possible:
+        memory = _initial(program, candidate, root)
+        found = _run(program, order, memory)
+        found += _compare(program, memory, candidate, root)
+        if closest is None or len(found) < len(closest[1]) + (candidate == "reduce-scatter"):
+            closest = candidate, found
+        if not found:
+            break
+    assert closest is not None
+    return closest
+
+
+def _least_chunks(program: Program, name: str) -> int:
+    """Chunks of a collective come in multiples of this."""
+    num_ranks = program.num_ranks
+    if name in _PERSONALISED:
+        return max((num_ranks if name == "all-to-all" else 1) * (num_ranks - 1), 1)
+    return num_ranks if name in _SHARDED else 1
+
+
+def _divides(program: Program, name: str) -> bool:
+    assert program.buffers is not None
+    return program.buffers.num_chunks % _least_chunks(program, name) == 0
 
 
 def _candidates(program: Program) -> list[str]:
     """What a program may be meant to compute, most ambitious first.
 
-    Without reductions that is an all-gather, or a broadcast if one rank receives nothing. Copies of chunks to where they belong
-    make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
+    Without reductions that is an all-gather, or a broadcast if one rank receives nothing; or else what brings each chunk to one
+    rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies
+    of chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
     """
     assert program.buffers is not None
     kind, buffers = program.action_kind, program.buffers
     sent, received = _messages(program)
     if not np.isin(kind, (Action.RECV_REDUCE, Action.REDUCE)).any():
-        return ["broadcast" if np.count_nonzero(received == 0) == 1 else "all-gather"]
+        from_one, to_one = np.count_nonzero(received == 0) == 1, np.count_nonzero(sent == 0) == 1
+        spread = ["broadcast", "scatter"] if from_one else ["all-gather"]
+        return spread + (["gather"] if to_one else [] if from_one else ["all-to-all"])
     if np.count_nonzero(sent == 0) == 1:
         return ["reduce"]
     offset = program.action_dst % buffers.stride
@@ -76,10 +99,30 @@ def _owned(program: Program, name: str, root: int | None) -> list[range]:
         return [range(rank * shard, (rank + 1) * shard) for rank in range(num_ranks)]
     if name == "all-reduce":
         return [range(num_chunks)] * num_ranks
-    if root is None or not root < num_ranks:
-        sent, received = _messages(program)
-        root = int(np.argmin(received if name == "broadcast" else sent))
+    root = _root(program, name, root)
     return [range(num_chunks if rank == root else 0) for rank in range(num_ranks)]
+
+
+def _root(program: Program, name: str, root: int | None) -> int:
+    """The given root, or what looks like one."""
+    if root is not None and root < program.num_ranks:
+        return root
+    sent, received = _messages(program)
+    return int(np.argmin(received if name in ("broadcast", "scatter") else sent))
+
+
+def _ends(program: Program, name: str, root: int | None) -> list[tuple[int, int]]:
+    """The rank that each chunk of a personalised collective begins at, and the one that it is for."""
+    assert program.buffers is not None
+    others = program.num_ranks - 1
+    each = program.buffers.num_chunks // _least_chunks(program, name)
+    middle = 0 if name == "all-to-all" else _root(program, name, root)
+    ends = []
+    for chunk in range(program.buffers.num_chunks):
+        one, other = divmod(chunk // each, others) if name == "all-to-all" else (middle, chunk // each)
+        other += other >= one
+        ends.append((other, one) if name == "gather" else (one, other))
+    return ends
 
 
 def _initial(program: Program, name: str, root: int | None) -> dict[int, Value]:
@@ -87,6 +130,9 @@ def _initial(program: Program, name: str, root: int | None) -> dict[int, Value]:
     buffers = program.buffers
     assert buffers is not None
     memory: dict[int, Value] = {}
+    if name in _PERSONALISED:
+        ends = enumerate(_ends(program, name, root))
+        return {owner * buffers.stride + chunk: (chunk, 1 << owner) for chunk, (owner, _) in ends}
     owned = _owned(program, name if name in _COPIES else "all-reduce", root)
     for rank, own in enumerate(owned):
         base, bit = rank * buffers.stride, 1 << rank
@@ -161,6 +207,8 @@ def _compare(program: Program, memory: dict[int, Value], name: str, root: int | 
     """Violations of a collective's postcondition."""
     buffers = program.buffers
     assert buffers is not None
+    if name in _PERSONALISED:
+        return _compare_targets(program, memory, name, root)
     owned = _owned(program, name, root)
     contributors = dict.fromkeys(range(buffers.num_chunks), (1 << program.num_ranks) - 1)
     if name in _COPIES:
@@ -171,21 +219,33 @@ def _compare(program: Program, memory: dict[int, Value], name: str, root: int | 
         shift = chunks.start if name == "reduce-scatter" and not buffers.in_place else 0
         base = rank * buffers.stride + buffers.output_at - shift
         for chunk in chunks:
-            value = memory.get(base + chunk)
-            expected = (chunk, contributors[chunk])
-            if value == expected:
-                continue
-            place = f"{name}: npu {rank} ends"
-            if value is None:
-                violations.append(Violation("chunk-missing", f"{place} without chunk {chunk}", npu=rank, chunk=chunk))
-            elif value[0] != chunk:
-                message = f"{place} with chunk {value[0]} in place of chunk {chunk}"
-                violations.append(Violation("chunk-wrong", message, npu=rank, chunk=chunk))
-            else:
-                absent = _ranks(expected[1] & ~value[1])
-                message = f"{place} with chunk {chunk} without the contributions of NPUs {absent}"
-                violations.append(Violation("chunk-incomplete", message, npu=rank, chunk=chunk))
+            violations += _difference(name, rank, memory.get(base + chunk), (chunk, contributors[chunk]))
     return violations
+
+
+def _compare_targets(program: Program, memory: dict[int, Value], name: str, root: int | None) -> list[Violation]:
+    """Violations of a personalised collective's postcondition."""
+    assert program.buffers is not None
+    violations = []
+    for chunk, (owner, target) in enumerate(_ends(program, name, root)):
+        value = memory.get(target * program.buffers.stride + chunk)
+        violations += _difference(name, target, value, (chunk, 1 << owner))
+    return violations
+
+
+def _difference(name: str, rank: int, value: Value | None, expected: Value) -> list[Violation]:
+    """A violation if a rank ends with something else than it should."""
+    chunk, place = expected[0], f"{name}: npu {rank} ends"
+    if value == expected:
+        return []
+    if value is None:
+        return [Violation("chunk-missing", f"{place} without chunk {chunk}", npu=rank, chunk=chunk)]
+    if value[0] != chunk:
+        message = f"{place} with chunk {value[0]} in place of chunk {chunk}"
+        return [Violation("chunk-wrong", message, npu=rank, chunk=chunk)]
+    absent = _ranks(expected[1] & ~value[1])
+    message = f"{place} with chunk {chunk} without the contributions of NPUs {absent}"
+    return [Violation("chunk-incomplete", message, npu=rank, chunk=chunk)]
 
 
 def _ranks(bits: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import NO_LINK
@@ -19,7 +20,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up.
+    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up, and
+    personalised chunks are those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
     violations = _check_sizes(schedule)
     valid, broken = _check_references(schedule)
@@ -41,8 +43,7 @@ def check(schedule: Schedule) -> None:
 def _check_sizes(schedule: Schedule) -> list[Violation]:
     collective = schedule.collective
     sizes = collective.chunk_size_bytes
-    shards = 1 if collective.reduces or collective.root is not None else collective.num_npus
-    expected = collective.size_bytes * shards
+    expected = _moved_bytes(collective)
     violations = []
     if int(sizes.sum()) != expected:
         violations.append(Violation("size-sum", f"chunks are {sizes.sum()} bytes in all, expected {expected}"))
@@ -50,7 +51,40 @@ def _check_sizes(schedule: Schedule) -> list[Violation]:
         violations.append(
             Violation("size-spread", f"chunks are {sizes.min()} to {sizes.max()} bytes, expected at most 1 byte apart")
         )
-    return violations
+    return violations + _check_ends(collective)
+
+
+def _moved_bytes(collective: Collective) -> int:
+    """What all chunks together must be: everything that some NPU lacks, or has to add to what others have."""
+    others = len(collective.member_npus) - 1
+    if collective.chunk_target is None:
+        return collective.size_bytes * (1 if collective.reduces or collective.root is not None else others + 1)
+    if collective.name != "scatter":
+        return collective.size_bytes * others  # own parts of all buffers are one buffer; gathered shards are of one size
+    pieces = (others + 1) * collective.chunks_per_npu
+    first = int(np.searchsorted(collective.member_npus, collective.root or 0)) * collective.chunks_per_npu
+    own = [collective.size_bytes * (k + 1) // pieces - collective.size_bytes * k // pieces for k in range(pieces)]
+    own.sort(reverse=True)
+    return collective.size_bytes - sum(own[first : first + collective.chunks_per_npu])
+
+
+def _check_ends(collective: Collective) -> list[Violation]:
+    """Personalised chunks are for every pair of members, from or to the root if there is one, equally many."""
+    if collective.chunk_target is None:
+        return []
+    members = collective.member_npus.tolist()
+    sources = [collective.root] if collective.name == "scatter" else members
+    targets = [collective.root] if collective.name == "gather" else members
+    expected = {(src, dst): collective.chunks_per_npu for src in sources for dst in targets if src != dst}
+    ends = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
+    pair, count = np.unique(ends, return_counts=True)
+    found = dict(zip(((p // collective.num_npus, p % collective.num_npus) for p in pair.tolist()), count.tolist(), strict=True))
+    wrong = sorted((*src_dst,) for src_dst in expected.keys() | found.keys() if expected.get(src_dst) != found.get(src_dst))
+    if not wrong:
+        return []
+    src, dst = wrong[0]
+    text = f"{found.get((src, dst), 0)} chunks from NPU {src} to NPU {dst}, expected {expected.get((src, dst), 0)}"
+    return [Violation("chunk-ends", f"{text} (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else text)]
 
 
 def _check_references(schedule: Schedule) -> tuple[NDArray[np.int64], list[Violation]]:
@@ -188,6 +222,8 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
             reduces,
             schedule.topology.num_npus,
             collective.chunk_owner,
+            collective.chunk_owner if collective.chunk_target is None else collective.chunk_target,
+            np.isin(np.arange(schedule.topology.num_npus), collective.member_npus),
             collective.reduces,
             collective.gathers,
             *faults,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive_schedule import computes_collective
-from networks import ALL, topology
+from networks import ALL, topologies, topology
 from schedules import changed, columns, schedule, schedules
 
+from astra_tacos.collective import PERSONALISED
 from astra_tacos.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import check, verify
 
@@ -136,3 +139,52 @@ def test_every_violation_is_returned_and_check_raises_the_first() -> None:
     assert len(verify(nothing)) == of.collective.num_chunks * of.topology.num_npus
     with pytest.raises(VerificationError, match=r"144 violations, the first: incomplete"):
         check(nothing)
+
+
+PERSONALISED_KINDS = ("wrong target", "wrong owner", "drop last hop", "duplicate", "kind", "early", "stray", "sizes")
+
+
+@pytest.mark.parametrize("kind", PERSONALISED_KINDS)
+@pytest.mark.parametrize("collective", sorted(PERSONALISED))
+@settings(max_examples=10, deadline=None)
+@given(network=topologies(10), data=st.data())
+def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collective: str, network, data: st.DataObject) -> None:
+    of = schedule(network, collective, 100_003, data.draw(st.integers(1, 2)))
+    assert verify(of) == ()
+    row = data.draw(st.integers(0, of.num_sends - 1))
+    what = of.collective
+    if kind in ("wrong target", "wrong owner"):
+        name = "chunk_target" if kind == "wrong target" else "chunk_owner"
+        ends = getattr(what, name).copy()
+        chunk = data.draw(st.integers(0, what.num_chunks - 1))
+        ends[chunk] = data.draw(st.integers(0, network.num_npus - 1).filter(lambda npu: npu != ends[chunk]))
+        assert verify(replace(of, collective=replace(what, **{name: ends})))
+        return
+    if kind == "sizes":
+        sizes = what.chunk_size_bytes.copy()
+        sizes[0] += 1
+        assert "size-sum" in {
+            violation.code for violation in verify(replace(of, collective=replace(what, chunk_size_bytes=sizes)))
+        }
+        return
+    if kind == "drop last hop":
+        last = np.flatnonzero(of.dst == what.chunk_target[of.chunk])
+        assert "incomplete" in {violation.code for violation in verify(mutate(of, "drop", int(last[row % len(last)]), 0))}
+        return
+    if kind == "stray":  # a chunk leaves from where it never was
+        new = columns(of)
+        new["channel"][row] = (new["channel"][row] + 1) % network.num_channels
+        assume(network.channel_src[new["channel"][row]] != of.src[row])
+        assert verify(changed(of, **new))
+        return
+    assert verify(mutate(of, kind, row, row))
+
+
+def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack() -> None:
+    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
+    assert sorted(zip(of.src.tolist(), of.dst.tolist(), strict=True)) == [(0, 1), (0, 1), (1, 2)]
+    onward = int(np.flatnonzero(of.src == 1)[0])
+    relayed = int(np.flatnonzero((of.chunk == of.chunk[onward]) & (of.src == 0))[0])
+    codes = {violation.code for violation in verify(mutate(of, "drop", relayed, relayed))}
+    assert "chunk-absent" in codes
+    assert {violation.code for violation in verify(mutate(of, "drop", onward, onward))} == {"incomplete"}

@@ -1,0 +1,76 @@
+"""Volume bound of personalised chunks: every chunk must cross a number of links, however it goes.
+
+For any set of links: the fewest of them on a way from a chunk's owner to its target, summed over chunks, is what they have to
+deliver together. Looked at are all links, those of every dimension, and those of every speed. (These are feasible solutions of
+the dual of the maximum concurrent flow problem; on tori all links together are the optimum.)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.delivery import smallest_time
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_MOST_SETS = 8
+_MOST_SOURCES = 1024
+
+
+def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """Time that all links together, or those of one kind, need for all chunks of a personalised collective."""
+    bounds = []
+    for where, links in _sets(topology):
+        messages = _crossings(topology, collective, links)
+        time = smallest_time(topology, collective, timing, links, messages)
+        bounds.append(Bound("volume", time, where, (), () if len(links) == topology.num_links else tuple(links.tolist())))
+    return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def fewest_crossings(topology: Topology, collective: Collective) -> int:
+    """How many links all chunks of a personalised collective cross together, if each goes the shortest way."""
+    return _crossings(topology, collective, np.arange(topology.num_links))
+
+
+def _sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
+    sets = [("all links together", np.arange(topology.num_links))]
+    kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))
+    for what, kind in kinds:
+        values = np.unique(kind)
+        if 1 < len(values) <= _MOST_SETS:
+            names = [
+                f"all links of {value:g} GiB/s" if what == "speed" else f"all links of dimension {value}" for value in values
+            ]
+            sets += [(name, np.flatnonzero(kind == value)) for name, value in zip(names, values.tolist(), strict=True)]
+    return sets
+
+
+def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int64]) -> int:
+    """How often all chunks together must cross links of a set."""
+    assert collective.chunk_target is not None
+    chunks: NDArray[np.int64] = np.bincount(
+        collective.chunk_owner.astype(np.int64) * topology.num_npus + collective.chunk_target, minlength=topology.num_npus**2
+    ).reshape(topology.num_npus, topology.num_npus)
+    sources = np.flatnonzero(chunks.any(axis=1))[:_MOST_SOURCES]
+    return int((chunks[sources] * _fewest(topology, sources.tobytes(), links.tobytes())).sum())
+
+
+@lru_cache(maxsize=32)
+def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int64]:
+    """int64[len(sources), num_npus], the fewest links of the set on a way from each source to each NPU."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    # Sparse graphs have no edges of length 0: the others together stay below 1.
+    length = np.full(topology.num_links, 0.5 / topology.num_devices)
+    length[np.frombuffer(links, np.int64)] = 1.0
+    graph = coo_array((length, (topology.link_src, topology.link_dst)), shape=(topology.num_devices,) * 2).tocsr()
+    distance = dijkstra(graph, indices=np.frombuffer(sources, np.int64))[:, : topology.num_npus]
+    # A shortest way visits a device once, and has no more than this too many or too few by rounding.
+    fewest: NDArray[np.int64] = np.floor(distance + 1e-6).astype(np.int64)
+    return fewest

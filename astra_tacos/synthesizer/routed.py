@@ -1,0 +1,107 @@
+"""Routed: every chunk takes a path or tree of its own, chosen so that links share the work evenly; then sends are scheduled.
+
+See `congestion.paths` for the paths of personalised chunks, and `congestion.tree_growth` for the trees of chunks that several
+NPUs need or contribute to; both may pass through NPUs that are no members of the collective. Trees are scheduled as `trees` does
+it. Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go; what does not fit
+together at switches is improved afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.congestion.paths import Paths, find_paths
+from astra_tacos.synthesizer.congestion.tree_growth import grow_trees
+from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
+from astra_tacos.synthesizer.plan import Plan
+from astra_tacos.synthesizer.trees import plan_along_trees
+from astra_tacos.topology.topology import Topology
+
+_BUSY_SHARE = 0.8
+_FEW_SENDS = 500_000
+
+
+def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Find a path or tree for every chunk and schedule their sends.
+
+    Parameters
+    ----------
+    seed
+        In which order chunks choose; the same arguments give the same schedule.
+
+    Raises
+    ------
+    SynthesisError
+        If some NPU cannot be reached.
+    """
+    if collective.only_reduces:
+        image = mirror(topology, timing)
+        return mirrored(_spread(image.topology, collective, image.timing, seed), image, topology, timing)
+    return _spread(topology, collective, timing, seed)
+
+
+def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    if collective.is_personalised:
+        plan = _plan(topology, collective, timing, find_paths(topology, collective, timing, seed))
+    else:
+        plan = plan_along_trees(collective, *grow_trees(topology, collective, timing, seed))
+    # Where ports of switches are to be paired, neither way of doing it is always better.
+    shares = (_BUSY_SHARE, np.inf) if topology.has_switches and len(plan.chunk) <= _FEW_SENDS else (_BUSY_SHARE,)
+    tried = (justify(dispatch(topology, collective, timing, plan, "routed", seed, share), share) for share in shares)
+    return min(tried, key=lambda schedule: schedule.collective_time_ns)
+
+
+def _plan(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> Plan:
+    """Sends along the paths, those with the longest way ahead first."""
+    from astra_tacos.synthesizer.congestion._path_kernels import sends_of_paths
+
+    assert collective.chunk_target is not None
+    channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+    channel_ns = np.ascontiguousarray(timing.channel_delay_ns[:, -1])
+    room = 0
+    while True:
+        columns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
+        count = sends_of_paths(
+            paths.bundle,
+            collective.chunk_owner,
+            collective.chunk_target,
+            topology.num_npus,
+            topology.link_src,
+            paths.last,
+            channel_first,
+            topology.channel_dst,
+            channel_ns,
+            *columns,
+        )
+        if count <= room:
+            break
+        room = count
+    chunk, channel, ahead_ns, _ = columns
+    way = np.unique(-ahead_ns, return_inverse=True)[1]
+    turn = _turns(collective)
+    rank = way * (turn.max() + 1) + turn[chunk]
+    if rank.max() > np.iinfo(np.int32).max:
+        rank = np.unique(rank, return_inverse=True)[1]
+    return Plan(chunk, channel, np.zeros(count, np.bool_), rank.astype(np.int32))
+
+
+def _turns(collective: Collective) -> NDArray[np.int64]:
+    """int64[num_chunks], whose turn it is among equally urgent chunks: one chunk of every pair, the nearest higher NPU first.
+
+    So the chunks of an NPU do not all go to NPU 0 first, where they would wait for one another.
+    """
+    assert collective.chunk_target is not None
+    owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
+    pair = owner * collective.num_npus + target
+    order = np.argsort(pair, kind="stable")
+    begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))
+    within = np.empty_like(pair)
+    within[order] = np.arange(len(pair)) - np.repeat(begins, np.diff(np.append(begins, len(pair))))
+    turns: NDArray[np.int64] = within * collective.num_npus + (target - owner) % collective.num_npus
+    return turns

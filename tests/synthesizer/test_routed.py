@@ -1,0 +1,167 @@
+"""Routed: loads of links, groups with relays, and the figures that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_schedule import computes_collective
+from networks import ALL, graph, topologies, topology
+from schedules import schedule
+
+from astra_tacos.bounds import BOUNDS, lower_bound
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.errors import SynthesisError
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.congestion.paths import find_paths
+from astra_tacos.synthesizer.routed import routed
+from astra_tacos.verifier.schedule_oracle import verify
+
+GIB = 1 << 30
+
+
+def uniform(*blocks: tuple[str, int]):
+    return topology(*((block, size, 50.0, 500.0) for block, size in blocks))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "optimum_ms", "margin"),
+    [
+        ((("Ring", 8), ("Ring", 8)), 20.0, 1.03),
+        ((("Mesh", 8), ("Mesh", 8)), 40.0, 1.015),
+        ((("Ring", 4), ("Ring", 4)), 10.0, 1.13),
+        ((("Mesh", 4), ("Mesh", 4)), 20.0, 1.01),
+        ((("Switch", 16),), 18.75, 1.01),
+        ((("FullyConnected", 8),), 2.5, 1.01),
+        ((("Ring", 4), ("Ring", 4), ("Ring", 4)), 10.0, 1.05),
+    ],
+)
+def test_all_to_all_is_near_its_optimum(blocks, optimum_ms: float, margin: float) -> None:
+    """1 GiB per NPU at one chunk for each pair; the margin is about a chunk on the busiest link."""
+    network = uniform(*blocks)
+    what = make_collective("all-to-all", network.num_npus, GIB)
+    of = routed(network, what, compute_timing(network, what, "blocking"), 0)
+    assert verify(of) == ()
+    assert optimum_ms * 1e6 * 0.999 <= of.collective_time_ns <= optimum_ms * 1e6 * margin
+
+
+@pytest.mark.parametrize("blocks", [(("Ring", 6),), (("Ring", 4), ("Ring", 6)), (("Ring", 4), ("Ring", 4), ("Ring", 4))])
+def test_tori_are_loaded_evenly_by_shortest_ways(blocks) -> None:
+    network = uniform(*blocks)
+    what = make_collective("all-to-all", network.num_npus, GIB, 2)
+    timing = compute_timing(network, what, "pipelined")
+    paths = find_paths(network, what, timing, 0)
+    chunk_ns = timing.link_hold_ns.max()
+    for dimension in range(len(blocks)):
+        loads = paths.link_ns[network.link_dimension == dimension]
+        assert np.ptp(loads) <= 3 * chunk_ns
+    assert paths.link_ns.sum() <= 1.001 * chunk_ns * _shortest(network, what)
+
+
+def _shortest(network, what) -> int:
+    from astra_tacos.bounds.way_volume import fewest_crossings
+
+    return fewest_crossings(network, what)
+
+
+def test_the_busiest_link_is_the_best_of_all_paths() -> None:
+    """Two NPUs with a short and a long way between them: by brute force over how many chunks take which."""
+    network = graph(
+        (0, 1, 50.0, 0.0), (0, 2, 25.0, 0.0), (2, 1, 25.0, 0.0), (1, 0, 50.0, 0.0), (1, 2, 50.0, 0.0), (2, 0, 50.0, 0.0)
+    )
+    what = make_collective("scatter", 3, 3 * GIB, 6, 0)
+    timing = compute_timing(network, what, "pipelined")
+    fast, slow = timing.link_hold_ns.min(), timing.link_hold_ns.max()
+    best = min(max((6 - around + second) * fast, (around + 6 - second) * slow) for around in range(7) for second in range(7))
+    assert find_paths(network, what, timing, 0).link_ns.max() <= best
+
+
+@pytest.mark.parametrize("collective", sorted(COLLECTIVES))
+@settings(max_examples=25, deadline=None)
+@given(network=topologies(12), data=st.data())
+def test_groups_with_relays(collective: str, network, data: st.DataObject) -> None:
+    if network.num_npus < 3:
+        return
+    npus = st.integers(0, network.num_npus - 1)
+    members = sorted(data.draw(st.sets(npus, min_size=2, max_size=network.num_npus - 1)))
+    root = data.draw(st.sampled_from(members)) if collective in ROOTED else None
+    of = schedule(
+        network,
+        collective,
+        data.draw(st.sampled_from((1 << 20, 100_003))),
+        data.draw(st.integers(1, 3)),
+        root,
+        members,
+        link_model=data.draw(st.sampled_from(LINK_MODELS)),
+        reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 10.0))),
+        seed=data.draw(st.integers(0, 100)),
+    )
+    assert verify(of) == ()
+    assert computes_collective(of)
+    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
+    for bound in BOUNDS.values():
+        assert bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
+    assert of.num_sends >= of.collective.least_sends
+
+
+@pytest.mark.parametrize("collective", sorted(COLLECTIVES))
+def test_members_that_have_no_link_to_one_another_use_relays(collective: str) -> None:
+    of = schedule(topology(*ALL["ring8"]), collective, 1 << 20, 2, None, [0, 2, 5])
+    assert verify(of) == ()
+    assert {1, 3, 4, 6, 7} & {*of.src.tolist(), *of.dst.tolist()}
+    for kind in ("drop", "kind"):
+        for row in range(of.num_sends):
+            mutant = _mutated(of, kind, row)
+            # A copy into a relay, which has nothing to add, is as good as a reduction.
+            assert verify(mutant) or (kind == "kind" and computes_collective(mutant)), (kind, row)
+
+
+def _mutated(of, kind: str, row: int):
+    from schedules import changed, columns
+
+    new = columns(of)
+    if kind == "drop":
+        return changed(of, **{name: np.delete(column, row) for name, column in new.items()})
+    new["reduces"][row] ^= True
+    return changed(of, **new)
+
+
+def test_a_member_fewer_is_missed() -> None:
+    """What a smaller group needs is not enough for a larger one."""
+    from dataclasses import replace
+
+    of = schedule(topology(*ALL["torus"]), "all-reduce", 1 << 20, 1, None, [0, 5, 7])
+    larger = make_collective("all-reduce", 12, 1 << 20, 1, None, [0, 5, 7, 9])
+    sizes = replace(larger, chunk_size_bytes=of.collective.chunk_size_bytes, chunk_owner=of.collective.chunk_owner)
+    assert "incomplete" in {violation.code for violation in verify(replace(of, collective=sizes))}
+
+
+def test_groups_are_stored(tmp_path) -> None:
+    of = schedule(topology(*ALL["torus"]), "all-to-all", 1 << 20, 2, None, [1, 4, 6, 10])
+    save_schedule(of, tmp_path / "a.npz")
+    back = load_schedule(tmp_path / "a.npz")
+    assert back.collective.members.tolist() == [1, 4, 6, 10]
+    assert np.array_equal(back.collective.chunk_target, of.collective.chunk_target)
+    assert verify(back) == ()
+
+
+def test_others_refuse_groups() -> None:
+    network = topology(*ALL["ring8"])
+    for name, entry in SYNTHESIZERS.items():
+        if not entry.does_groups:
+            for collective in entry.collectives:
+                with pytest.raises(SynthesisError, match=r"is for all 8 NPUs, not for 3 of them|expected a"):
+                    schedule(network, collective, 1 << 20, 1, None, [0, 2, 5], synthesizer=name)
+
+
+@settings(max_examples=15, deadline=None)
+@given(network=topologies(10), collective=st.sampled_from(sorted(COLLECTIVES.keys() - PERSONALISED)))
+def test_all_members_are_a_group_too(network, collective: str) -> None:
+    of = schedule(network, collective, 1 << 20, 2, synthesizer="routed")
+    assert verify(of) == ()
+    assert of.num_sends == of.collective.least_sends
+    assert lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
