@@ -9,6 +9,9 @@ demo: .venv/.installed
 	  --chunks-per-npu 4 --output demo-output
 	$(BIN)/astra-tacos verify demo-output
 	$(BIN)/astra-tacos replay demo-output
+	$(BIN)/astra-tacos plan --workload configs/workload/transformer_16/workload/w \
+	  --system configs/workload/transformer_16/system.json --comm-group configs/workload/transformer_16/comm_group.json \
+	  --network configs/network/hetero_3d_16npus.yml --baseline ring --output demo-plan
 
 test: .venv/.testable lint
 	$(BIN)/python -m pytest -n auto
@@ -24,7 +27,8 @@ lint: .venv/.testable
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-synthesis bench-quality bench-trees bench-scale bench-heterogeneous bench-replay bench-reading
+bench: bench-synthesis bench-quality bench-trees bench-scale bench-heterogeneous bench-all_to_all bench-plan bench-optimize \
+  bench-replay bench-reading
 
 bench-%: .venv/.installed
 	$(BIN)/python benchmarks/$*.py
@@ -41,4 +45,4 @@ bench-%: .venv/.installed
 	touch $@ .venv/.installed
 
 clean:
-	rm -rf .venv demo-output build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo-output demo-plan build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
