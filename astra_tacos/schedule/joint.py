@@ -49,13 +49,12 @@ def join(schedules: Sequence[Schedule]) -> Schedule:
     timing = compute_timing(first.topology, collective, *models.pop())
     begins = np.cumsum([0, *(each.collective.num_chunks for each in schedules)])
     chunk = np.concatenate([each.chunk + np.int32(begin) for each, begin in zip(schedules, begins[:-1], strict=True)])
-    columns = [
-        np.concatenate([getattr(each, name) for each in schedules]) for name in ("channel", "reduces", "start_ns", "end_ns")
-    ]
-    order = np.argsort(columns[2], kind="stable")
-    return Schedule(
-        first.topology, collective, timing, chunk[order], *(column[order] for column in columns), first.synthesizer, first.seed
-    )
+    channel = np.concatenate([each.channel for each in schedules])
+    reduces = np.concatenate([each.reduces for each in schedules])
+    start, end = (np.concatenate([getattr(each, name) for each in schedules]) for name in ("start_ns", "end_ns"))
+    order = np.argsort(start, kind="stable")
+    columns = chunk[order], channel[order], reduces[order], start[order], end[order]
+    return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed)
 
 
 def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[Timing]) -> tuple[Schedule, ...]:
@@ -64,8 +63,8 @@ def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[
     begin = 0
     for collective, timing in zip(collectives, timings, strict=True):
         rows = np.flatnonzero((joint.chunk >= begin) & (joint.chunk < begin + collective.num_chunks))
-        columns = (getattr(joint, name)[rows] for name in ("channel", "reduces", "start_ns", "end_ns"))
-        chunk = joint.chunk[rows] - np.int32(begin)
-        parts.append(Schedule(joint.topology, collective, timing, chunk, *columns, joint.synthesizer, joint.seed))
+        chunk, channel, reduces = joint.chunk[rows] - np.int32(begin), joint.channel[rows], joint.reduces[rows]
+        columns = chunk, channel, reduces, joint.start_ns[rows], joint.end_ns[rows]
+        parts.append(Schedule(joint.topology, collective, timing, *columns, joint.synthesizer, joint.seed))
         begin += collective.num_chunks
     return tuple(parts)

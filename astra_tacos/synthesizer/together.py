@@ -1,4 +1,4 @@
-"""Several collectives at once, say of disjoint groups: routed at common prices and scheduled together, so that none is in the way.
+"""Several collectives at once, say of disjoint groups: routed at common prices, scheduled together, so that none is in the way.
 
 In turn every collective chooses its paths or trees (see `routed`) beside what the others load the links with; then all sends are
 list-scheduled on the links at once.
@@ -21,7 +21,8 @@ from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.synthesizer.routed import BUSY_SHARE, Route, plan_of_route, route
 from astra_tacos.topology.topology import Topology
 
-_ROUNDS = 3
+_ROUNDS = 8
+_PATIENCE = 2
 _RANKS = 1 << 20
 
 
@@ -59,16 +60,26 @@ def together(
 
 
 def _route_all(topology: Topology, collectives: Sequence[Collective], timings: Sequence[Timing], seed: int) -> list[Route]:
-    """The routes of all collectives; those of the round in which the busiest link had the least to carry."""
+    """The routes of all collectives; those of the round in which the busiest link had the least to carry.
+
+    In the first round collectives whose turn has not come are taken to load all links as evenly as the first one can, or
+    those before them would go a long way round through links that others need.
+    """
     loads: NDArray[np.float64] = np.zeros((len(collectives), topology.num_links))
     routes: list[Route | None] = [None] * len(collectives)
     best: list[Route] = []
-    best_ns = np.inf
+    best_ns, since = np.inf, 0
+    expected_ns = route(topology, collectives[0], timings[0], seed, loads[0]).link_ns.mean()
     for turn in range(_ROUNDS):
         for i, (collective, timing) in enumerate(zip(collectives, timings, strict=True)):
             others = loads.sum(axis=0) - loads[i]
+            if turn == 0:
+                others = others + expected_ns * (len(collectives) - 1 - i)
             found = route(topology, collective, timing, seed + turn, others)
             routes[i], loads[i] = found, found.link_ns - others
-        if loads.sum(axis=0).max() < best_ns:
-            best, best_ns = [each for each in routes if each is not None], float(loads.sum(axis=0).max())
+        now_ns, since = float(loads.sum(axis=0).max()), since + 1
+        if now_ns < best_ns:
+            best, best_ns, since = [each for each in routes if each is not None], now_ns, 0
+        if len(collectives) == 1 or since == _PATIENCE:
+            break
     return best
