@@ -43,7 +43,7 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
     hop_ns = np.maximum(timing.link_hold_ns[topology.channel_link, 0], timing.link_hold_ns[second, 0])
     extra_ns = np.where(down == NO_LINK, 0.0, topology.link_latency_ns[down])
     latency_ns = topology.link_latency_ns[topology.channel_link] + extra_ns
-    phases = int(whole.reduces) + int(whole.gathers)
+    phases = whole.num_phases
     hops = phases * _hops(topology)
     slowest = hop_ns >= hop_ns.max()
     alpha_ns = float(latency_ns[slowest].max())
