@@ -12,6 +12,23 @@ from pathlib import Path
 from astra_tacos.errors import ConfigError
 
 
+def check_writable(path: Path) -> None:
+    """Check, before the work, that a file may be written to `path`; folders on the way may still be missing.
+
+    Raises
+    ------
+    ConfigError
+        If not, and why.
+    """
+    if not path.name or path.is_dir():
+        raise ConfigError(f"{path}: is a directory, expected a file to write")
+    if path.exists() and not path.is_file():
+        return
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
+
+
 @contextlib.contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.

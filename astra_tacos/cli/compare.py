@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -13,18 +14,19 @@ import click
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
+from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.files import check_writable, replaced_file
 from astra_tacos.report.compare_plot import WIDTHS
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.units import parse_size
+from astra_tacos.units import MAX_SIZE_BYTES, parse_size
 
 if TYPE_CHECKING:
     from astra_tacos.topology.topology import Topology
 
 _SIZE_STEP = 4
 _MOST_SIZES = 64
-_FILES = ("compare.csv", "compare.json", "compare.svg", "compare.pdf")
 
 
 class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -63,6 +65,34 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
             if name not in (AUTO, *SYNTHESIZERS):
                 self.fail(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}", param, ctx)
         return names
+
+
+def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
+    from astra_tacos.report.compare_plot import save_plot
+
+    save_plot(rows, path, plot_width)
+
+
+def _write_csv(rows: list[CompareRow], path: Path, plot_width: str) -> None:
+    from astra_tacos.report.compare_rows import write_csv
+
+    with replaced_file(path) as temporary, temporary.open("w", newline="") as file:
+        write_csv(rows, file)
+
+
+def _write_json(rows: list[CompareRow], path: Path, plot_width: str) -> None:
+    with replaced_file(path) as temporary:
+        temporary.write_text(json.dumps(_result(rows, []), indent=2) + "\n")
+
+
+def _result(rows: list[CompareRow], files: list[Path]) -> dict[str, Any]:
+    first = rows[0]
+    what = {name: getattr(first, name) for name in ("network", "topology", "num_npus", "collective", "root")}
+    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}
+
+
+_FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg": _draw, "compare.pdf": _draw}
+"""What --output writes, and how."""
 
 
 @click.command()
@@ -107,12 +137,17 @@ def compare(
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
-    files = [path for path in (csv_path, plot) if path is not None]
-    files += [output / name for name in _FILES] if output is not None else []
-    for path in files:
-        if path.suffix not in (".csv", ".json") or path == plot:
+    files = [(path, write) for path, write in ((csv_path, _write_csv), (plot, _draw)) if path is not None]
+    files += [(output / name, write) for name, write in _FILES.items()] if output is not None else []
+    if len({path.resolve() for path, _ in files}) < len(files):
+        raise click.UsageError("--csv, --plot and --output name the same file twice.")
+    for path, write in files:
+        if write is _draw:
             check_plot(path)
+        check_writable(path)
     topology = build_topology(read_network(network_path))
+    if request.root is not None:  # one that is not there is wrong for every size
+        make_collective(request.collective, topology.num_npus, MAX_SIZE_BYTES, 1, request.root)
     rows: list[CompareRow] = []
     total = len(sizes) * len(synthesizers)
     with progress("comparing") as on_progress:
@@ -121,13 +156,14 @@ def compare(
             rows.append(row)
             on_progress(len(rows), total)
     rows = _mark_best(rows)
-    for path in files:
-        _write(rows, path, plot_width, is_plot=path == plot)
+    for path, write in files:
+        write(rows, path, plot_width)
+    written = [path for path, _ in files]
     if as_json:
-        print_json(_result(rows, files))
+        print_json(_result(rows, written))
         return
     print_comparison(rows)
-    for path in files:
+    for path in written:
         click.echo(f"written: {path}")
 
 
@@ -162,26 +198,3 @@ def _mark_best(rows: list[CompareRow]) -> list[CompareRow]:
         if row.time_ns is not None:
             best[row.size_bytes] = min(row.time_ns, best.get(row.size_bytes, row.time_ns))
     return [row if row.time_ns is None else replace(row, is_best=row.time_ns == best[row.size_bytes]) for row in rows]
-
-
-def _write(rows: list[CompareRow], path: Path, plot_width: str, *, is_plot: bool) -> None:
-    import json
-
-    from astra_tacos.files import replaced_file
-    from astra_tacos.report.compare_plot import FORMATS, save_plot
-    from astra_tacos.report.compare_rows import write_csv
-
-    if is_plot or path.suffix in FORMATS:
-        save_plot(rows, path, plot_width)
-        return
-    with replaced_file(path) as temporary, temporary.open("w", newline="") as file:
-        if path.suffix == ".json":
-            file.write(json.dumps(_result(rows, []), indent=2) + "\n")
-        else:
-            write_csv(rows, file)
-
-
-def _result(rows: list[CompareRow], files: list[Path]) -> dict[str, Any]:
-    first = rows[0]
-    what = {name: getattr(first, name) for name in ("network", "topology", "num_npus", "collective", "root")}
-    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}

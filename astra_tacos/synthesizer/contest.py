@@ -14,6 +14,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.effort import fewest_sends
 from astra_tacos.synthesizer.portfolio import Candidate, is_between
 
+_IN_BETWEEN = 2
+"""The stage of numbers of chunks in between."""
 _SMALL = 100_000
 _WORTH_MORE_CHUNKS = 0.995
 """Past so many sends, more chunks than the leader has are not worth a gain of less than this: traces grow with them."""
@@ -76,15 +78,15 @@ class Contest:
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
             return _gains_no_more(list(times.values()), steps_left, leader)
+        if candidate.stage <= _IN_BETWEEN and count in times:
+            return True
         if not times or min(times.values()) > _SEEDS_GAIN * leader:
             return True
-        if candidate.stage == 1:
-            if count in times:
-                return True
-            if candidate.is_advised:
-                return False
+        if candidate.stage == _IN_BETWEEN:
             near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))
             return not near < 2 * count < 4 * near
+        if candidate.is_advised:
+            return False
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
 

@@ -230,7 +230,8 @@ def _switch_tables(
     downs: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """For each switch, a table of channels, up-links by down-links, -1 on an NPU's way back to itself."""
-    num_links = int(max(link.max(), down.max())) + 1
+    # Where links have failed, a port may be left that no channel goes through.
+    num_links = max(int(links.max(initial=-1)) for links in (link, down, ups[1], downs[1])) + 1
     position = np.zeros((2, num_links), np.int64)
     switch_of = np.zeros(num_links, np.int64)
     for side, (first, members) in enumerate((ups, downs)):

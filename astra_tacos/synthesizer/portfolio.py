@@ -51,13 +51,15 @@ class Candidate:
 
     @property
     def stage(self) -> int:
-        """0 for first seeds of chunks by powers of two, 1 for those in between or advised, 2 for other seeds.
+        """0 for first seeds of chunks by powers of two, 1 for those advised, 2 for those in between, 3 for other seeds.
 
-        What is tried in one stage follows from the results of those before.
+        What is tried in one stage follows from the results of those before, and from who leads.
         """
         if self.trial:
-            return 2
-        return int(not self.cut.is_fixed and (self.is_advised or is_between(self.cut.collective.chunks_per_npu)))
+            return 3
+        if self.cut.is_fixed:
+            return 0
+        return 1 if self.is_advised else 2 * is_between(self.cut.collective.chunks_per_npu)
 
     def make(self, topology: Topology) -> Schedule:
         """Its schedule."""

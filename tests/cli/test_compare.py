@@ -94,6 +94,13 @@ def test_output_directory_and_reproducible_figures(network: str) -> None:
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.svg", "rows"])
+def test_csv_is_csv_whatever_its_name(network: str, name: str) -> None:
+    done = compare("--network", network, "--sizes", "1MiB", "--synthesizers", "tacos", "--csv", name)
+    assert done.exit_code == 0, done.output
+    assert Path(name).read_text().startswith(",".join(COLUMNS))
+
+
 def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
     done = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--json")
     rows = json.loads(done.output)["rows"]
@@ -141,6 +148,10 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
         (("--sizes", "1MiB", "--budget", "0"), "0.0 is not a number of seconds above 0"),
         (("--sizes", "1MiB", "--chunks-per-npu", "0"), "0 is not in the range x>=1"),
         (("--sizes", "1MiB", "--root", "0"), "--root is for broadcast and reduce: all-reduce has none"),
+        (("--sizes", "1MiB", "--collective", "reduce", "--root", "4"), "reduce: found root 4, expected an NPU, 0 to 3"),
+        (("--sizes", "1MiB", "--csv", "figure.svg", "--plot", "figure.svg"), "name the same file twice"),
+        (("--sizes", "1MiB", "--csv", "."), ".: is a directory, expected a file to write"),
+        (("--sizes", "1MiB", "--output", "ring.yml"), "ring.yml/compare.csv: cannot be written"),
         (("--sizes", "1MiB", "--plot", "figure.bmp"), "figure.bmp: expected a name that ends in .svg, .pdf, .png"),
         ((), "Missing option '--sizes'"),
     ],
@@ -149,7 +160,7 @@ def test_bad_options(network: str, arguments: tuple[str, ...], expected: str) ->
     done = compare("--network", network, *arguments)
     assert done.exit_code != 0
     assert expected in done.output + str(done.exception)
-    assert not Path("figure.bmp").exists()
+    assert [path.name for path in Path().iterdir()] == [network]
 
 
 def test_a_missing_matplotlib_is_said_before_the_work(network: str, monkeypatch: pytest.MonkeyPatch) -> None:

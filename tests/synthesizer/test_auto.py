@@ -142,10 +142,10 @@ def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
     candidates, left_out, refusals = list_candidates(where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, 3, 7, math.inf)
     assert left_out == 0
     assert [(c.stage, c.seconds) for c in candidates] == sorted((c.stage, c.seconds) for c in candidates)
-    stages = [[c for c in candidates if c.stage == stage] for stage in range(3)]
-    assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2, 3}, {1, 2, 3, 4}]
+    stages = [[c for c in candidates if c.stage == stage] for stage in range(4)]
+    assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2}, {3}, {1, 2, 3, 4}]
     assert [c.synthesizer for c in stages[1] if c.is_advised] == ["ring"]
-    assert all((c.trial > 0) == (c.stage == 2) for c in candidates)
+    assert all((c.trial > 0) == (c.stage == 3) for c in candidates)
     assert {c.synthesizer for c in stages[0]} | set(refusals) == set(SYNTHESIZERS)
     assert {c.seed for c in candidates if c.synthesizer == "tacos"} == {7, 8, 9}
 
@@ -177,6 +177,21 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert contest.best is not None
     assert contest.best.collective_time_ns == 899
     assert contest.entered == 4
+
+
+def test_numbers_in_between_wait_for_the_advised_one() -> None:
+    """They are next to the best number so far: were both under way at a time, threads would say which are tried."""
+    where = topology(*ALL["ring8"])
+    schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
+    one, eight, twelve = (replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
+    advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
+    between = Candidate("tacos", twelve, 0, 0, 1.0)
+    contest = Contest(most_chunks=16)
+    contest.enter(Candidate("tacos", one, 0, 0, 1.0), replace(schedule, end_ns=schedule.end_ns * 0 + 1000))
+    assert contest.passes_over(between)
+    contest.enter(advised, replace(schedule, end_ns=schedule.end_ns * 0 + 900))
+    assert not contest.passes_over(between)
+    assert between.stage > advised.stage
 
 
 def test_cut_into_changes_nothing_but_the_cut() -> None:

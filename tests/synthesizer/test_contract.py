@@ -33,8 +33,10 @@ POWERS_OF_TWO = {
 BROKEN = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0), failed_links=((0, 1), (5, 4), (10, 14)))
 ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))
 CYCLE = graph(*((npu, (npu + 1) % 6, 50.0, 100.0 * npu) for npu in range(6)))
+ONE_WAY_PORT = topology(("FullyConnected", 3, 50.0, 500.0), ("Switch", 2, 12.5, 30.0), failed_links=((2, 8), (8, 2), (1, 7)))
+"""The last switch is left with one NPU, so that no channel goes through it; another one only leads to NPU 1."""
 NETWORKS = {name: topology(*dimensions) for name, dimensions in {**ALL, **POWERS_OF_TWO}.items()}
-NETWORKS |= {"broken": BROKEN, "one-way": ONE_WAY, "cycle": CYCLE}
+NETWORKS |= {"broken": BROKEN, "one-way": ONE_WAY, "cycle": CYCLE, "one-way-port": ONE_WAY_PORT}
 
 MAY_REFUSE = {
     "halving-doubling": lambda network: network.num_npus & (network.num_npus - 1) != 0,
