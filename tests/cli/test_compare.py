@@ -147,7 +147,7 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
         (("--sizes", "1MiB", "--synthesizers", "ring-of-fire"), "found 'ring-of-fire', expected names out of auto, tacos"),
         (("--sizes", "1MiB", "--budget", "0"), "0.0 is not a number of seconds above 0"),
         (("--sizes", "1MiB", "--chunks-per-npu", "0"), "0 is not in the range x>=1"),
-        (("--sizes", "1MiB", "--root", "0"), "--root is for broadcast and reduce: all-reduce has none"),
+        (("--sizes", "1MiB", "--root", "0"), "--root is for broadcast, gather, reduce, scatter: all-reduce has none"),
         (("--sizes", "1MiB", "--collective", "reduce", "--root", "4"), "reduce: found root 4, expected an NPU, 0 to 3"),
         (("--sizes", "1MiB", "--csv", "figure.svg", "--plot", "figure.svg"), "name the same file twice"),
         (("--sizes", "1MiB", "--csv", "."), ".: is a directory, expected a file to write"),
