@@ -92,6 +92,7 @@ def encode_nodes(
     at = 0
     for row in range(begin, end):
         bound = 96 + 10 * (ctrl_first[row + 1] - ctrl_first[row] + data_first[row + 1] - data_first[row])
+        bound += name_first[name[row] + 1] - name_first[name[row]]
         for slot in range(attr_first[row], attr_first[row + 1]):
             bound += 48 + key_first[attr_key[slot] + 1] - key_first[attr_key[slot]]
         if bound > len(body):

@@ -74,7 +74,8 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     fields = np.array([_TAGS[kind] for kind in ATTRIBUTE_FIELDS.values()], np.int64)
     longest_key = max(map(len, ATTRIBUTE_FIELDS))
     entries = (table.ctrl_first, table.data_first)
-    bound = (end - begin) * 128 + 10 * sum(int(first[end] - first[begin]) for first in entries)
+    longest_name = int(np.diff(name_first).max(initial=0))
+    bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)
     bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 48)
     out = np.empty(bound, np.uint8)
     size = encode_nodes(

@@ -34,7 +34,7 @@ def nodes(draw: st.DrawFn) -> list[dict]:
     return [
         {
             "id": draw(INT64),
-            "name": draw(st.integers(0, 1)),
+            "name": draw(st.integers(0, 2)),
             "number": draw(st.integers(0, 10**12)),
             "kind": draw(st.integers(0, 7)),
             "duration": draw(INT64),
@@ -67,7 +67,7 @@ def as_field(name: str, value: int) -> int | str:
 @settings(max_examples=100, deadline=None)
 @given(nodes())
 def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
-    names = ("send_", "something longer_")
+    names = ("send_", "something longer_", "n" * 3000)
     attributes = [[(name, as_bool(name, value)) for name, value in row["attributes"]] for row in rows]
     table = NodeTable(
         node_id=np.array([row["id"] for row in rows]),

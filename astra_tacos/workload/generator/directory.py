@@ -83,7 +83,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
     num_dimensions = 1
     if network is not None:
         config = read_network(network)
-        num_dimensions = len(config.dimensions)
+        num_dimensions = max(1, len(config.dimensions))  # a list of links has none
         if config.num_npus != split.num_ranks:
             raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
     check_output(path)

@@ -100,6 +100,14 @@ def test_the_system_has_an_algorithm_for_each_dimension(tmp_path: Path) -> None:
     assert (system["peak-perf"], system["local-mem-bw"], system["roofline-enabled"]) == (100, 1000, 1)
 
 
+def test_a_network_of_listed_links_counts_as_one_dimension(tmp_path: Path) -> None:
+    rows = "".join(f"{npu},{(npu + 1) % 16},50,500\n" for npu in range(16))
+    (tmp_path / "n.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    (tmp_path / "n.yml").write_text("astra_tacos:\n  links: n.csv\n")
+    run = generate(STEP, tmp_path / "run", network=tmp_path / "n.yml")
+    assert json.loads((run.path / "system.json").read_text())["all-reduce-implementation"] == ["ring"]
+
+
 def test_refuses_what_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"n\.yml: found 8 NPUs, expected dp x tp x pp = 16"):
         generate(STEP, tmp_path / "run", network=write_network(tmp_path / "n.yml", ("Ring", 8)))
