@@ -10,6 +10,10 @@ from astra_tacos.topology.topology import Topology
 
 AWARE = "congestion-aware"
 UNAWARE = "congestion-unaware"
+_PORT_NOTE = (
+    "chunks that reach a switch's port at the same instant may pass it in another order than predicted: "
+    "ASTRA-sim's cycles may differ by a few percent"
+)
 BINARIES = {AWARE: "AstraSim_Analytical_Congestion_Aware", UNAWARE: "AstraSim_Analytical_Congestion_Unaware"}
 
 
@@ -44,7 +48,8 @@ def astra_sim_network(topology: Topology, link_model: LinkModel) -> AstraSimNetw
     `blocking` traces wait for arrivals, so no two sends meet on a link, and the congestion-unaware backend, whose delay depends
     on nothing but the two ends, is exact in any number of dimensions. `pipelined` needs the congestion-aware backend, which has
     one dimension; a uniform direct-connect network of any shape is exact there on a FullyConnected network, where every pair has
-    a link of its own and a schedule uses only those that exist.
+    a link of its own and a schedule uses only those that exist. A Switch is not quite: traces order the sends of an NPU, but
+    chunks of several NPUs that come to a port at one instant go in the order of ASTRA-sim's events.
     """
     if link_model == "blocking":
         return _blocking(topology)
@@ -71,7 +76,8 @@ def _pipelined(topology: Topology) -> AstraSimNetwork:
     if len(topology.dimensions) == 1 and topology.is_regular:
         dimension = topology.dimensions[0]
         if dimension.block in ASTRA_SIM_BLOCKS and (dimension.block != "Ring" or dimension.size > 2):
-            return AstraSimNetwork(topology.dimensions, AWARE, True, "")
+            note = _PORT_NOTE if topology.has_switches else ""
+            return AstraSimNetwork(topology.dimensions, AWARE, not topology.has_switches, note)
     if topology.is_uniform and not topology.has_switches:
         return AstraSimNetwork((_stand_in(topology),), AWARE, True, _stand_in_note(topology))
     if not topology.dimensions:

@@ -108,7 +108,7 @@ def compute_timing(
 
 
 def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
-    """`pipelined` where stock ASTRA-sim can replay it exactly, else `blocking`; with the reason in words."""
+    """`pipelined` where stock ASTRA-sim has these links, else `blocking`; with the reason in words."""
     if not can_replay_pipelined(topology):
         if topology.has_switches:
             return "blocking", "ASTRA-sim's congestion-aware model knows switches in one dimension only"
@@ -116,6 +116,8 @@ def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkM
     fastest = bytes_per_ns(topology.link_bandwidth_gibps).max()
     if int(collective.class_size_bytes[0] / fastest) < 1:
         return "blocking", "chunks serialise in under 1 ns, where ASTRA-sim's congestion-aware model stops"
+    if topology.has_switches:
+        return "pipelined", "ASTRA-sim's congestion-aware model has this switch"
     return "pipelined", "ASTRA-sim's congestion-aware model replays this network exactly"
 
 

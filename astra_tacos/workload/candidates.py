@@ -45,7 +45,7 @@ def list_tasks(case: Case, backend: str, synthesizer: str, chunks_per_npu: int |
     """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere."""
     tasks: list[Task] = []
     for view in case.views.values():
-        is_exact = not view.num_routed and (backend == AWARE or not view.topology.has_switches)
+        is_exact = not view.num_routed and not view.topology.has_switches
         counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not case.needs_replay else [*_CHUNKS, None]
         names = [synthesizer]
         if case.needs_replay and synthesizer == AUTO:

@@ -87,12 +87,27 @@ def test_replayed_on_astra_sims_models(tmp_path: Path, name: str, link_model: st
     if not stand_in.is_exact:
         if link_model == "blocking":
             assert np.all(replayed.finish_ns <= of.npu_finish_ns)
+        elif stand_in.backend == "congestion-aware":
+            assert replayed.finish_ns.max() == pytest.approx(of.collective_time_ns, rel=0.05)
     elif link_model == "blocking":
         assert replayed.finish_ns.tolist() == of.npu_finish_ns.tolist()
     else:
         late = replayed.finish_ns - of.npu_finish_ns
         assert late.min() >= 0
         assert late.max() <= 0.001 * of.collective_time_ns
+
+
+def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order(tmp_path: Path) -> None:
+    """ASTRA-sim itself ends this one at 32,777 ns; so a switch is not said to be exact, though many schedules are equal."""
+    network = (("Switch", 4, 50.0, 500.0),)
+    of = schedule(topology(*network), "all-reduce", 1_000_003, 8, synthesizer="themis", link_model="pipelined")
+    assert of.collective_time_ns == 31_520
+    stand_in = astra_sim_network(of.topology, "pipelined")
+    assert (stand_in.backend, stand_in.dimensions) == ("congestion-aware", of.topology.dimensions)
+    assert not stand_in.is_exact
+    assert "in another order than predicted" in stand_in.note
+    export_chakra(of, tmp_path / "x")
+    assert replay_trace(read_trace(tmp_path / "x"), config(*network), stand_in.backend).finish_ns.max() == 32_777
 
 
 def test_same_schedule_same_bytes(tmp_path: Path) -> None:
