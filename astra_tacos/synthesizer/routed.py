@@ -8,6 +8,8 @@ together at switches is improved afterwards.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,11 +21,12 @@ from astra_tacos.synthesizer.congestion.tree_growth import grow_trees
 from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
+from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.synthesizer.trees import plan_along_trees
 from astra_tacos.topology.topology import Topology
 
-_BUSY_SHARE = 0.8
+BUSY_SHARE = 0.8
 _FEW_SENDS = 500_000
 
 
@@ -47,14 +50,53 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    if collective.is_personalised:
-        plan = _plan(topology, collective, timing, find_paths(topology, collective, timing, seed))
-    else:
-        plan = plan_along_trees(collective, *grow_trees(topology, collective, timing, seed))
+    plan = _plan_of(topology, collective, timing, _find(topology, collective, timing, seed))
     # Where ports of switches are to be paired, neither way of doing it is always better.
-    shares = (_BUSY_SHARE, np.inf) if topology.has_switches and len(plan.chunk) <= _FEW_SENDS else (_BUSY_SHARE,)
+    shares = (BUSY_SHARE, np.inf) if topology.has_switches and len(plan.chunk) <= _FEW_SENDS else (BUSY_SHARE,)
     tried = (justify(dispatch(topology, collective, timing, plan, "routed", seed, share), share) for share in shares)
     return min(tried, key=lambda schedule: schedule.collective_time_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """Paths, or trees and the tree of each chunk; and for how long each link is held."""
+
+    paths: Paths | tuple[Packing, NDArray[np.int64]]
+
+    @property
+    def link_ns(self) -> NDArray[np.float64]:
+        return self.paths.link_ns if isinstance(self.paths, Paths) else self.paths[0].link_ns
+
+
+def route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64]) -> Route:
+    """Paths or trees for all chunks of a collective, beside what others hold links for (counted in the result)."""
+    if collective.only_reduces:
+        image = mirror(topology, timing)
+        return _find(image.topology, collective, image.timing, seed, others_ns)
+    return _find(topology, collective, timing, seed, others_ns)
+
+
+def plan_of_route(topology: Topology, collective: Collective, timing: Timing, found: Route) -> Plan:
+    """The sends of a route."""
+    if not collective.only_reduces:
+        return _plan_of(topology, collective, timing, found)
+    image = mirror(topology, timing)
+    plan = _plan_of(image.topology, collective, image.timing, found)
+    # Backwards in time, what spreads last sums up first.
+    return Plan(plan.chunk, image.channel[plan.channel], np.ones(len(plan.chunk), np.bool_), plan.rank.max() - plan.rank)
+
+
+def _find(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> Route:
+    search = find_paths if collective.is_personalised else grow_trees
+    return Route(search(topology, collective, timing, seed, others_ns))
+
+
+def _plan_of(topology: Topology, collective: Collective, timing: Timing, found: Route) -> Plan:
+    if isinstance(found.paths, Paths):
+        return _plan(topology, collective, timing, found.paths)
+    return plan_along_trees(collective, *found.paths)
 
 
 def _plan(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> Plan:

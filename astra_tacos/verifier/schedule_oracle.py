@@ -5,11 +5,14 @@ It shares no code with synthesizers, settling or replay, and works out delays af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import VerificationError
+from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import NO_LINK
 from astra_tacos.verifier.violation import Violation
@@ -31,6 +34,17 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
         violations += _check_links(schedule, valid)
     violations += _check_contributions(schedule, valid)
     return tuple(violations)
+
+
+def verify_together(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
+    """Every violation of schedules that run at once on one network: of each, and of the links that they share.
+
+    Rows of the second kind count all sends by start.
+    """
+    joint = join(schedules)
+    rows, _ = _check_references(joint)
+    alone = [violation for schedule in schedules for violation in verify(schedule)]
+    return (*alone, *_check_links(joint, rows))
 
 
 def check(schedule: Schedule) -> None:

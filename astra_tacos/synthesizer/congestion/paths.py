@@ -73,13 +73,17 @@ def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
     return LinkGraph(first, out, hold.astype(np.float64), delay.astype(np.float64))
 
 
-def find_paths(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Paths:
+def find_paths(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> Paths:
     """Paths for all chunks of a personalised collective.
 
     Parameters
     ----------
     seed
         In which order chunks choose.
+    others_ns
+        float64[num_links], for how long others hold each link; they are counted in the result.
 
     Raises
     ------
@@ -94,12 +98,12 @@ def find_paths(topology: Topology, collective: Collective, timing: Timing, seed:
     bundle, source, first, chunk = _bundle(topology, collective, random)
     targets = collective.chunk_target[chunk].astype(np.int64)
     last = np.full((len(source), topology.num_devices), -1, np.int32)
-    load = np.zeros(topology.num_links)
+    load = np.zeros(topology.num_links) if others_ns is None else others_ns.copy()
     best, since = Paths(bundle, last, load), 0
     for doublings in _DOUBLINGS:
         is_new = best.last is last
         # First come the shortest ways, and of equally short ones the one with the least to carry so far.
-        share, norm = (1.0, len(targets) * graph.hold_ns.max()) if is_new else (_DELAY_SHARE, load.max())
+        share, norm = (1.0, len(targets) * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
         unreached = route(
             random.permutation(len(source)),
             source,

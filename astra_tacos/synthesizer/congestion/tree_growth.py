@@ -26,10 +26,19 @@ _PATIENCE = 4
 _NEAR_THE_MIDDLE = 1.34
 
 
-def grow_trees(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[Packing, NDArray[np.int64]]:
+def grow_trees(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> tuple[Packing, NDArray[np.int64]]:
     """Trees for all chunks, and the tree of each chunk.
 
     An All-Reduce has one into and one out of each root, other collectives one out of it. Many chunks of one root share trees.
+
+    Parameters
+    ----------
+    seed
+        In which order chunks choose.
+    others_ns
+        float64[num_links], for how long others hold each link; they are counted in the result.
 
     Raises
     ------
@@ -43,10 +52,16 @@ def grow_trees(topology: Topology, collective: Collective, timing: Timing, seed:
     is_member = np.zeros(topology.num_npus, np.bool_)
     is_member[collective.member_npus] = True
     grow = _Growth(topology, timing, root, weight, is_member)
+    if others_ns is not None:
+        grow.load += others_ns
     channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
     best, best_score, since = None, np.inf, 0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
-        norm = max(grow.load.max(), 1.0) if best is not None else max(collective.num_chunks * grow.graph.hold_ns.max(), 1.0)
+        norm = (
+            max(grow.load.max(), 1.0)
+            if best is not None
+            else max(collective.num_chunks * grow.graph.hold_ns.max() + grow.load.max(), 1.0)
+        )
         for kind, is_inward in enumerate(inward.tolist()):
             grow.once(random.permutation(len(root)), channel[kind], norm, doublings, share, inward=is_inward)
         branches = tuple(measure(topology, timing, trees, bool(kind)) for trees, kind in zip(channel, inward, strict=True))

@@ -1,0 +1,70 @@
+"""Several collectives at once on one network: their chunks as those of one collective, one schedule made of several, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing, compute_timing
+
+JOINT = "together"
+"""Name of a collective that stands for several. What its chunks are for is for the single ones to say."""
+
+
+def join_collectives(collectives: Sequence[Collective]) -> Collective:
+    """All chunks of several collectives, one collective after the other: their sizes and owners, for links to carry.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or they differ in their number of NPUs.
+    """
+    npus = {collective.num_npus for collective in collectives}
+    if len(npus) != 1:
+        raise ConfigError(f"together: found collectives on {sorted(npus)} NPUs, expected some, all on one network")
+    sizes = np.concatenate([collective.chunk_size_bytes for collective in collectives])
+    owner = np.concatenate([collective.chunk_owner for collective in collectives])
+    reduces, gathers = any(each.reduces for each in collectives), any(each.gathers for each in collectives)
+    total = sum(collective.size_bytes for collective in collectives)
+    return Collective(JOINT, npus.pop(), total, 1, reduces, gathers, sizes, owner)
+
+
+def join(schedules: Sequence[Schedule]) -> Schedule:
+    """Schedules of several collectives, on one network under one timing model, as one: rows by start.
+
+    Raises
+    ------
+    ConfigError
+        If they are not on one network under one timing model.
+    """
+    first = schedules[0]
+    models = {(each.timing.link_model, each.timing.reduce_bandwidth_gbps) for each in schedules}
+    if len(models) > 1 or any(each.topology is not first.topology for each in schedules):
+        raise ConfigError("together: found schedules on several networks or under several timing models, expected one")
+    collective = join_collectives([each.collective for each in schedules])
+    timing = compute_timing(first.topology, collective, *models.pop())
+    begins = np.cumsum([0, *(each.collective.num_chunks for each in schedules)])
+    chunk = np.concatenate([each.chunk + np.int32(begin) for each, begin in zip(schedules, begins[:-1], strict=True)])
+    channel = np.concatenate([each.channel for each in schedules])
+    reduces = np.concatenate([each.reduces for each in schedules])
+    start, end = (np.concatenate([getattr(each, name) for each in schedules]) for name in ("start_ns", "end_ns"))
+    order = np.argsort(start, kind="stable")
+    columns = chunk[order], channel[order], reduces[order], start[order], end[order]
+    return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed)
+
+
+def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[Timing]) -> tuple[Schedule, ...]:
+    """The schedule of each collective, at the times that it has among the others."""
+    parts = []
+    begin = 0
+    for collective, timing in zip(collectives, timings, strict=True):
+        rows = np.flatnonzero((joint.chunk >= begin) & (joint.chunk < begin + collective.num_chunks))
+        chunk, channel, reduces = joint.chunk[rows] - np.int32(begin), joint.channel[rows], joint.reduces[rows]
+        columns = chunk, channel, reduces, joint.start_ns[rows], joint.end_ns[rows]
+        parts.append(Schedule(joint.topology, collective, timing, *columns, joint.synthesizer, joint.seed))
+        begin += collective.num_chunks
+    return tuple(parts)
