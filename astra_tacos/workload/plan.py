@@ -17,6 +17,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.workload.attempts import Attempt, choices
 from astra_tacos.workload.candidates import AWARE
+from astra_tacos.workload.carried_over import improve
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.found import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.workload.node_log import COLUMNS, node_rows
@@ -127,14 +128,12 @@ def _solve_all(
                 on_progress(done, len(futures))
         finally:
             pool.shutdown(cancel_futures=True)
-    extras = tuple(
-        Extras(
-            relayed[number].result() if relayed else None,
-            joint[number].result() if joint else None,
-        )
-        for number in range(len(cases))
-    )
-    return tuple(future.result() for future in solutions), extras
+    solved = tuple(future.result() for future in solutions)
+    extras = []
+    for number, (case, solution) in enumerate(zip(cases, solved, strict=True)):
+        found = Extras(relayed[number].result() if relayed else None, joint[number].result() if joint else None)
+        extras.append(improve(found, case, solution, topology))
+    return solved, tuple(extras)
 
 
 def _replay_before(run: Run, model: str) -> RunOutcome | str:

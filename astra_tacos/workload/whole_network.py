@@ -28,7 +28,7 @@ from astra_tacos.workload.judge import disjoint
 from astra_tacos.workload.solution import Options
 from astra_tacos.workload.synthesis import package_version
 
-_CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+_CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _JOINT_SENDS = 1 << 16
 """Of all groups together, for several chunks each: some seconds."""
 _MOST_SENDS = 1 << 20
@@ -49,14 +49,15 @@ class WithRelays:
 
     Parameters
     ----------
-    relay_ns, relay_chunks_per_npu
-        Predicted time, and how finely it is cut; None where all NPUs are members, or chunks do not fit the links.
+    relay_ns, relay_chunks_per_npu, relay_algorithm
+        Predicted time, how finely it is cut, and by what; None where all NPUs are members, or chunks do not fit the links.
     relay_was_cut_off
         Whether the budget ended the search.
     """
 
     relay_ns: int | None = None
     relay_chunks_per_npu: int | None = None
+    relay_algorithm: str | None = None
     relay_was_cut_off: bool = False
 
 
@@ -66,15 +67,16 @@ class Together:
 
     Parameters
     ----------
-    together_predicted_ns, together_chunks_per_npu
-        Predicted time until the last is done; None where only one group can run, there are too many sends, or chunks do not
-        fit the links.
+    together_predicted_ns, together_chunks_per_npu, together_algorithm
+        Predicted time until the last is done, how finely it is cut, and by what; None where only one group can run, there are
+        too many sends, or chunks do not fit the links.
     together_groups_ns, together_alone_ns
-        Of each group, when it is done, and how long it takes `routed` in as many chunks with the whole network for itself.
+        Of each group, when it is done, and the least time that it was found to take with the whole network for itself.
     """
 
     together_predicted_ns: int | None = None
     together_chunks_per_npu: int | None = None
+    together_algorithm: str | None = None
     together_groups_ns: tuple[int, ...] = ()
     together_alone_ns: tuple[int, ...] = ()
 
@@ -164,37 +166,37 @@ def at_once(case: Case, topology: Topology, network: NetworkConfig, backend: str
         best = _best_together(case, topology, groups, backend, options)
         if best is None:
             return Together()
-        schedules = best
-        timings = [schedule.timing for schedule in schedules]
-        collectives = [schedule.collective for schedule in schedules]
-        by_itself = [routed(topology, what, timing, options.seed) for what, timing in zip(collectives, timings, strict=True)]
-        for schedule in by_itself:
-            check(schedule)
-        alone = tuple(schedule.collective_time_ns for schedule in by_itself)
+        schedules, alone = best
         for each, schedule, alone_ns in zip(identities, schedules, alone, strict=True):
             cache.keep(each, schedule, {"alone_ns": alone_ns})
     times = tuple(schedule.collective_time_ns for schedule in schedules)
-    return Together(max(times), schedules[0].collective.chunks_per_npu, times, alone)
+    return Together(max(times), schedules[0].collective.chunks_per_npu, schedules[0].synthesizer, times, alone)
 
 
 def _best_together(
     case: Case, topology: Topology, groups: list[tuple[int, ...]], backend: str, options: Options
-) -> tuple[Schedule, ...] | None:
-    """The fastest joint schedule of any number of chunks, verified; None if there is none."""
-    best: tuple[Schedule, ...] | None = None
-    best_ns = 0
+) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
+    """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
+    best: tuple[Schedule, ...] = ()
+    best_ns = -1
+    alone: list[int] = []
     for collectives in _cuts(case, topology, groups, options, _JOINT_SENDS):
         model = link_model_of(topology, collectives[0], backend)
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
         except SynthesisError:
             continue  # chunks too small for the links
+        by_itself = [routed(topology, each.collective, each.timing, options.seed) for each in made]
+        for schedule in by_itself:
+            check(schedule)
+        _check_together(made)
+        # What a group does among others it could do alone.
+        times = [min(each.collective_time_ns for each in pair) for pair in zip(made, by_itself, strict=True)]
+        alone = [min(pair) for pair in zip(times, alone or times, strict=True)]
         time_ns = max(schedule.collective_time_ns for schedule in made)
-        if best is None or time_ns < best_ns:
+        if best_ns < 0 or time_ns < best_ns:
             best, best_ns = made, time_ns
-    if best is not None:
-        _check_together(best)
-    return best
+    return (best, tuple(alone)) if best else None
 
 
 def _cuts(
@@ -229,7 +231,7 @@ def _identity(case: Case, network: NetworkConfig, backend: str, options: Options
 
 
 def _relayed(schedule: Schedule, was_cut_off: bool) -> WithRelays:
-    return WithRelays(schedule.collective_time_ns, schedule.collective.chunks_per_npu, was_cut_off)
+    return WithRelays(schedule.collective_time_ns, schedule.collective.chunks_per_npu, schedule.synthesizer, was_cut_off)
 
 
 def _find_all(

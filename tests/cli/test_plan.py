@@ -68,7 +68,7 @@ def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:
 
 def test_relays_and_groups_together_have_columns_when_asked_for(tmp_path: Path) -> None:
     plain = invoke(tmp_path)
-    assert "relays" not in plain.output
+    assert "with relays ns" not in plain.output
     assert "together ns" not in plain.output
     result = invoke(tmp_path, "--relay", "--together")
     assert result.exit_code == 0, result.output
