@@ -16,6 +16,7 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 if TYPE_CHECKING:
     from astra_tacos.workload.plan_result import CaseFigures, PlanResult
     from astra_tacos.workload.run_files import RunInputs
+    from astra_tacos.workload.whole_network import Asked
 
 AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
 _path = click.Path(path_type=Path)
@@ -52,6 +53,17 @@ _path = click.Path(path_type=Path)
 @click.option("--jobs", type=click.IntRange(1), help="Collectives synthesized at a time; by default one per core.")
 @click.option("--cache", type=_path, metavar="DIR", help="Where synthesized collectives are kept; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Keep nothing, and take nothing from the cache.")
+@click.option(
+    "--relay/--no-relay",
+    default=False,
+    show_default=True,
+    help="Also tell how fast each would be if NPUs outside its group passed chunks on, which ASTRA-sim's traces cannot.",
+)
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Also tell how fast the groups that run the same collective would be if synthesized together.",
+)
 @json_option
 def plan(
     files: RunFiles,
@@ -69,6 +81,8 @@ def plan(
     jobs: int | None,
     cache: Path | None,
     no_cache: bool,
+    relay: bool,
+    together: bool,
     as_json: bool,
 ) -> None:
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and say what that gains.
@@ -83,6 +97,7 @@ def plan(
     from astra_tacos.workload.plan import plan as make_plan
     from astra_tacos.workload.run_files import RunInputs
     from astra_tacos.workload.solution import Options
+    from astra_tacos.workload.whole_network import Asked
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -92,6 +107,7 @@ def plan(
         raise click.BadParameter(f"{budget} is no time.", param_hint="'--budget'")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
+    asked = Asked(with_relays=relay, together=together)
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     with progress("planning (collectives)") as on_progress:
         result = make_plan(
@@ -102,6 +118,7 @@ def plan(
             options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed, budget),
             cache=None if no_cache else cache or default_cache(),
             jobs=jobs or os.cpu_count() or 1,
+            asked=asked,
             on_progress=on_progress,
         )
     measured = _measure(inputs, output, astra_sim_bin, baseline) if backend == ASTRA_SIM else {}
@@ -109,7 +126,7 @@ def plan(
         cached = sum(case.from_cache for case in result.cases)
         print_json(result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None})
         return
-    _print(result, output, measured)
+    _print(result, output, measured, asked)
 
 
 def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None) -> dict[str, Any]:
@@ -131,7 +148,7 @@ def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str
     return measured
 
 
-def _print(result: PlanResult, output: Path, measured: dict[str, Any]) -> None:
+def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: Asked) -> None:
     from astra_tacos.report.table import print_rows, print_table
 
     rows = [
@@ -160,6 +177,8 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any]) -> None:
         "count",
         "algorithm",
         "predicted ns",
+        *(["with relays ns"] if asked.with_relays else []),
+        *(["together ns"] if asked.together else []),
         "all at once ns",
         "bound ns",
         "before ns",
@@ -177,6 +196,7 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
     def number(value: int | None) -> str:
         return "-" if value is None else f"{value:,}"
 
+    relayed, joint = case.extras.relayed, case.extras.joint
     return (
         f"{case.collective} {format_size(case.size_bytes)}",
         str(case.members),
@@ -184,6 +204,8 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
         f"{case.count:,}",
         f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
         number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        *([number(relayed.relay_ns)] if relayed else []),
+        *([number(joint.together_predicted_ns)] if joint else []),
         number(case.together_ns),
         number(case.bound_ns),
         number(case.spent_before_ns),

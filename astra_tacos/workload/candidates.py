@@ -61,7 +61,7 @@ def list_tasks(case: Case, backend: str, synthesizer: str, chunks_per_npu: int |
                     continue  # fewer bytes than chunks
                 if count is not None and count > 1 and _sends(collective) > case.max_sends:
                     continue
-                model = _link_model(view.topology, collective, backend)
+                model = link_model_of(view.topology, collective, backend)
                 tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
     if not tasks:
         raise ConfigError(
@@ -75,7 +75,7 @@ def _sends(collective: Collective) -> int:
     return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
 
 
-def _link_model(topology: Topology, collective: Collective, backend: str) -> LinkModel:
+def link_model_of(topology: Topology, collective: Collective, backend: str) -> LinkModel:
     """What the backend does to sends that meet on a link: `pipelined` where it has queues.
 
     Without queues (congestion-unaware), and where a chunk would hold a link for less than 1 ns, at which the aware backend

@@ -44,11 +44,7 @@ def replay_together(
     ConfigError, ReplayError
         As `replay_run` does.
     """
-    chosen, taken = [], set[int]()
-    for ranks in groups:
-        if taken.isdisjoint(ranks):
-            chosen.append(ranks)
-            taken |= set(ranks)
+    chosen = disjoint(groups)
     with TemporaryDirectory(prefix="astra_tacos.") as folder:
         traces: tuple[Trace, ...] = ()
         if schedule is not None:
@@ -56,6 +52,16 @@ def replay_together(
             export_chakra(schedule, prefix)
             traces = (read_trace(prefix, chunks=False),)
         return replay_run(_run(traces, pattern, size_bytes, chosen, network, system), backend).end_ns
+
+
+def disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
+    """Groups that can run at once: of those that share a rank, the first."""
+    chosen, taken = [], set[int]()
+    for ranks in groups:
+        if taken.isdisjoint(ranks):
+            chosen.append(ranks)
+            taken |= set(ranks)
+    return chosen
 
 
 def _run(

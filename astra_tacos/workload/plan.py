@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError
@@ -13,8 +14,10 @@ from astra_tacos.files import replaced_directory
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.workload.attempts import Attempt, choices
 from astra_tacos.workload.candidates import AWARE
+from astra_tacos.workload.carried_over import improve
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.found import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.workload.node_log import COLUMNS, node_rows
@@ -22,6 +25,7 @@ from astra_tacos.workload.plan_result import PlanResult, plan_result
 from astra_tacos.workload.run_files import RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.workload.solution import Options, Solution
 from astra_tacos.workload.synthesis import solve
+from astra_tacos.workload.whole_network import Asked, Extras, at_once, with_relays
 from astra_tacos.workload.written_run import write_run
 
 UNAWARE = "congestion-unaware"
@@ -37,6 +41,7 @@ def plan(
     options: Options = Options(),  # noqa: B008 (frozen)
     cache: Path | None = None,
     jobs: int = 1,
+    asked: Asked = Asked(),  # noqa: B008
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
@@ -57,6 +62,8 @@ def plan(
         Directory of synthesized cases, None for none.
     jobs
         Cases at a time; the result does not depend on it.
+    asked
+        Figures to add to the result and `plan.json`; nothing else depends on it.
     on_progress
         Called with how many cases are done, and how many there are.
 
@@ -73,7 +80,7 @@ def plan(
     workload = find_workload(inputs)
     model = backend or (AWARE if len(workload.run.network.dimensions) <= 1 else UNAWARE)
     start = baseline_run(workload.run, baseline)
-    solutions = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, on_progress)
+    solutions, extras = _solve_all(workload, start.system, model, options, CaseCache(cache), jobs, asked, on_progress)
     before = _replay_before(start, model)
     with replaced_directory(output) as folder:
         attempts: list[Attempt] = []
@@ -85,7 +92,7 @@ def plan(
             attempts.append(Attempt(place, chosen, written, after))
         best = min(attempts, key=lambda attempt: attempt.after.end_ns)
         _move_up(best.folder, folder)
-        result = plan_result(workload, best.solutions, model, baseline, before, best.after)
+        result = plan_result(workload, best.solutions, model, baseline, before, best.after, extras)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
     return result
@@ -98,20 +105,35 @@ def _solve_all(
     options: Options,
     cache: CaseCache,
     jobs: int,
+    asked: Asked,
     on_progress: Progress,
-) -> tuple[Solution, ...]:
+) -> tuple[tuple[Solution, ...], tuple[Extras, ...]]:
+    """What becomes of each case, and what else was asked for."""
     network, cases = workload.run.network, workload.cases
-    solutions = []
     threads = max(1, jobs // max(len(cases), 1))
+    topology = build_topology(network)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            futures = [pool.submit(solve, case, network, system, model, options, cache, threads) for case in cases]
+            solutions = [pool.submit(solve, case, network, system, model, options, cache, threads) for case in cases]
+            relayed = [
+                pool.submit(with_relays, case, topology, network, model, options, cache, threads)
+                for case in (cases if asked.with_relays else ())
+            ]
+            joint = [
+                pool.submit(at_once, case, topology, network, model, options, cache) for case in (cases if asked.together else ())
+            ]
+            futures: list[Future[Any]] = [*solutions, *relayed, *joint]
             for done, future in enumerate(futures, 1):
-                solutions.append(future.result())
-                on_progress(done, len(cases))
+                future.result()
+                on_progress(done, len(futures))
         finally:
             pool.shutdown(cancel_futures=True)
-    return tuple(solutions)
+    solved = tuple(future.result() for future in solutions)
+    extras = []
+    for number, (case, solution) in enumerate(zip(cases, solved, strict=True)):
+        found = Extras(relayed[number].result() if relayed else None, joint[number].result() if joint else None)
+        extras.append(improve(found, case, solution, topology))
+    return solved, tuple(extras)
 
 
 def _replay_before(run: Run, model: str) -> RunOutcome | str:

@@ -12,6 +12,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
 from astra_tacos.workload.found import Workload
 from astra_tacos.workload.solution import Solution
+from astra_tacos.workload.whole_network import Extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class CaseFigures:
         Whether it had been synthesized before.
     spent_before_ns, spent_after_ns, share
         The most time that a rank spends in it before and after, and its share of the run after.
+    extras
+        What else was asked for.
     """
 
     name: str
@@ -62,10 +65,12 @@ class CaseFigures:
     spent_before_ns: int | None
     spent_after_ns: int
     share: float
+    extras: Extras
 
     def to_json(self) -> dict[str, Any]:
         """Everything that depends on the inputs alone."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "from_cache"}
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("from_cache", "extras")}
+        return own | self.extras.to_json()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ def plan_result(
     baseline: str | None,
     before: RunOutcome | str,
     after: RunOutcome,
+    extras: tuple[Extras, ...],
 ) -> PlanResult:
     """Figures of a plan."""
     spent_after = time_spent(workload, after)
@@ -154,6 +160,7 @@ def plan_result(
                 spent_before_ns=None if spent_before is None else int(spent_before[number]),
                 spent_after_ns=int(spent_after[number]),
                 share=round(float(spent_after[number]) / max(after.end_ns, 1), 6),
+                extras=extras[number],
             )
         )
     return PlanResult(

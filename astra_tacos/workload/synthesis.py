@@ -51,7 +51,7 @@ def solve(
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     tasks = list_tasks(case, backend, options.synthesizer, options.chunks_per_npu)
-    identity = case.identity | asdict(options) | {"version": _version(), "backend": backend, "max_sends": case.max_sends}
+    identity = case.identity | asdict(options) | {"version": package_version(), "backend": backend, "max_sends": case.max_sends}
     if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
     found = cache.find(identity)
@@ -135,7 +135,8 @@ def _native_ns(case: Case, network: NetworkConfig, system: SystemConfig, backend
         return None
 
 
-def _version() -> str:
+def package_version() -> str:
+    """Version of this package: what another one found is not taken from a cache."""
     try:
         return version("astra-tacos")
     except PackageNotFoundError:
