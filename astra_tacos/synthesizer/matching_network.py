@@ -102,7 +102,7 @@ def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return padded.view("<u8").astype(np.uint64, copy=False)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=3)
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
 
