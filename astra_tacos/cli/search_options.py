@@ -47,7 +47,7 @@ _OPTIONS = (
         type=click.Choice([*LINK_MODELS, "auto"]),
         default="auto",
         show_default=True,
-        help="How long a send holds its link; auto takes what stock ASTRA-sim can replay exactly.",
+        help="How long a send holds its link; auto takes what stock ASTRA-sim comes closest to.",
     ),
     click.option(
         "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."

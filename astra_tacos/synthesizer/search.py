@@ -116,7 +116,7 @@ def search(
     max_sends
         With `recut`, chunks are as many as lead to so many sends at most (one per NPU may lead to more).
     link_model
-        `auto` takes what stock ASTRA-sim can replay exactly, see `choose_link_model`.
+        `auto` takes what stock ASTRA-sim comes closest to, see `choose_link_model`.
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
     trials

@@ -20,7 +20,7 @@ from astra_tacos.workload.patterns import COLLECTIVE_NAMES
 
 NO_CASE = -1
 _MOST_SENDS = 1 << 16
-_SENDS_OF_ALL = 1 << 24
+_SENDS_OF_ALL = 1 << 21
 """Of a case's traces, and of all collectives that run them; one chunk per member may make more."""
 
 

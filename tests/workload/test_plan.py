@@ -63,6 +63,14 @@ def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
     assert second.before_ns == first.after_ns == second.after_ns
 
 
+def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
+    """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
+    files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan")
+    assert result.after_ns == result.before_ns
+    assert "less than 1 ns" in (tmp_path / "plan" / "plan.json").read_text()
+
+
 def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
