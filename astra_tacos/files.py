@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from astra_tacos.errors import ConfigError
 
@@ -27,6 +29,36 @@ def check_writable(path: Path) -> None:
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
+
+
+def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool]) -> None:
+    """Check, before the work, that a directory may be written to `path`: nothing is there, or what may be replaced.
+
+    Parameters
+    ----------
+    what
+        Of what kind it should be, in words: "plan of astra_tacos".
+    is_own
+        Whether a directory of entries of these names is one of that kind, or empty.
+
+    Raises
+    ------
+    ConfigError
+        If anything else is there, or it is the current directory.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise ConfigError(f"{path}: exists and is no directory: choose another output")
+    if not is_own({entry.name for entry in path.iterdir()}):
+        raise ConfigError(f"{path}: exists and is no {what}: choose another output")
+    if path.resolve() == Path.cwd():
+        raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write an object as JSON that people can read."""
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 @contextlib.contextmanager

@@ -62,10 +62,7 @@ def root_distance_ns(topology: Topology, collective: Collective, timing: Timing)
 
 
 def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:
-    from scipy.sparse import coo_array
-
     hop = timing.channel_delay_ns[:, 0].astype(np.float64)
     if collective.only_reduces:
         hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
-    shape = (topology.num_npus, topology.num_npus)
-    return coo_array((hop, (topology.channel_src, topology.channel_dst)), shape=shape).tocsr()
+    return topology.channel_graph(hop)

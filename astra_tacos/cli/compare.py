@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -16,7 +15,7 @@ from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
-from astra_tacos.files import check_writable, replaced_file
+from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_plot import WIDTHS
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
@@ -82,7 +81,7 @@ def _write_csv(rows: list[CompareRow], path: Path, plot_width: str) -> None:
 
 def _write_json(rows: list[CompareRow], path: Path, plot_width: str) -> None:
     with replaced_file(path) as temporary:
-        temporary.write_text(json.dumps(_result(rows, []), indent=2) + "\n")
+        write_json(temporary, _result(rows, []))
 
 
 def _result(rows: list[CompareRow], files: list[Path]) -> dict[str, Any]:

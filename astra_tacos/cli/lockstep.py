@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,8 @@ def takes_lockstep(topology: Topology, collective: Collective, synthesizer: str)
     """Whether a collective is too large for rows and has a compact form."""
     from astra_tacos.synthesizer import lockstep
 
-    sends = (int(collective.reduces) + int(collective.gathers)) * (topology.num_npus - 1) * collective.num_chunks
     possible = collective.name in lockstep.COLLECTIVES and lockstep.refusal(topology, collective) is None
-    return sends > MOST_ROWS and possible and synthesizer in _SYNTHESIZERS
+    return collective.least_sends > MOST_ROWS and possible and synthesizer in _SYNTHESIZERS
 
 
 def synthesize_lockstep(
@@ -44,7 +42,7 @@ def synthesize_lockstep(
         If the oracle objects.
     """
     from astra_tacos.bounds.certificate import certify
-    from astra_tacos.files import replaced_directory
+    from astra_tacos.files import replaced_directory, write_json
     from astra_tacos.schedule.lockstep_storage import CHUNK_FILE, save_lockstep_schedule
     from astra_tacos.schedule.timing import choose_link_model, compute_timing
     from astra_tacos.synthesizer.lockstep import lockstep_rounds
@@ -67,7 +65,7 @@ def synthesize_lockstep(
         result = certify(schedule) | {"link_model_reason": reason, "verified": with_checks}
         if directory is not None:
             save_lockstep_schedule(schedule, directory)
-            (directory / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+            write_json(directory / "result.json", result)
     rows = [("checks", "verified, every send and every round" if with_checks else "not verified")]
     if output is not None:
         rows.append(("files", str(output)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,21 +14,20 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
+from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
-from astra_tacos.files import replaced_directory
+from astra_tacos.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 
 RESULT_FILE = "result.json"
-SCRIPT = "run_astra_sim.sh"
 MOST_SENDS_OF_XML = 200_000
 """No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
 _SCHEDULE = "schedule.npz"
 _FOLDERS = ("collective", "workload")
 _CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
-_LOG = "log"
-_OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, _LOG, *_FOLDERS, *_CONFIGURATIONS}
+_OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *_FOLDERS, *_CONFIGURATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +70,13 @@ def check_output(path: Path) -> None:
     ConfigError
         If anything else is there, or it is the current directory.
     """
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise ConfigError(f"{path}: exists and is no directory: choose another output")
-    names = {entry.name for entry in path.iterdir()}
-    foreign = sorted(name for name in names if name not in _OWN and not name.endswith(".xml"))
+    check_replaceable(path, "run directory of astra_tacos", _is_own)
+
+
+def _is_own(names: set[str]) -> bool:
+    foreign = any(name not in _OWN and not name.endswith(".xml") for name in names)
     is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
-    if not is_run and not {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}:
-        raise ConfigError(f"{path}: exists and is no run directory of astra_tacos: choose another output")
-    if path.resolve() == Path.cwd():
-        raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+    return is_run or {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}
 
 
 def write_run_directory(
@@ -131,12 +125,11 @@ def write_run_directory(
                 more_notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
             export_workload(collective, directory / "workload" / name)
             saving.result()
-        _write_json(directory / "system.json", _system(collective.name, name))
+        write_json(directory / "system.json", _system(collective.name, name))
         (directory / "network.yml").write_text(network.to_yaml())
-        _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-        _write_json(directory / RESULT_FILE, result)
-        (directory / SCRIPT).write_text(_script(name, network))
-        (directory / SCRIPT).chmod((directory / SCRIPT).stat().st_mode | 0o111)
+        write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(directory / RESULT_FILE, result)
+        write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note)
     return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, more_notes)
 
 
@@ -168,28 +161,3 @@ def _system(collective_name: str, name: str) -> dict[str, Any]:
         f"{pattern}-implementation-custom": [f"collective/{name}"],
         "local-mem-bw": 50,
     }
-
-
-def _script(name: str, network: AstraSimNetwork) -> str:
-    binary = BINARIES[network.backend]
-    note = f"# {network.note}\n" if network.note else ""
-    return f"""#!/bin/sh
-# Replays this directory on ASTRA-sim's {network.backend} analytical backend.
-{note}set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {binary}}}"
-case $ASTRA_SIM_BIN in
-  /*) ;;
-  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
-esac
-cd "$(dirname "$0")"
-exec "$ASTRA_SIM_BIN" \\
-  --workload-configuration=workload/{name} \\
-  --system-configuration=system.json \\
-  --network-configuration=network.yml \\
-  --remote-memory-configuration=remote_memory.json \\
-  --logging-folder={_LOG} "$@"
-"""
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.files import write_json
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule, chunk_kind
 from astra_tacos.schedule.storage import LINKS, column, describe, restore
 
@@ -26,7 +27,7 @@ def save_lockstep_schedule(schedule: LockstepSchedule, directory: str | Path) ->
     np.save(directory / START_FILE, schedule.start_ns)
     np.savez_compressed(directory / LINKS_FILE, **{name: getattr(schedule.topology, name) for name in LINKS})
     more = {"reducing_rounds": schedule.reducing_rounds, "num_sends": schedule.num_sends}
-    (directory / HEADER_FILE).write_text(json.dumps(describe(schedule, FORMAT) | more, indent=2) + "\n")
+    write_json(directory / HEADER_FILE, describe(schedule, FORMAT) | more)
 
 
 def load_lockstep_schedule(directory: str | Path) -> LockstepSchedule:

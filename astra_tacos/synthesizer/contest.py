@@ -11,7 +11,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.effort import fewest_sends
 from astra_tacos.synthesizer.portfolio import Candidate, is_between
 
 _IN_BETWEEN = 2
@@ -64,7 +63,7 @@ class Contest:
         if self.best is None:
             return math.inf, math.inf
         leader, collective = self.best, candidate.cut.collective
-        costs_more = collective.num_chunks > leader.collective.num_chunks and fewest_sends(collective) > _SMALL
+        costs_more = collective.num_chunks > leader.collective.num_chunks and collective.least_sends > _SMALL
         return leader.collective_time_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
 
     def passes_over(self, candidate: Candidate) -> bool:

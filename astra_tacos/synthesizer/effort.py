@@ -15,19 +15,14 @@ _LOOK_S = 1e-7
 _MOST_LOOKS = 1 << 24
 
 
-def fewest_sends(collective: Collective) -> int:
-    """Sends of a schedule in which none is wasted: one per chunk, NPU that lacks it and phase."""
-    return collective.least_sends
-
-
 def dispatch_seconds(topology: Topology, collective: Collective) -> float:
     """Seconds to lay out a plan and dispatch it: proportional to the number of sends."""
-    return _OVERHEAD_S + _DISPATCH_S * fewest_sends(collective)
+    return _OVERHEAD_S + _DISPATCH_S * collective.least_sends
 
 
 def match_seconds(topology: Topology, collective: Collective) -> float:
     """Seconds of the matcher."""
-    return _OVERHEAD_S + _MATCH_S * fewest_sends(collective)
+    return _OVERHEAD_S + _MATCH_S * collective.least_sends
 
 
 def route_seconds(topology: Topology, collective: Collective) -> float:

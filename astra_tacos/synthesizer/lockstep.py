@@ -107,11 +107,9 @@ def _most_lag(topology: Topology, collective: Collective) -> int:
 
     With more of them not the links' bandwidth would limit the collective's time, but the hops across the network.
     """
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 
-    ends = (topology.channel_src, topology.channel_dst)
-    graph = coo_array((np.ones(topology.num_channels), ends), shape=(topology.num_npus,) * 2).tocsr()
+    graph = topology.channel_graph(np.ones(topology.num_channels))
     hops = dijkstra(graph, indices=0, unweighted=True)
     return max(1, _expected_rounds(topology, collective) // max(1, int(hops[np.isfinite(hops)].max())))
 

@@ -17,7 +17,6 @@ from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, Timing, choose_l
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunking import MAX_SENDS, choose_chunks
 from astra_tacos.synthesizer.contest import Contest
-from astra_tacos.synthesizer.effort import fewest_sends
 from astra_tacos.synthesizer.portfolio import Cut, list_candidates
 from astra_tacos.synthesizer.race import Race
 from astra_tacos.topology.topology import Topology
@@ -166,7 +165,7 @@ def search(
 
     contest = Contest(max(what.chunks_per_npu for what in cuts))
     if candidates:
-        most_sends = fewest_sends(candidates[-1].cut.collective)
+        most_sends = candidates[-1].cut.collective.least_sends
         workers = max(1, min(threads or os.cpu_count() or 1, len(candidates), _SENDS_AT_A_TIME // most_sends))
         race = Race(topology, contest, budget, workers)
         was_cut_off = race.run(candidates, on_progress or (lambda done, total: None))

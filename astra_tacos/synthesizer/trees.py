@@ -24,6 +24,7 @@ from astra_tacos.synthesizer.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import Packing, pack
+from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
 from astra_tacos.synthesizer.plan import Plan
 from astra_tacos.topology.topology import Topology
 
@@ -35,15 +36,12 @@ _MOST_PRICES_OF_ALL = 1 << 28
 _BUSY_SHARE = 0.8
 _STAGGER = 0.15
 """Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due."""
-_NEAR_THE_MIDDLE = 1.34
 
 
 def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
     """Why a network or a collective is too large to be packed; None if it is not."""
-    phases = int(collective.reduces) + int(collective.gathers)
-    sends = phases * (topology.num_npus - 1) * collective.num_chunks
-    if sends > _MOST_SENDS:
-        return f"packs at most {_MOST_SENDS:,} sends, these are {sends:,}"
+    if collective.least_sends > _MOST_SENDS:
+        return f"packs at most {_MOST_SENDS:,} sends, these are {collective.least_sends:,}"
     prices = topology.num_npus * topology.num_channels
     if collective.root is None and prices > _MOST_PRICES_OF_ALL:
         return f"packs at most {_MOST_PRICES_OF_ALL:,} NPUs times channels, these are {prices:,}"
@@ -72,8 +70,8 @@ def trees(topology: Topology, collective: Collective, timing: Timing, seed: int)
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     tree_of, root = _assign(topology, collective, timing, seed)
     copies = np.bincount(tree_of).astype(np.float64)
-    sums_up = collective.reduces and collective.gathers
-    packing = pack(topology, timing, np.array([True, False] if sums_up else [False]), root, copies, seed)
+    inward = np.array([True, False] if collective.num_phases == 2 else [False])
+    packing = pack(topology, timing, inward, root, copies, seed)
     plan = plan_along_trees(collective, packing, tree_of)
     return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
@@ -81,31 +79,11 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
 def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the NPUs in the middle."""
     most = int(np.clip(_MOST_PRICES // topology.num_channels, 1, _MOST_TREES))
-    chunk = np.arange(collective.num_chunks)
-    if collective.reduces and collective.gathers:
-        middle = np.roll(_middle(topology, timing), seed % topology.num_npus)
+    if collective.num_phases == 2:
+        middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
         num_trees = min(max(most, len(middle)), collective.num_chunks)
-        return chunk % num_trees, middle[np.arange(num_trees) % len(middle)]
-    owner = collective.chunk_owner.astype(np.int64)
-    order = np.argsort(owner, kind="stable")
-    count = np.bincount(owner, minlength=topology.num_npus)
-    within = np.empty_like(chunk)
-    within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_owner = max(1, most // int(np.count_nonzero(count)))
-    key, tree_of = np.unique(owner * per_owner + within % per_owner, return_inverse=True)
-    return tree_of, key // per_owner
-
-
-def _middle(topology: Topology, timing: Timing) -> NDArray[np.int64]:
-    """The NPUs to which a chunk comes from all others, and from which it gets to all others, about as soon as can be."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import shortest_path
-
-    delay = timing.channel_delay_ns[:, -1].astype(np.float64)
-    graph = coo_array((delay, (topology.channel_src, topology.channel_dst)), shape=(topology.num_npus,) * 2).tocsr()
-    distance = shortest_path(graph)
-    farthest = distance.max(axis=0) + distance.max(axis=1)
-    return np.flatnonzero(farthest <= farthest.min() * _NEAR_THE_MIDDLE)
+        return np.arange(collective.num_chunks) % num_trees, middle[np.arange(num_trees) % len(middle)]
+    return share_trees(collective.chunk_owner, topology.num_npus, most)
 
 
 def plan_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> Plan:
@@ -122,6 +100,6 @@ def plan_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[
         chunks.append(chunk)
         channels.append(channel[chunk, npu])
         start_by.append(due_ns[chunk] - left_ns[tree_of[chunk], npu])
-    reduces = np.repeat(packing.inward, [len(chunk) for chunk in chunks]) | (collective.reduces and not collective.gathers)
+    reduces = np.repeat(packing.inward, [len(chunk) for chunk in chunks]) | collective.only_reduces
     rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1].astype(np.int32)
     return Plan(np.concatenate(chunks).astype(np.int32), np.concatenate(channels), reduces, rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +117,12 @@ class Topology:
         if not self.dimensions:
             return f"graph of {self.num_links} links"
         return " x ".join(f"{dimension.block} {dimension.size}" for dimension in self.dimensions)
+
+    def channel_graph(self, weight: NDArray[np.number]) -> Any:
+        """The channels as a SciPy sparse matrix of NPUs by NPUs, each with its entry of `weight`, for shortest paths."""
+        from scipy.sparse import coo_array
+
+        return coo_array((weight, (self.channel_src, self.channel_dst)), shape=(self.num_npus,) * 2).tocsr()
 
     def to_networkx(self):  # type: ignore[no-untyped-def]
         """The devices and links as a `networkx.DiGraph` (edge attributes `link`, `bandwidth_gibps`, `latency_ns`)."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule, why_not_lockstep
-from astra_tacos.verifier.schedule_oracle import _check_sizes, _reduction_ns
+from astra_tacos.verifier.schedule_oracle import check_sizes, chunk_reduction_ns
 from astra_tacos.verifier.violation import Violation
 
 MOST_VIOLATIONS = 1000
@@ -44,7 +44,7 @@ def verify_lockstep(
     if schedule.chunk.shape != shape or not 0 <= schedule.reducing_rounds <= schedule.num_rounds:
         text = f"chunks are {schedule.chunk.shape}, {schedule.reducing_rounds} rounds of them reduce, expected {shape}"
         return (Violation("shape", text),)
-    violations = _check_sizes(schedule)  # type: ignore[arg-type]  # needs no more than the collective
+    violations = check_sizes(schedule.collective)
     hold, usable = _delays(schedule)
     violations += _check_starts(schedule, hold, usable)
     collective, reducing = schedule.collective, schedule.reducing_rounds
@@ -73,7 +73,7 @@ def _delays(schedule: LockstepSchedule) -> tuple[int, NDArray[np.int64]]:
     delay = int(topology.link_latency_ns[0] + serialisation)
     hold = delay if schedule.timing.is_blocking else int(serialisation)
     usable = np.full(schedule.num_rounds, delay)
-    usable[: schedule.reducing_rounds] += int(_reduction_ns(schedule).max())  # type: ignore[arg-type]
+    usable[: schedule.reducing_rounds] += int(chunk_reduction_ns(schedule.collective, schedule.timing).max())
     return hold, usable
 
 

@@ -14,6 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK
 from astra_tacos.verifier.violation import Violation
 
@@ -26,7 +27,7 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up, and
     personalised chunks are those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
-    violations = _check_sizes(schedule)
+    violations = check_sizes(schedule.collective)
     valid, broken = _check_references(schedule)
     violations += broken
     if len(valid):
@@ -54,8 +55,8 @@ def check(schedule: Schedule) -> None:
         raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")
 
 
-def _check_sizes(schedule: Schedule) -> list[Violation]:
-    collective = schedule.collective
+def check_sizes(collective: Collective) -> list[Violation]:
+    """Chunks add up to what the collective moves, and differ by at most a byte."""
     sizes = collective.chunk_size_bytes
     expected = _moved_bytes(collective)
     violations = []
@@ -200,10 +201,10 @@ def _check_overlaps(
     return violations
 
 
-def _reduction_ns(schedule: Schedule) -> NDArray[np.int64]:
+def chunk_reduction_ns(collective: Collective, timing: Timing) -> NDArray[np.int64]:
     """Per chunk, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
-    rate = schedule.timing.reduce_bandwidth_gbps
-    sizes = schedule.collective.chunk_size_bytes
+    rate = timing.reduce_bandwidth_gbps
+    sizes = collective.chunk_size_bytes
     microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
     return np.maximum(microseconds * 1000, 1).astype(np.int64)
 
@@ -214,7 +215,7 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
     collective = schedule.collective
     chunk = schedule.chunk[row]
     reduces = schedule.reduces[row]
-    usable = schedule.end_ns[row] + np.where(reduces, _reduction_ns(schedule)[chunk], 0)
+    usable = schedule.end_ns[row] + np.where(reduces, chunk_reduction_ns(collective, schedule.timing)[chunk], 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)

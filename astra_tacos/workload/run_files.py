@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from astra_tacos.config.json_text import read_json_object
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.astra_sim_network import BINARIES
+from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
+from astra_tacos.files import check_replaceable, write_json
 
 PLAN_FILE = "plan.json"
-SCRIPT = "run_astra_sim.sh"
 GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
 WORKLOAD, COLLECTIVE = "workload", "collective"
-_OWN = {PLAN_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, "log"}
+_OWN = {PLAN_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +65,16 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     ConfigError
         If anything else is there, it is the current directory, or an input is inside.
     """
-    if path.exists():
-        if not path.is_dir():
-            raise ConfigError(f"{path}: exists and is no directory: choose another output")
-        names = {entry.name for entry in path.iterdir() if entry.suffix != ".csv"}
-        if names - _OWN or (names and PLAN_FILE not in names):
-            raise ConfigError(f"{path}: exists and is no plan of astra_tacos: choose another output")
-        if path.resolve() == Path.cwd():
-            raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+    check_replaceable(path, "plan of astra_tacos", _is_own)
     used = (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory)
     inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
     if inside:
         raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+
+
+def _is_own(names: set[str]) -> bool:
+    names = {name for name in names if Path(name).suffix != ".csv"}
+    return names <= _OWN and (not names or PLAN_FILE in names)
 
 
 def link_table(network: Path) -> Path | None:
@@ -113,42 +110,20 @@ def write_configurations(
     if per_node:
         system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
         (folder / PER_NODE).write_text("".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())))
-    _write_json(folder / SYSTEM, system)
+    write_json(folder / SYSTEM, system)
     shutil.copyfile(inputs.network, folder / NETWORK)
     table = link_table(inputs.network)
     if table is not None:
         (folder / table).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(inputs.network.parent / table, folder / table)
     if inputs.remote_memory is None:
-        _write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
     else:
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
     if groups:
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
         (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    (folder / SCRIPT).write_text(_script(inputs.workload.name, backend, bool(groups)))
-    (folder / SCRIPT).chmod((folder / SCRIPT).stat().st_mode | 0o111)
-
-
-def _script(name: str, backend: str, has_groups: bool) -> str:
-    binary = BINARIES[backend]
-    groups = f"  --comm-group-configuration={GROUPS} \\\n" if has_groups else ""
-    return f"""#!/bin/sh
-# Runs this directory on ASTRA-sim's {backend} analytical backend.
-set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {binary}}}"
-case $ASTRA_SIM_BIN in
-  /*) ;;
-  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
-esac
-cd "$(dirname "$0")"
-exec "$ASTRA_SIM_BIN" \\
-  --workload-configuration={shlex.quote(f"{WORKLOAD}/{name}")} \\
-  --system-configuration={SYSTEM} \\
-  --network-configuration={NETWORK} \\
-  --remote-memory-configuration={MEMORY} \\
-{groups}  --logging-folder=log "$@"
-"""
+    write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", backend, "Runs", has_groups=bool(groups))
 
 
 def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:
@@ -157,7 +132,3 @@ def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], colu
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     names = json.dumps(columns)
     (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n')
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -16,6 +16,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.congestion.paths import link_graph
 from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.pack import Packing
+from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
 from astra_tacos.topology.topology import Topology
 
 _LOOKS_A_ROUND = 1 << 24
@@ -23,7 +24,6 @@ _LOOKS_A_ROUND = 1 << 24
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 _DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
 _PATIENCE = 4
-_NEAR_THE_MIDDLE = 1.34
 
 
 def grow_trees(
@@ -127,29 +127,8 @@ def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple
     """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the members in the middle."""
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)
-    chunk = np.arange(collective.num_chunks)
-    owner = collective.chunk_owner.astype(np.int64)
-    if collective.reduces and collective.gathers:
-        middle = _middle(topology, collective, timing)
-        owner = middle[chunk % len(middle)]
-    count = np.bincount(owner, minlength=topology.num_npus)
-    order = np.argsort(owner, kind="stable")
-    within = np.empty_like(chunk)
-    within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_owner = max(1, most // int(np.count_nonzero(count)))
-    key, tree_of = np.unique(owner * per_owner + within % per_owner, return_inverse=True)
-    return tree_of, key // per_owner
-
-
-def _middle(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """The members to which a chunk comes from all others, and from which it gets to all others, about as soon as can be."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    delay = timing.channel_delay_ns[:, -1].astype(np.float64)
-    graph = coo_array((delay, (topology.channel_src, topology.channel_dst)), shape=(topology.num_npus,) * 2).tocsr()
-    members = collective.member_npus
-    distance = dijkstra(graph, indices=members)[:, members]
-    farthest = distance.max(axis=0) + distance.max(axis=1)
-    middle: NDArray[np.int64] = members[farthest <= farthest.min() * _NEAR_THE_MIDDLE]
-    return middle
+    root: NDArray[np.integer] = collective.chunk_owner
+    if collective.num_phases == 2:
+        middle = middle_npus(topology, timing, collective.member_npus)
+        root = middle[np.arange(collective.num_chunks) % len(middle)]
+    return share_trees(root, topology.num_npus, most)

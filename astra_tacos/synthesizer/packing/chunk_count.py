@@ -43,16 +43,14 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
     hop_ns = np.maximum(timing.link_hold_ns[topology.channel_link, 0], timing.link_hold_ns[second, 0])
     extra_ns = np.where(down == NO_LINK, 0.0, topology.link_latency_ns[down])
     latency_ns = topology.link_latency_ns[topology.channel_link] + extra_ns
-    phases = whole.num_phases
-    hops = phases * _hops(topology)
+    hops = whole.num_phases * _hops(topology)
     slowest = hop_ns >= hop_ns.max()
     alpha_ns = float(latency_ns[slowest].max())
     if link_model == "blocking":
         wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
     else:
         wanted_ns = max(_HANDING_ON * busy_ns / hops, alpha_ns / 2)
-    sends = phases * (topology.num_npus - 1) * whole.num_chunks
-    most = min(float(hop_ns.max()) / max(wanted_ns, 1.0), max_sends / sends, MAX_CHUNKS / whole.num_chunks)
+    most = min(float(hop_ns.max()) / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS / whole.num_chunks)
     options = (_ROUND[:, None] << np.arange(24)).ravel()
     for chunks in sorted(set(options[options <= max(most, 1)].tolist()), reverse=True):
         try:
@@ -65,10 +63,8 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
 
 def _hops(topology: Topology) -> int:
     """Channels from one NPU to the NPU farthest from it, the most over a few NPUs."""
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import shortest_path
 
-    ends = (topology.channel_src, topology.channel_dst)
-    graph = coo_array((np.ones(topology.num_channels), ends), shape=(topology.num_npus,) * 2).tocsr()
+    graph = topology.channel_graph(np.ones(topology.num_channels))
     some = np.unique(np.linspace(0, topology.num_npus - 1, 16).astype(np.int64))
     return int(shortest_path(graph, unweighted=True, indices=some).max())

@@ -12,7 +12,7 @@ import numpy as np
 from astra_tacos.config.network import read_network
 from astra_tacos.config.system import COMM_KEYS
 from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_directory
+from astra_tacos.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.writer import encode_trace
 from astra_tacos.workload.generator.columns import StageColumns, stage_columns
@@ -51,15 +51,7 @@ def check_output(path: Path) -> None:
     ConfigError
         If anything else is there, or it is the current directory.
     """
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise ConfigError(f"{path}: exists and is no directory: choose another output")
-    names = {entry.name for entry in path.iterdir()}
-    if names and (names - _FILES or RESULT_FILE not in names):
-        raise ConfigError(f"{path}: exists and is no generated run: choose another output")
-    if path.resolve() == Path.cwd():
-        raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+    check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES)
 
 
 def generate(step: Step, path: str | Path, device: Device | None = None, network: str | Path | None = None) -> GeneratedRun:
@@ -98,9 +90,9 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
         if groups.members:
             lines = ",\n".join(f'  "{group}": {json.dumps(ranks)}' for group, ranks in groups.members.items())
             (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n")
-        _write_json(directory / "system.json", _system(device, num_dimensions))
-        _write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-        _write_json(directory / RESULT_FILE, result)
+        write_json(directory / "system.json", _system(device, num_dimensions))
+        write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(directory / RESULT_FILE, result)
     return GeneratedRun(path, result)
 
 
@@ -163,7 +155,3 @@ def _result(step: Step, device: Device, stages: list[list[Node]], groups: Groups
         "step": asdict(step),
         "device": asdict(device),
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")

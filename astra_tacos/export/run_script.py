@@ -1,0 +1,50 @@
+"""The script of a directory that starts ASTRA-sim on it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from astra_tacos.export.astra_sim_network import BINARIES
+
+SCRIPT = "run_astra_sim.sh"
+LOG = "log"
+_GROUPS = "comm_group.json"
+
+
+def write_run_script(
+    directory: Path, workload: str, backend: str, verb: str, note: str | None = None, *, has_groups: bool = False
+) -> None:
+    """Write a script that runs `system.json`, `network.yml` and `remote_memory.json` beside it, wherever it is called from.
+
+    Parameters
+    ----------
+    workload
+        Prefix of the workload's traces, from the directory.
+    backend
+        Key of `BINARIES`.
+    verb, note
+        What it does with the directory, and what there is to know, for its comments.
+    has_groups
+        Whether there is a `comm_group.json`, too.
+    """
+    comment = f"# {note}\n" if note else ""
+    groups = f"  --comm-group-configuration={_GROUPS} \\\n" if has_groups else ""
+    path = directory / SCRIPT
+    path.write_text(f"""#!/bin/sh
+# {verb} this directory on ASTRA-sim's {backend} analytical backend.
+{comment}set -eu
+: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {BINARIES[backend]}}}"
+case $ASTRA_SIM_BIN in
+  /*) ;;
+  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
+esac
+cd "$(dirname "$0")"
+exec "$ASTRA_SIM_BIN" \\
+  --workload-configuration={shlex.quote(workload)} \\
+  --system-configuration=system.json \\
+  --network-configuration=network.yml \\
+  --remote-memory-configuration=remote_memory.json \\
+{groups}  --logging-folder={LOG} "$@"
+""")
+    path.chmod(path.stat().st_mode | 0o111)

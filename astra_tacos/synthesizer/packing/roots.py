@@ -1,0 +1,41 @@
+"""Where trees have their roots, and which chunks share a tree."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_NEAR_THE_MIDDLE = 1.34
+
+
+def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Trees for chunks of given roots, about `most` in all, as many for each root; its chunks take turns.
+
+    Returns
+    -------
+    tree_of, tree_root
+        int64[num_chunks], the tree of each chunk; int64[num_trees], where each begins.
+    """
+    root = root.astype(np.int64)
+    chunk = np.arange(len(root))
+    count = np.bincount(root, minlength=num_npus)
+    order = np.argsort(root, kind="stable")
+    within = np.empty_like(chunk)
+    within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
+    per_root = max(1, most // int(np.count_nonzero(count)))
+    key, tree_of = np.unique(root * per_root + within % per_root, return_inverse=True)
+    return tree_of, key // per_root
+
+
+def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The members to which a chunk comes from all others, and from which it gets to all others, about as soon as can be."""
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = topology.channel_graph(timing.channel_delay_ns[:, -1].astype(np.float64))
+    distance = dijkstra(graph, indices=members)[:, members]
+    farthest = distance.max(axis=0) + distance.max(axis=1)
+    middle: NDArray[np.int64] = members[farthest <= farthest.min() * _NEAR_THE_MIDDLE]
+    return middle
