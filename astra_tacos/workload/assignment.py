@@ -1,7 +1,8 @@
 """Which trace each collective node runs, and what of the node has to change so that ASTRA-sim runs that one.
 
 ASTRA-sim finds a node's trace by the node's id alone, whatever its rank; and a communicator group keeps to what the first node of
-each type named. So an id may not stand for two traces, nor may a group's nodes of one type.
+each type named. So an id may not stand for two traces, nor may a group's nodes of one type. Native collectives of all ranks that
+would be numbered differently on some rank get a group, which has numbers of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.per_node import MAX_NODE_ID
+from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.trace import Trace
 from astra_tacos.workload.collective_nodes import EVERYONE
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.patterns import carrying_type
+from astra_tacos.workload.stream_numbers import differently_numbered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,7 @@ def assign(
     implementation: NDArray[np.int64],
     groups: Mapping[int, tuple[int, ...]],
     order: NDArray[np.int64],
+    system: SystemConfig,
 ) -> Assignment:
     """Give every collective a group and ids under which ASTRA-sim finds its trace.
 
@@ -61,15 +65,21 @@ def assign(
         Communicator groups of the run.
     order
         int64[num_instances], place of each collective in the order in which ranks issue them.
+    system
+        Of the run as it was.
 
     Raises
     ------
     ConfigError
-        If there are not enough ids.
+        If there are not enough ids, or the system cuts a native collective into less than a byte.
     """
     known = np.isin(instances.pattern, [int(pattern) for pattern in PATTERN_KEYS])
     runs = np.flatnonzero(known | (implementation != NATIVE))
     group, all_groups = _groups(instances, implementation, groups, runs[np.argsort(order[runs])])
+    apart = differently_numbered(instances, implementation, order, system)
+    if apart.any():
+        group[apart] = max(all_groups, default=EVERYONE) + 1
+        all_groups[int(group[apart][0])] = instances.nodes.members[EVERYONE]
     node_id = _node_ids(trace, instances, implementation, order)
     chosen = implementation[instances.instance]
     per_node = {int(node): int(entry) for node, entry in zip(node_id.tolist(), chosen.tolist(), strict=True) if entry != NATIVE}
