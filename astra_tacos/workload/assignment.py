@@ -103,7 +103,8 @@ def _groups(
         if own == EVERYONE:
             continue
         ranks = groups[own]
-        taken = places.setdefault((own, int(carrying_type(int(instances.pattern[number])))), {})
+        carrier = carrying_type(int(instances.pattern[number]), int(instances.size_bytes[number]))
+        taken = places.setdefault((own, int(carrier)), {})
         if not taken and ranks != tuple(sorted(ranks)):
             taken[NATIVE] = 0
         place = taken.setdefault(entry, len(taken))
