@@ -132,9 +132,8 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
         if key in system.custom and rows.any():
             implementation[rows] = prefixes.setdefault(system.custom[key], len(prefixes))
     if system.per_node:
-        # ASTRA-sim looks ids up as 32-bit integers.
         rows = np.flatnonzero(is_collective)
-        ids = workload.node_id[rows] % np.uint64(_INT32)
+        ids = looked_up(workload.node_id[rows])
         named = np.array(sorted(system.per_node), np.uint64)
         place = np.minimum(np.searchsorted(named, ids), len(named) - 1)
         found = named[place] == ids
@@ -159,6 +158,11 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path) -> Trac
                 f"expected to be started in {Path(system.source).parent} (--directory)"
             )
     return read_trace(path, chunks=False)
+
+
+def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The ids by which ASTRA-sim looks for nodes' traces, as 32-bit integers (`CollectiveImplLookup.cc`): nodes may share one."""
+    return node_id % np.uint64(_INT32)
 
 
 def pattern_key(comm_type: int) -> str:

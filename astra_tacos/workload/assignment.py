@@ -1,7 +1,8 @@
 """Which trace each collective node runs, and what of the node has to change so that ASTRA-sim runs that one.
 
-ASTRA-sim finds a node's trace by the node's id alone, whatever its rank; and a communicator group keeps to what the first node of
-each type named. So an id may not stand for two traces, nor may a group's nodes of one type.
+ASTRA-sim finds a node's trace by the lower 32 bits of the node's id alone, whatever its rank; and a communicator group keeps to
+what the first node of each type named. So such an id may not stand for two traces, nor may a group's nodes of one type. Native
+collectives of all ranks that would be numbered differently on some rank get a group, which has numbers of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.per_node import MAX_NODE_ID
+from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up
 from astra_tacos.trace.trace import Trace
 from astra_tacos.workload.collective_nodes import EVERYONE
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.patterns import carrying_type
+from astra_tacos.workload.stream_numbers import differently_numbered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,7 @@ def assign(
     implementation: NDArray[np.int64],
     groups: Mapping[int, tuple[int, ...]],
     order: NDArray[np.int64],
+    system: SystemConfig,
 ) -> Assignment:
     """Give every collective a group and ids under which ASTRA-sim finds its trace.
 
@@ -61,15 +65,21 @@ def assign(
         Communicator groups of the run.
     order
         int64[num_instances], place of each collective in the order in which ranks issue them.
+    system
+        Of the run as it was.
 
     Raises
     ------
     ConfigError
-        If there are not enough ids.
+        If there are not enough ids, or the system cuts a native collective into less than a byte.
     """
     known = np.isin(instances.pattern, [int(pattern) for pattern in PATTERN_KEYS])
     runs = np.flatnonzero(known | (implementation != NATIVE))
     group, all_groups = _groups(instances, implementation, groups, runs[np.argsort(order[runs])])
+    apart = differently_numbered(instances, implementation, order, system)
+    if apart.any():
+        group[apart] = max(all_groups, default=EVERYONE) + 1
+        all_groups[int(group[apart][0])] = instances.nodes.members[EVERYONE]
     node_id = _node_ids(trace, instances, implementation, order)
     chosen = implementation[instances.instance]
     per_node = {int(node): int(entry) for node, entry in zip(node_id.tolist(), chosen.tolist(), strict=True) if entry != NATIVE}
@@ -93,7 +103,8 @@ def _groups(
         if own == EVERYONE:
             continue
         ranks = groups[own]
-        taken = places.setdefault((own, int(carrying_type(int(instances.pattern[number])))), {})
+        carrier = carrying_type(int(instances.pattern[number]), int(instances.size_bytes[number]))
+        taken = places.setdefault((own, int(carrier)), {})
         if not taken and ranks != tuple(sorted(ranks)):
             taken[NATIVE] = 0
         place = taken.setdefault(entry, len(taken))
@@ -112,7 +123,7 @@ def _node_ids(
     rows, instance = instances.nodes.row, instances.instance
     node_id = trace.node_id[rows].copy()
     entry = implementation[instance]
-    _, which = np.unique(node_id, return_inverse=True)
+    _, which = np.unique(looked_up(node_id), return_inverse=True)
     which = which.reshape(-1)
     lowest = np.full(int(which.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     highest = np.full(len(lowest), NATIVE, np.int64)
@@ -147,10 +158,11 @@ def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDAr
 
 
 def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
-    """Ascending ids that no node of any rank has, past the largest if there is room."""
+    """Ascending ids that no node of any rank has or is looked up by, past the largest if there is room."""
     if not count:
         return np.empty(0, np.uint64)
-    used = np.unique(trace.node_id[trace.node_id <= MAX_NODE_ID]).astype(np.int64)
+    used = np.unique(looked_up(trace.node_id)).astype(np.int64)
+    used = used[used <= MAX_NODE_ID]
     begin = int(used[-1]) + 1 if len(used) else 0
     if begin + count <= MAX_NODE_ID + 1:
         return np.arange(begin, begin + count, dtype=np.uint64)

@@ -28,7 +28,8 @@ def estimate(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[NDArr
     trace, columns = run.workload, run.columns
     # Patterns that ASTRA-sim lacks are looked at as what carries them.
     comm_type = columns.comm_type.copy()
-    comm_type[instances.nodes.row] = [int(carrying_type(pattern)) for pattern in instances.nodes.pattern.tolist()]
+    nodes = instances.nodes
+    comm_type[nodes.row] = list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist()))
     known = replace(run, workload=replace(trace, workload=replace(columns, comm_type=comm_type)))
     duration_ns = workload_actions(known).amount.astype(np.float64)
     rate = float(bytes_per_ns(np.array([_slowest(run)]))[0])

@@ -93,7 +93,7 @@ def _run(
         dep_first=np.zeros(num_ranks + 1, np.int64),
         dep=np.empty(0, np.int64),
         workload=WorkloadColumns(
-            comm_type=np.full(num_ranks, carrying_type(pattern), np.int64),
+            comm_type=np.full(num_ranks, carrying_type(pattern, size_bytes), np.int64),
             num_ops=absent,
             tensor_size=absent,
             comm_priority=absent,

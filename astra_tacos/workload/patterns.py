@@ -24,16 +24,20 @@ COLLECTIVE_NAMES = {
 ROOTED = frozenset({CommType.BROADCAST, CommType.REDUCE, CommType.SCATTER, CommType.GATHER})
 """Patterns in which one member is unlike the others."""
 CARRIER = CommType.ALL_REDUCE
-"""The type that a node gets if ASTRA-sim has no custom collectives of its own."""
+"""The type that a node gets if ASTRA-sim does not run custom collectives of its own."""
 PATTERN_ATTRIBUTE = "astra_tacos_pattern"
 """String attribute of a carried node: the name of its pattern in the Chakra schema."""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
 """Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
 
 
-def carrying_type(pattern: int) -> CommType:
-    """The type under which ASTRA-sim runs a pattern's custom traces."""
-    return CommType(pattern) if pattern in PATTERN_KEYS else CARRIER
+def carrying_type(pattern: int, size_bytes: int) -> CommType:
+    """The type under which ASTRA-sim runs a pattern's custom traces.
+
+    An All-Gather of no bytes is none: it waits for 0 / 0 chunks (`Sys.cc`, `generate_collective`), which never come.
+    """
+    is_known = pattern in PATTERN_KEYS and (pattern != CommType.ALL_GATHER or size_bytes > 0)
+    return CommType(pattern) if is_known else CARRIER
 
 
 def pattern_name(pattern: int) -> str:

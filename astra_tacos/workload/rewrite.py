@@ -18,7 +18,7 @@ from astra_tacos.workload.collective_nodes import IssueOrder
 from astra_tacos.workload.global_order import MergedGraph
 from astra_tacos.workload.instances import Instances
 from astra_tacos.workload.node_bytes import load_rank, node_at, replace_nodes, set_attribute
-from astra_tacos.workload.patterns import PATTERN_ATTRIBUTE, carrying_type
+from astra_tacos.workload.patterns import CARRIER, PATTERN_ATTRIBUTE, carrying_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ def find_changes(
     """
     nodes, instance = instances.nodes, instances.instance
     group = np.where(assignment.group != instances.group, assignment.group, -1)[instance]
-    carrying = np.array([int(carrying_type(int(pattern))) for pattern in nodes.pattern.tolist()], np.int64)
+    carrying = np.array(list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist())), np.int64)
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
@@ -120,8 +120,7 @@ def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int,
     if changes.group[entry] >= 0:
         set_attribute(at(row), "pg_name", "string_val", str(int(changes.group[entry])))
     if changes.pattern[entry] >= 0:
-        pattern = CommType(int(changes.pattern[entry]))
-        set_attribute(at(row), "comm_type", "int64_val", int(carrying_type(pattern)))
-        set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", pattern.name)
+        set_attribute(at(row), "comm_type", "int64_val", int(CARRIER))
+        set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", CommType(int(changes.pattern[entry])).name)
     for before in changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]].tolist():
         at(row).ctrl_deps.append(new_id.get(before, int(trace.node_id[before])))

@@ -64,7 +64,8 @@ def write_run(
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
     own = np.where(_moves_nothing(instances), idling, own)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
-    assignment = assign(run.workload, instances, implementation, run.groups.members, order[run.workload.num_nodes :])
+    in_order = order[run.workload.num_nodes :]
+    assignment = assign(run.workload, instances, implementation, run.groups.members, in_order, run.system)
     changes = find_changes(run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order)
     (folder / WORKLOAD).mkdir()
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)

@@ -13,6 +13,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.trace.schema import CommType
 from astra_tacos.workload.plan import plan
+from astra_tacos.workload.solution import Options
 
 
 @pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])
@@ -30,6 +31,26 @@ def test_a_pattern_is_carried_and_remembered(tmp_path: Path, pattern: CommType) 
     again, _ = planned(after, tmp_path / "again")
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert {case.collective for case in again.cases} == {case.collective for case in result.cases}
+
+
+@pytest.mark.parametrize("group", [None, 1])
+def test_an_all_gather_of_no_bytes_is_carried(tmp_path: Path, group: int | None) -> None:
+    """ASTRA-sim waits for ever for an All-Gather of no bytes, whatever it runs."""
+    ranks = [
+        [coll(0, (), CommType.ALL_GATHER, size=0, group=group), coll(1, [0], CommType.ALL_GATHER, size=1 << 16, group=group)]
+        for _ in range(4)
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}))
+    options = Options(synthesizer="tacos", trials=1)
+    result, after = planned(inputs, tmp_path / "plan", options=options)
+    assert result.before_ns is None
+    assert lint_plan(after).errors == {}
+    for nodes in messages(after):
+        assert attributes(nodes[0])["comm_type"] == CommType.ALL_REDUCE
+        assert attributes(nodes[0])["astra_tacos_pattern"] == "ALL_GATHER"
+        assert attributes(nodes[1])["comm_type"] == CommType.ALL_GATHER
+    planned(after, tmp_path / "again", options=options)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
 def test_roots_are_ranks_and_every_root_is_a_case(tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ from plans import attributes, contents, lint_plan, messages, planned, written
 
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import CommType
+from astra_tacos.workload.found import read_inputs
 from astra_tacos.workload.plan import plan
+from astra_tacos.workload.solution import Options
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
 
@@ -240,3 +243,27 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="is inside, which would be replaced"):
         plan(after, tmp_path / "plan")
     planned(inputs, tmp_path / "plan")
+
+
+@pytest.mark.parametrize(("low", "sizes"), [(11, (1 << 20, 1 << 20)), (45, (1 << 20, 1 << 16))])
+def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple[int, int]) -> None:
+    """ASTRA-sim looks for traces by the lower 32 bits of ids: a native collective must not find another one's.
+
+    Not one whose id stays, 11, nor one that gets a new id, past the largest: 45.
+    """
+    long = (1 << 32) + low
+    ranks = [
+        [coll(11, size=sizes[rank // 2], group=1 + rank // 2), coll(long, [11], CommType.ALL_TO_ALL), comp(44, [long])]
+        for rank in range(4)
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups={"1": [0, 1], "2": [2, 3]}, topology=("Ring",)))
+    options = Options(synthesizer="tacos", trials=1)
+    _, after = planned(inputs, tmp_path / "plan", options=options)
+    run = read_inputs(after)
+    native = [node.id for nodes in messages(after) for node in nodes if attributes(node).get("comm_type") == CommType.ALL_TO_ALL]
+    assert native == [long] * 4
+    named = dict(zip(run.workload.node_id.tolist(), run.implementation.tolist(), strict=True))
+    assert named[long] == NATIVE
+    assert sum(entry != NATIVE for entry in named.values()) == len(set(sizes))
+    planned(after, tmp_path / "again", options=options)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")

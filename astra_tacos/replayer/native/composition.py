@@ -104,7 +104,7 @@ def native_program(
     limit = system.active_chunks_per_dimension
     if limit < 1:
         raise ConfigError(f"{system.source}: active-chunks-per-dimension is {limit}, where ASTRA-sim stalls; expected 1 or more")
-    chunk_bytes, num_chunks = _chunks(pattern, size_bytes, num_npus or num_positions, system)
+    chunk_bytes, num_chunks = cut_into_chunks(pattern, size_bytes, num_npus or num_positions, system)
     layout = _layout(pattern, implementations, dimensions, sub_group, system)
     steps = _steps(pattern, layout, involved, system)
     if not steps:
@@ -140,8 +140,19 @@ def native_program(
     return assemble(source, num_positions, blocks, limit)
 
 
-def _chunks(pattern: str, size_bytes: int, num_npus: int, system: NativeSystem) -> tuple[int, int]:
-    """Size and number of chunks (`Sys::determine_chunk_size`); the last is as large as the others, whatever is left for it."""
+def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: NativeSystem) -> tuple[int, int]:
+    """Size and number of chunks (`Sys::determine_chunk_size`); the last is as large as the others, whatever is left for it.
+
+    Parameters
+    ----------
+    num_npus
+        Of the network, also in a communicator group of fewer.
+
+    Raises
+    ------
+    ConfigError
+        Where ASTRA-sim stops, stalls or never ends.
+    """
     splits = system.preferred_dataset_splits
     if splits is None or splits < 1:
         found = "missing" if splits is None else str(splits)
