@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import networkx
 import networks
+import networkx
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -128,7 +128,8 @@ def test_bandwidths_do_not_matter() -> None:
         (
             0.6,
             0,
-            "failed links: found the fraction 0.6, 77 of 128 pairs of links, expected at most 65: with more the network falls apart",
+            "failed links: found the fraction 0.6, 77 of 128 pairs of links, expected at most 65: "
+            "with more the network falls apart",
         ),
     ],
 )
