@@ -14,7 +14,9 @@ _STOCK = (Dimension("Ring", 4, 0.1 + 0.2, 500.0), Dimension("Switch", 2, 50.0, 1
 _NETWORKS = (
     NetworkConfig("", _STOCK),
     NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK)),
-    NetworkConfig("", _STOCK, failed_links=((0, 1), (1, 0)), link_overrides=(LinkSpec(1, 2, 12.5, None), LinkSpec(2, 1, None, 7.0))),
+    NetworkConfig(
+        "", _STOCK, failed_links=((0, 1), (1, 0)), link_overrides=(LinkSpec(1, 2, 12.5, None), LinkSpec(2, 1, None, 7.0))
+    ),
     NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK), failed_links=((0, 1),)),
     NetworkConfig("", (), (LinkSpec(0, 1, 1 / 3, 500.0), LinkSpec(1, 0, 5e11, 0.0)), ((0, 1),), (LinkSpec(1, 0, 2.5, 1.5),)),
 )
