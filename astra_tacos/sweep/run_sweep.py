@@ -83,7 +83,7 @@ class SweepRun:
         """
         from distributed import as_completed
 
-        running: dict[Future, str] = {}
+        running: dict[Future[Any], str] = {}
         finished = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         waiting = iter(list(self.missing.items()))
         threads, counted = 0, -_COUNT_S
@@ -108,12 +108,12 @@ class SweepRun:
         finally:
             _give_up(client, running)
 
-    def _submit(self, client: Client, key: str, point: Point) -> Future:
+    def _submit(self, client: Client, key: str, point: Point) -> Future[Any]:
         about = json.dumps(self._conditions.to_json(), sort_keys=True)
         name = f"point-{key}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
         return client.submit(compute_point, key, point.to_request(), self._conditions, key=name, pure=True)
 
-    def _keep(self, key: str, future: Future, result: Any) -> None:
+    def _keep(self, key: str, future: Future[Any], result: Any) -> None:
         outcome = _outcome(future, result)
         self._store.write(key, outcome, self._conditions)
         self.outcomes[key] = outcome
@@ -124,7 +124,7 @@ class SweepRun:
         return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)
 
 
-def _outcome(future: Future, result: Any) -> Outcome:
+def _outcome(future: Future[Any], result: Any) -> Outcome:
     """What a future that is done came to: the tasks themselves raise nothing."""
     if future.status == "finished":
         check_version(result["version"], "a worker")
@@ -146,7 +146,7 @@ def _is_connected(client: Client) -> bool:
     return str(client.status) == "running"
 
 
-def _give_up(client: Client, running: dict[Future, str]) -> None:
+def _give_up(client: Client, running: dict[Future[Any], str]) -> None:
     """Have workers stop what nobody waits for any more."""
     if running and _is_connected(client):
         with contextlib.suppress(OSError):

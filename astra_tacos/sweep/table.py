@@ -47,7 +47,7 @@ def _kind(types: set[type]) -> str:
 
 def table_row(point: Point, outcome: Outcome) -> dict[str, Any]:
     """The columns of a point that have a value."""
-    row = {"point": point.index, "key": point.key, "status": outcome.status, "error": outcome.error}
+    row: dict[str, Any] = {"point": point.index, "key": point.key, "status": outcome.status, "error": outcome.error}
     row |= point.inputs | outcome.results
     time_ns, cost = row.get("predicted_ns"), row.get("cost")
     if time_ns is not None and cost is not None:  # here, as the cost is no part of the key
