@@ -56,4 +56,5 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> 
 def nothing_left_behind() -> Iterator[None]:
     """No process of points of ours is there in the end."""
     yield
-    assert not point_processes()
+    left=[(p.pid, p.ppid(), p.status(), p.cmdline()) for p in point_processes()]
+    assert not left, left
