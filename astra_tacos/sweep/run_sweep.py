@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -104,8 +105,8 @@ class SweepRun:
                 on_progress(self._progress(threads))
                 if self.missing:
                     time.sleep(_LOOK_S)
-        except OSError as error:
-            if _is_connected(client):
+        except (OSError, CancelledError) as error:
+            if _is_connected(client) and isinstance(error, OSError):
                 raise
             raise _lost(client) from error
         finally:

@@ -11,6 +11,7 @@ from astra_tacos.units import format_size
 
 _BEST = 5
 _MOST_KINDS = 12
+_FIGURES = {"point", "predicted_ns", "efficiency", "cost", "time_cost"}
 _COMPARABLE = ("kind", "collective", "size_bytes", "workload")
 """Points that agree in these do the same, so that times tell which is better."""
 _ERRORS = 5
@@ -55,8 +56,8 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> l
 
 
 def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and lines of such points; axes in which they agree and columns without values are left out."""
-    shared = {name for name in best[0] if len(best) > 1 and len({str(row[name]) for row in best}) == 1}
+    """Header and lines of such points; axes in which all agree and columns without values are left out."""
+    shared = {name for name in best[0] if len(best) > 1 and len({str(row[name]) for row in best}) == 1} - _FIGURES
     names = [name for name in best[0] if name not in shared and any(row[name] is not None for row in best)]
     return tuple(names), [tuple(_text(name, row[name]) for name in names) for row in best]
 
