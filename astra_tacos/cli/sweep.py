@@ -115,7 +115,8 @@ def _compute(run: SweepRun, address: str | None, workers: int | None) -> None:
 
     if not run.missing:
         return
-    with open_client(address, workers) as client, sweep_progress() as show:
+    threads = min(workers or os.cpu_count() or 1, len(run.missing))
+    with open_client(address, threads) as client, sweep_progress() as show:
         run.compute(client, show)
 
 

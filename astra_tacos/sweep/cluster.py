@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.task import stop_all
+from astra_tacos.sweep.task import start_processes, stop_all
 from astra_tacos.version import package_version
 
 if TYPE_CHECKING:
@@ -52,24 +52,27 @@ def num_threads(client: Client) -> int:
 
 @contextlib.contextmanager
 def _local(workers: int) -> Iterator[Client]:
-    import dask
-    from distributed import Client, LocalCluster
+    try:
+        start_processes(workers)
+        import dask  # takes half a second, and so do they
+        from distributed import Client, LocalCluster
 
-    # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
-    with dask.config.set(_LEAN):
-        cluster = LocalCluster(
-            processes=False,
-            n_workers=1,
-            threads_per_worker=workers,
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        )
-        try:
-            with cluster, Client(cluster, set_as_default=False) as client:
-                yield client
-        finally:
-            stop_all()
+        # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
+        with (
+            dask.config.set(_LEAN),
+            LocalCluster(
+                processes=False,
+                n_workers=1,
+                threads_per_worker=workers,
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+    finally:
+        stop_all()
 
 
 @contextlib.contextmanager

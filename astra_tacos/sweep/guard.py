@@ -40,6 +40,10 @@ class Guard:
         self._process: _Process | None = None
         self._key: str | None = None
 
+    def start(self) -> None:
+        """Start the process before there is a point for it."""
+        self._process = self._process or _Process()
+
     def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
         """What becomes of a point.
 
@@ -101,11 +105,10 @@ class Guard:
         process = self._process
         if process is not None and (not process.is_alive() or (limit and process.resident_bytes() > limit / 2)):
             self.close()
-        if self._process is None:
-            self._process = _Process()
-        if (conditions.timeout_s or limit) and not self._process.is_warm:
-            self._process.warm_up()
-        return self._process
+        process = self._process = self._process or _Process()
+        if (conditions.timeout_s or limit) and not process.is_warm:
+            process.warm_up()
+        return process
 
 
 class _Process:

@@ -12,6 +12,7 @@ from astra_tacos.version import package_version
 
 _own = threading.local()
 _guards: set[Guard] = set()
+_spare: list[Guard] = []
 _lock = threading.Lock()
 
 
@@ -24,6 +25,16 @@ def compute_point(key: str, request: dict[str, Any], conditions: Conditions) -> 
         guard.close()
         outcome = Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
     return outcome.to_json() | {"version": package_version()}
+
+
+def start_processes(count: int) -> None:
+    """Have processes ready for threads to come: they load their libraries meanwhile."""
+    guards = [Guard() for _ in range(count)]
+    with _lock:
+        _guards.update(guards)
+        _spare.extend(guards)
+    for guard in guards:
+        guard.start()
 
 
 def stop_points(keys: Collection[str]) -> None:
@@ -39,6 +50,7 @@ def stop_all() -> None:
     with _lock:
         guards = list(_guards)
         _guards.clear()
+        _spare.clear()
     for guard in guards:
         guard.close()
 
@@ -47,7 +59,7 @@ def _guard() -> Guard:
     """That of this thread."""
     guard: Guard | None = getattr(_own, "guard", None)
     if guard is None:
-        guard = _own.guard = Guard()
         with _lock:
+            guard = _own.guard = _spare.pop() if _spare else Guard()
             _guards.add(guard)
     return guard

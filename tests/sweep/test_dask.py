@@ -85,7 +85,8 @@ def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, t
     assert again.num_reused == len(run.outcomes) >= 10
 
 
-def test_a_scheduler_that_is_not_there_is_an_error() -> None:
+def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_tacos.sweep.cluster.CONNECT_S", 0.5)
     for address, reason in (("tcp://127.0.0.1:9", "none answers in"), ("nonsense://x", "unknown address scheme")):
         with pytest.raises(ConfigError, match=rf"{address}: no Dask scheduler \({reason}"), open_client(address, None):
             pass
