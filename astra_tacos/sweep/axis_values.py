@@ -10,6 +10,7 @@ from typing import Any
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.field import check_keys
+from astra_tacos.sweep.operations import MAX_INTEGER
 from astra_tacos.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.units import parse_sizes
 
@@ -62,7 +63,9 @@ def read_variable(value: object, where: str) -> bool | int | float | str:
         if value.lstrip().startswith("="):
             raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
         return value
-    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 63):
+    if isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise ConfigError(f"{where} is {describe(value)}, expected a whole number of 64 bits")
         return value
     return read_number(value, where, "a number, a string, true or false", math.isfinite)
 

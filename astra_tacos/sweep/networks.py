@@ -74,34 +74,24 @@ class Networks:
         cost = self._cost(named)
         structure = _structure(config)
         error = self._error(config, structure)
+        can_be_counted = error is None  # else it may be far too large
         if error is None and fraction:
             failed = self._draw(config, structure, fraction, seed or 0)
             if isinstance(failed, str):
                 error = failed
             else:
                 config = replace(config, failed_links=(*config.failed_links, *failed))
-        total = math.fsum(named.split_gbps) if named.split_gbps else None
-        derived: dict[str, Any] = {"num_npus": config.num_npus, "num_links": count_links(config)}
-        if config.dimensions:
-            derived |= {"total_bandwidth": total, "bandwidth": list(named.split_gbps)}
-            derived["npus_count"] = [dimension.size for dimension in config.dimensions]
-        if cost is not None:
-            derived["cost"] = cost
-        columns = {
-            "network": named.name,
-            "topology": describe_dimensions(config.dimensions) or f"graph of {derived['num_links']} links",
+        num_links = count_links(config) if can_be_counted else None
+        columns = _columns(named, config, num_links) | {"cost": cost, "failed_fraction": fraction, "failed_seed": seed}
+        derived = {
             "num_npus": config.num_npus,
-            "num_links": derived["num_links"],
-            "link_bandwidth_gibps": [d.bandwidth_gibps for d in config.dimensions] or None,
-            "latency_ns": [d.latency_ns for d in config.dimensions] or None,
-            "bandwidth_per_npu_gbps": list(named.split_gbps) or None,
-            "total_bandwidth_gbps": total,
+            "num_links": num_links,
+            "bandwidth": columns["bandwidth_per_npu_gbps"],
+            "total_bandwidth": columns["total_bandwidth_gbps"],
+            "npus_count": [dimension.size for dimension in config.dimensions] or None,
             "cost": cost,
-            "failed_links": len(config.failed_links),
-            "failed_fraction": fraction,
-            "failed_seed": seed,
         }
-        return PointNetwork(config, columns, derived, error)
+        return PointNetwork(config, columns, {name: value for name, value in derived.items() if value is not None}, error)
 
     def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
         """Why a network without drawn failures cannot be built. Bandwidths do not matter, so it is asked once for many."""
@@ -158,3 +148,18 @@ def _structure(config: NetworkConfig) -> tuple[Any, ...]:
     if config.links or config.link_overrides:  # from a file: overrides have to name links
         return (config.source, config.failed_links)
     return (*((d.block, d.size) for d in config.dimensions), config.failed_links)
+
+
+def _columns(named: NamedNetwork, config: NetworkConfig, num_links: int | None) -> dict[str, Any]:
+    """What a row says about a network, but for its cost and how links were drawn that fail."""
+    return {
+        "network": named.name,
+        "topology": describe_dimensions(config.dimensions) or f"graph of {len(config.links) - len(config.failed_links)} links",
+        "num_npus": config.num_npus,
+        "num_links": num_links,
+        "link_bandwidth_gibps": [d.bandwidth_gibps for d in config.dimensions] or None,
+        "latency_ns": [d.latency_ns for d in config.dimensions] or None,
+        "bandwidth_per_npu_gbps": list(named.split_gbps) or None,
+        "total_bandwidth_gbps": math.fsum(named.split_gbps) if named.split_gbps else None,
+        "failed_links": len(config.failed_links),
+    }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import sweep
 
@@ -29,6 +29,7 @@ def names(document: object) -> list[dict[str, Any]]:
     return [part.names for part in axes(document).combinations()]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1))
 def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
     expected = [dict(zip(document, values, strict=True)) for values in itertools.product(*document.values())]
@@ -37,6 +38,7 @@ def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
     assert axes(document).num_combinations == len(expected)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.data())
 def test_a_zip_goes_side_by_side(length: int, data: st.DataObject) -> None:
     of_length = st.lists(st.integers(-9, 9), min_size=length, max_size=length)
@@ -46,6 +48,7 @@ def test_a_zip_goes_side_by_side(length: int, data: st.DataObject) -> None:
     ]
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES, st.lists(st.fixed_dictionaries({"c": st.integers(), "d": st.booleans()}), min_size=1, max_size=3))
 def test_blocks_multiply(first: list[int], second: list[int], entries: list[dict[str, int]]) -> None:
     length = min(len(first), len(second))
@@ -109,6 +112,7 @@ def test_values(name: str, document: object, expected: list[float]) -> None:
         ({"synthesizer": "ring"}, "axes.synthesizer is 'ring', expected a list"),
         ({"a": [1, None]}, "axes.a[1] is nothing, expected a number, a string, true or false"),
         ({"a": [1, [2]]}, "axes.a[1] is [2], expected a number, a string, true or false"),
+        ({"a": [1 << 63]}, "axes.a[0] is 9223372036854775808, expected a whole number of 64 bits"),
         ({"a": [float("nan")]}, "axes.a[0] is nan, expected a number, a string, true or false"),
         ({"a": ["= b"]}, "axes.a[0] is '= b', expected a plain value: expressions go under point or define"),
         ([{"zip": {"a": [1, 2], "b": [1]}}], "axes[0].zip.b has 1 values, expected 2, as many as a"),

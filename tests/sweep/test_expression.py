@@ -62,7 +62,7 @@ NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(st.one_of(NUMBERS, _truth(NUMBERS)))
 @example("2 ** 62")
 @example("(-8) ** 0.5")
@@ -86,6 +86,7 @@ def test_they_mean_what_python_makes_of_them(text: str) -> None:
     assert repr(found) == repr(python(text))
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab12.()[]{}'\"+-*/%<>=!, :_lamdforinxeceval\n@~^&|", max_size=60))
 def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import networks
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import CONFIGS, sweep
 
@@ -86,6 +86,7 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({key, changed, POINT.key}) == 3
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 1 << 40),
     st.dictionaries(

@@ -9,7 +9,7 @@ import networks
 import networkx
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import LinkSpec, NetworkConfig
@@ -47,6 +47,7 @@ def naive_failures(topology: Topology, count: int, seed: int) -> set[tuple[int, 
     return failed if len(failed) == 2 * count else None
 
 
+@settings(deadline=None)
 @given(networks.topologies(), st.floats(0, 1), st.integers(0, 1 << 40))
 def test_they_are_those_of_one_after_the_other(topology: Topology, fraction: float, seed: int) -> None:
     wanted = int(fraction * len(pairs(topology)) + 0.5)
@@ -61,12 +62,14 @@ def test_they_are_those_of_one_after_the_other(topology: Topology, fraction: flo
     assert list(failed) == sorted(set(failed))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 62), st.floats(0, 0.45), st.floats(0, 0.45))
 def test_a_smaller_fraction_is_a_part_of_a_larger_one(seed: int, one: float, other: float) -> None:
     less, more = (set(draw_failures(TORUS_8X8, fraction, seed)) for fraction in sorted((one, other)))
     assert less <= more
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 20), st.floats(0.01, 0.5))
 def test_networks_of_what_is_left_can_be_built(seed: int, fraction: float) -> None:
     config = networks.config(("Ring", 4, 50.0, 500.0), ("Mesh", 3, 20.0, 30.0), ("Switch", 2, 10.0, 5.0))
@@ -80,6 +83,7 @@ def test_networks_of_what_is_left_can_be_built(seed: int, fraction: float) -> No
     assert len(failed) == 2 * int(fraction * whole.num_links / 2 + 0.5)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 30), st.floats(0, 1))
 def test_links_of_one_direction_stay_and_the_network_stays_strongly_connected(seed: int, fraction: float) -> None:
     random = Random(seed)
