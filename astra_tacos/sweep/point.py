@@ -185,7 +185,7 @@ def _network_digest(same: _Same) -> str:
 
 @lru_cache(maxsize=1)
 def _version() -> str:
-    from astra_tacos.workload.synthesis import package_version
+    from astra_tacos.version import package_version
 
     return package_version()
 
