@@ -56,7 +56,8 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
     """The certificate, if it is one, and this schedule's."""
     try:
         result = json.loads(path.read_text())
-        known = [("num_sends", schedule.num_sends), ("predicted_ns", max(schedule.collective_time_ns, 1))]
+        known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
+        known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
         known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_npus)]
         wrong = [(name, result[name], value) for name, value in known if result[name] != value]
         missing = [name for name in ("bound_ns", "bound", "bound_where", "bounds_ns", "efficiency") if name not in result]
@@ -104,7 +105,8 @@ def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[Compare
             rows.append(row)
             on_progress(len(rows), len(names))
     note = (
-        f"The same collective on the same network by the algorithms that need no search, each with the number of chunks that suits it "
-        f"best (up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is the least of all their chunks' bounds."
+        "The same collective on the same network by the algorithms that need no search, each with the number of chunks that "
+        f"suits it best (up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is the least of the bounds "
+        "of all these numbers of chunks."
     )
     return rows, note

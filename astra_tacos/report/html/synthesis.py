@@ -86,7 +86,8 @@ def _certificate(result: dict[str, Any]) -> Section:
         binds = " binds" if name == result["bound"] else ""
         html += (
             f'<div class="bound{binds}" role="listitem"><span>{escape(name)}</span><span class="bar">'
-            f'<i style="width:{100 * min(share, 1):.2f}%"></i></span><span>{escape(format_time(bound))} ({share:.1%})</span></div>'
+            f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
+            f"<span>{escape(format_time(bound))} ({share:.1%})</span></div>"
         )
     html += "</div>"
     html += '<p class="note">Each is a time that no schedule of these chunks can beat; the longest one counts. '
@@ -97,8 +98,8 @@ def _certificate(result: dict[str, Any]) -> Section:
 def _network(data: dict[str, Any]) -> Section:
     if "layout" in data:
         introduction = (
-            "A line is a link in each direction, each drawn in the half that begins at its sender; the darker and wider, the larger "
-            "the share of the collective's time in which it is in use."
+            "A line is a link in each direction, each drawn in the half that begins at its sender; the darker and wider, the "
+            "larger the share of the collective's time in which it is in use."
         )
         if data["binding"]:
             introduction += " Links with a purple edge are those that the lower bound is about."
@@ -107,8 +108,9 @@ def _network(data: dict[str, Any]) -> Section:
         html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div><div id="links"></div>'
     else:
         introduction = (
-            f"This network is too large to draw device by device (more than {MOST_DRAWN_DEVICES:,} devices or {MOST_DRAWN_LINKS:,} "
-            "links). Aggregated: the mean share of time in use of the links between groups of NPUs with consecutive numbers."
+            f"This network is too large to draw device by device (more than {MOST_DRAWN_DEVICES:,} devices or "
+            f"{MOST_DRAWN_LINKS:,} links). Aggregated: the mean share of time in use of the links between groups of NPUs with "
+            "consecutive numbers."
         )
         html = '<div id="matrix"></div><div id="npu"></div><div id="links"></div>'
     if "links" not in data:
@@ -119,18 +121,18 @@ def _network(data: dict[str, Any]) -> Section:
 def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
     if "sends" in data:
         introduction = (
-            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar, and all sends of its chunk light "
-            "up here and in the drawing of the network; a click or Enter keeps them lit."
+            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar, and all sends of its chunk "
+            "light up here and in the drawing of the network; a click or Enter keeps them lit, Escape puts them out."
         )
     elif isinstance(schedule, LockstepSchedule):
         introduction = (
-            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. A cell is "
-            "the mean share of time in which the links of a row are in use."
+            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. A "
+            "cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of NPUs are left out."
         )
     else:
         introduction = (
-            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. A cell is the mean "
-            "share of time in which the links of a row are in use; trees of chunks and lists of NPUs are left out."
+            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. A cell is the "
+            "mean share of time in which the links of a row are in use; trees of chunks and lists of NPUs are left out."
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def _heat(schedule: Schedule | LockstepSchedule, order: NDArray[np.int64], group
         row_of_link[own] = len(labels) + row
         edges = np.searchsorted(row, np.arange(rows + 1))
         sources = topology.link_src[own]
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges):
             ends = [topology.describe_device(int(sources[at])) for at in (first, last - 1)]
             where = f"from {ends[0]}" if ends[0] == ends[1] else f"from {ends[0]} to {ends[1]}"
             labels.append(f"{label}, {where}" if label else where)
@@ -160,7 +161,7 @@ def _matrix(topology: Topology, busy: NDArray[np.float64]) -> Data:
     of = np.full(topology.num_devices, groups)
     of[device] = device * groups // topology.num_npus
     edges = np.searchsorted(of[device], np.arange(groups + 1))
-    labels = [str(a) if b - a == 1 else f"{a}–{b - 1}" for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+    labels = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in pairwise(edges.tolist())]
     size = groups + topology.has_switches
     cell = of[topology.link_src] * size + of[topology.link_dst]
     links = np.bincount(cell, minlength=size * size).reshape(size, size)

@@ -94,10 +94,10 @@ AT.synthesis = {
 
   async curves(element, { arrivals, time, bound }, stem) {
     const [scale, unit] = AT.synthesis.unit(time);
-    const looks = { fastest: "#228833", median: "#4477aa", slowest: "#ee6677" };
+    const looks = { fastest: { color: "#228833", dash: "dot" }, median: { color: "#4477aa" }, slowest: { color: "#ee6677", dash: "dash" } };
     const trace = ({ time: at, share }, name, line) => ({ x: Array.from(at, (t) => t / scale), y: share, name, mode: "lines", line: { shape: "hv", width: 2, ...line }, hovertemplate: `%{x:.2f} ${unit}: %{y:.1%}<extra>${name}</extra>` });
-    const traces = [trace(arrivals.together, `all ${AT.format.count(arrivals.needy)} together`, { color: "#9aa5b1", width: 5 }),
-      ...arrivals.curves.map((curve) => trace(curve, `${curve.label}: NPU ${curve.npu}`, { color: looks[curve.label] }))];
+    const traces = [trace(arrivals.together, `all ${AT.format.count(arrivals.needy)} together`, { color: "#c3ccd4", width: 6 }),
+      ...arrivals.curves.map((curve) => trace(curve, `${curve.label}: NPU ${curve.npu}`, looks[curve.label]))];
     const rows = () => [["npu", "time_ns", "share_of_chunks"], ...[...arrivals.curves.map((c) => [`${c.label}: ${c.npu}`, c]), ["all", arrivals.together]].flatMap(([label, c]) => Array.from(c.time, (t, i) => [label, t, c.share[i]]))];
     const line = (at, text, colour, side) => [{ type: "line", x0: at / scale, x1: at / scale, y0: 0, y1: 1, yref: "paper", line: { color: colour, width: 1.5, dash: "dash" } },
       { x: at / scale, y: 0.02, yref: "paper", text, showarrow: false, xanchor: side, yanchor: "bottom", font: { size: 12, color: colour }, bgcolor: "rgba(255,255,255,.8)" }];
@@ -113,9 +113,9 @@ AT.synthesis = {
     const shown = order.map((i) => names[i]);
     const rows = () => [["algorithm", "time_ns", "times_as_long", "bus_bandwidth_gbps", "chunks_per_npu", "sends"], ...order.map((i) => [names[i], times[i], times[i] / time, bus[i], chunks[i], sends[i]])];
     const label = (i) => `${AT.format.time(times[i])}${i ? `, ${AT.format.number(times[i] / time, 2)}×` : ""}`;
-    await AT.chart(element, [{ type: "bar", orientation: "h", y: shown, x: order.map((i) => times[i] / scale), marker: { color: order.map((i) => (i ? "#9db8d2" : "#4477aa")) }, text: order.map(label), textposition: "auto", cliponaxis: false,
-      insidetextanchor: "end", customdata: order.map((i) => [bus[i], chunks[i]]), hovertemplate: "%{y}: %{text}<br>bus bandwidth %{customdata[0]:.1f} GB/s, %{customdata[1]} chunks per NPU<extra></extra>" }],
-    { xaxis: { title: { text: `time (${unit})` }, rangemode: "tozero" }, yaxis: { autorange: "reversed", ticks: "", showgrid: false }, margin: { t: 30 }, bargap: 0.28,
+    await AT.chart(element, [{ type: "bar", orientation: "h", y: shown, x: order.map((i) => times[i] / scale), marker: { color: order.map((i) => (i ? "#9db8d2" : "#4477aa")) }, text: order.map(label), textposition: "outside", cliponaxis: false,
+      customdata: order.map((i) => [bus[i], chunks[i]]), hovertemplate: "%{y}: %{text}<br>bus bandwidth %{customdata[0]:.1f} GB/s, %{customdata[1]} chunks per NPU<extra></extra>" }],
+    { xaxis: { title: { text: `time (${unit})` }, range: [0, (Math.max(...times) / scale) * (element.clientWidth < 560 ? 1.6 : 1.18)] }, yaxis: { autorange: "reversed", ticks: "", showgrid: false }, margin: { t: 30 }, bargap: 0.28,
       shapes: [{ type: "line", x0: bound / scale, x1: bound / scale, y0: 0, y1: 1, yref: "paper", line: { color: "#222222", width: 1.5, dash: "dash" } }],
       annotations: [{ x: bound / scale, y: 1, yref: "paper", text: `lower bound ${AT.format.time(bound)}`, showarrow: false, yanchor: "bottom", font: { size: 12 } }] },
     { name: `${stem}-algorithms`, rows, height: 110 + 38 * names.length, alt: `Time of ${names.length} algorithms, the shortest first: ${order.map((i) => `${names[i]} ${AT.format.time(times[i])}`).join(", ")}. Lower bound: ${AT.format.time(bound)}.` });
