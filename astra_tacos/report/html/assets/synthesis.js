@@ -88,7 +88,7 @@ AT.ready(async () => {
     ];
     const first = held.filter((h) => h.from === null).length;
     said.textContent = `NPU ${npu} begins with ${count(first)} ${data.collective.reduces ? "contributions" : "chunks"} and receives ${count(held.length - first)} sends.`;
-    AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 10, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
+    AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 12, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
   }
   const select = AT.el("select", { id: "npu-number", onchange: () => showNpu(Number(select.value)) }, ...Array.from({ length: data.npus }, (_, npu) => AT.el("option", { value: npu }, `NPU ${npu}`)));
   const said = AT.el("p", { class: "note", role: "status" });
@@ -101,7 +101,7 @@ AT.ready(async () => {
     const rows = Array.from(data.rows, shortLink);
     const say = (bar) => {
       const send = bars.send[bar];
-      return `Chunk ${sends.chunk[send]} (${size(data.chunks.bytes[sends.chunk[send]])}), NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "added to the receiver's own" : "copied"}: `
+      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} chunk ${sends.chunk[send]}, `
         + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
     };
     const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];
