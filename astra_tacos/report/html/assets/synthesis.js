@@ -67,7 +67,7 @@ AT.ready(async () => {
   if (data.links) {
     const list = $("links");
     const columns = [{ title: "from", values: Array.from(data.links.src, device) }, { title: "to", values: Array.from(data.links.dst, device) },
-      { title: "dimension", values: data.links.src.length && data.dimensions.length > 1 ? Array.from(data.links.dimension) : Array.from(data.links.dimension, (d) => (d < 0 ? null : d)) },
+      { title: "dimension", values: Array.from(data.links.dimension, (d) => (d < 0 ? null : d)) },
       { title: "bandwidth (GiB/s)", values: data.links.bandwidth }, { title: "latency (ns)", values: data.links.latency },
       { title: "in use", values: Array.from(data.links.busy, (v) => +v.toFixed(4)), format: (v) => percent(v) }, { title: "bound", values: Array.from(data.links.src, (_, link) => (binding.has(link) ? "binds" : "")) }];
     const details = AT.el("details", {}, AT.el("summary", {}, `All ${count(data.links.src.length)} links, to filter and sort`), AT.el("div", { id: "link-table" }));
@@ -113,7 +113,7 @@ AT.ready(async () => {
       onPoint: (bar) => light(bar === null ? kept.chunk : sends.chunk[bars.send[bar]]),
       onPick: (bar) => keep(bar === null ? null : sends.chunk[bars.send[bar]]),
     });
-    showNpu(0);
+    showNpu(data.collective.root ?? 0);
     AT.report = { ...parts, keep, showNpu, tree };
   } else {
     await AT.synthesis.heat($("links-over-time"), data, stem);

@@ -44,7 +44,7 @@ AT.synthesis = {
     const held = [];
     for (let chunk = 0; chunk < collective.chunks && member; chunk += 1) {
       if (collective.reduces) held.push({ chunk, time: 0, from: null, what: "its contribution" });
-      else if (chunks.owner[chunk] === npu) held.push({ chunk, time: 0, from: null, what: "there from the beginning" });
+      else if (chunks.owner[chunk] === npu) held.push({ chunk, time: 0, from: null, what: "from the start" });
     }
     const got = [];
     sends.dst.forEach((dst, send) => { if (dst === npu) got.push(send); });
