@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, render_page
-from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_SENDS, collect, compared
+from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.table import synthesis_rows
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
@@ -140,7 +140,8 @@ def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Se
         )
     else:
         introduction = (
-            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. {_CELL}"
+            f"Aggregated: {schedule.num_sends:,} sends are more than a page holds one by one ({MOST_INTERVALS:,} uses of links). "
+            f"{_CELL}"
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
 

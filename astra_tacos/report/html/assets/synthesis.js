@@ -11,7 +11,8 @@ AT.ready(async () => {
   const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
   const { time, size, percent, count } = AT.format;
 
-  const tree = data.sends ? AT.synthesis.trees(data.sends, data.collective.chunks) : null;
+  if (data.sends) AT.synthesis.expand(data);
+  const tree = data.sends ? AT.synthesis.trees(data) : null;
   const parts = { drawing: null, timeline: null, table: null };
 
   // ---- A chunk's tree, in the timeline and in the drawing.
@@ -24,10 +25,10 @@ AT.ready(async () => {
       return;
     }
     const sends = tree.of(chunk);
-    parts.timeline.highlight(sends.flatMap((send) => tree.bars(send, data.bars)));
+    parts.timeline.highlight(sends.flatMap((send) => tree.bars(send)));
     if (!parts.drawing) return;
     const { up, down, reduces } = data.sends;
-    const hops = sends.flatMap((send) => [up[send], ...(down && down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
+    const hops = sends.flatMap((send) => [up[send], ...(down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
     parts.drawing.light(hops, AT.synthesis.sources(data, sends, chunk));
   }
   function keep(chunk) {
