@@ -115,7 +115,10 @@ def _network(data: dict[str, Any]) -> Section:
         if data["binding"]:
             introduction += " Links with a purple edge are those that the lower bound is about."
         if "sends" in data:
-            introduction += " Pick an NPU to read what it held when; pick a chunk to see the tree of its sends."
+            introduction += (
+                " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its sends: "
+                "blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
+            )
         html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
     else:
         introduction = (
@@ -161,6 +164,11 @@ def _links(data: dict[str, Any]) -> Section:
     if "links" not in data:
         html += '<p class="note">The links are too many to be listed one by one.</p>'
     return Section("link-use", "Links by dimension", html, "Shares of the collective's time in which links are in use.")
+
+
+def _reason(row: CompareRow) -> str:
+    """Why there is no schedule, without what was asked for, which the page says above."""
+    return row.refusal.split(f"{row.synthesizer}: ", 1)[-1]
 
 
 def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:

@@ -5,7 +5,7 @@ AT.ready(async () => {
   const $ = (id) => document.getElementById(id);
   const device = (d) => (d < data.npus ? `NPU ${d}` : `switch ${d}`);
   const linkName = (link) => `${device(data.links.src[link])} → ${device(data.links.dst[link])}`;
-  const short = (d) => (d < data.npus ? String(d) : `switch ${d}`);
+  const short = (d) => (d < data.npus ? String(d) : `sw ${d}`);
   const shortLink = (link) => `${short(data.links.src[link])} → ${short(data.links.dst[link])}`;
   const dimension = (link) => (data.links.dimension[link] < 0 ? "" : String(data.links.dimension[link]));
   const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
