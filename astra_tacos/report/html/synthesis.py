@@ -116,8 +116,8 @@ def _network(data: dict[str, Any]) -> Section:
             introduction += " Links with a purple edge are those that the lower bound is about."
         if "sends" in data:
             introduction += (
-                " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its sends: "
-                "blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
+                " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its "
+                "sends: blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
             )
         html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
     else:
