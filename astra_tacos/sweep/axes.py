@@ -13,6 +13,7 @@ from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.axis_values import list_values, read_variable
 from astra_tacos.sweep.operations import FUNCTIONS
+from astra_tacos.sweep.outcome import RESULT_COLUMNS
 from astra_tacos.sweep.point import INPUT_COLUMNS
 from astra_tacos.sweep.settings import SETTINGS
 
@@ -23,14 +24,7 @@ DERIVED = ("total_bandwidth", "cost", "num_npus", "num_links", "bandwidth", "npu
 MAX_POINTS = 1_000_000
 _BLOCKS = ("grid", "zip", "list")
 # The other columns of rows.
-_RESULTS = frozenset(
-    {
-        *("point", "key", "status", "error", "predicted_ns", "bound_ns", "bound", "efficiency", "algorithm_bandwidth_gbps"),
-        *("bus_bandwidth_gbps", "num_sends", "made_by", "made_chunks_per_npu", "made_seed", "made_link_model", "verified"),
-        *("before_ns", "speed_up", "exposed_before_ns", "exposed_ns", "num_collectives", "num_cases", "time_cost"),
-        *("synthesis_seconds", "seconds"),
-    }
-)
+_RESULTS = frozenset({"point", "key", "status", "error", *RESULT_COLUMNS})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
