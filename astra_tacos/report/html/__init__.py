@@ -1,0 +1,1 @@
+"""Reports that people look at: one self-contained HTML page each."""

@@ -1,0 +1,149 @@
+"use strict";
+/*
+ * AT.table(element, columns, {name, filter, sort, pageSize, onSelect, onFilter, caption})  ->  {rows(), setFilter(column, text), select(row)}
+ *
+ * A table that is filtered, sorted and paged.
+ *   columns    [{title, values, type, format, wrap}]: `values` an array (typed or not; null where there is none), `type` "number" or
+ *              "text" (found out where not given), `format` value => text for the page (the CSV has the values), `wrap` for long texts
+ *   filter     a field per column: text contains, without regard to case; numbers also `>3`, `>=3`, `<3`, `<=3`, `=3`, `1..4`
+ *   sort       header buttons sort, ascending first; empty values last
+ *   onSelect   (row) => ...: rows take the focus, Enter or a click selects; `row` is an index into `values`
+ *   onFilter   (rows) => ...: called with the indices that are left, in order, whenever the filter or the sorting changes
+ *   rows()     the indices that are left, in order
+ */
+Object.assign(AT, {
+  /** A predicate for what somebody typed into a filter; null if it says nothing of the kind. */
+  _test(text, type) {
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return () => true;
+    if (type === "number") {
+      const range = wanted.match(/^(-?[\d.e+-]+?)\s*\.\.\s*(-?[\d.e+-]+)$/);
+      const compare = wanted.match(/^(>=|<=|>|<|=)\s*(-?[\d.e+-]+)$/);
+      if (range && range.slice(1).every((end) => Number.isFinite(Number(end)))) {
+        const [low, high] = range.slice(1).map(Number);
+        return (value) => value !== null && value >= low && value <= high;
+      }
+      if (compare && Number.isFinite(Number(compare[2]))) {
+        const than = Number(compare[2]);
+        const relations = { ">": (v) => v > than, ">=": (v) => v >= than, "<": (v) => v < than, "<=": (v) => v <= than, "=": (v) => v === than };
+        const holds = relations[compare[1]];
+        return (value) => value !== null && value !== undefined && !Number.isNaN(value) && holds(value);
+      }
+      if (/^[<>=]|\.\./.test(wanted)) return null;
+    }
+    return (value, shown) => shown.toLowerCase().includes(wanted) || String(value ?? "").toLowerCase().includes(wanted);
+  },
+
+  /** A table of columns. */
+  table(element, columns, { name = "table", filter = true, sort = true, pageSize = 50, onSelect = null, onFilter = null, caption = null } = {}) {
+    const count = columns.length ? columns[0].values.length : 0;
+    const types = columns.map(({ type, values }) => type || (Array.prototype.every.call(values, (v) => v === null || typeof v === "number") ? "number" : "text"));
+    const missing = (value) => value === null || value === undefined || (typeof value === "number" && Number.isNaN(value));
+    const shown = (column, row) => {
+      const { values, format } = columns[column];
+      const value = values[row];
+      if (missing(value)) return "–";
+      return format ? format(value, row) : typeof value === "number" ? (Number.isInteger(value) ? AT.format.count(value) : String(+value.toPrecision(6))) : String(value);
+    };
+    const state = { order: Array.from({ length: count }, (_, row) => row), page: 0, column: null, down: false, selected: null };
+    const status = AT.el("span", { class: "count", role: "status", "aria-live": "polite" });
+    const body = AT.el("tbody");
+
+    const inputs = columns.map(({ title }, column) => AT.el("input", {
+      type: "text", "aria-label": `Filter by ${title}`, placeholder: types[column] === "number" ? ">, <=, 1..4" : "contains", "data-column": column,
+      oninput: () => refilter(),
+    }));
+    const heads = columns.map(({ title }, column) => AT.el("th", { scope: "col", class: types[column] === "number" ? "number" : null, "aria-sort": "none" },
+      sort ? AT.el("button", { type: "button", onclick: () => resort(column) }, title) : title));
+    const head = AT.el("thead", {}, AT.el("tr", {}, ...heads));
+    if (filter) head.append(AT.el("tr", { class: "filters" }, ...inputs.map((input) => AT.el("th", {}, input))));
+
+    function refilter() {
+      const tests = inputs.map((input, column) => {
+        const test = AT._test(input.value, types[column]);
+        input.setAttribute("aria-invalid", String(test === null));
+        return test || (() => true);
+      });
+      const active = tests.map((_, column) => column).filter((column) => inputs[column].value.trim());
+      state.order = [];
+      for (let row = 0; row < count; row += 1) {
+        if (active.every((column) => tests[column](columns[column].values[row], shown(column, row)))) state.order.push(row);
+      }
+      state.page = 0;
+      arrange();
+    }
+
+    function arrange() {
+      const { column, down } = state;
+      if (column !== null) {
+        const { values } = columns[column];
+        const sign = down ? -1 : 1;
+        const compare = types[column] === "number" ? (a, b) => a - b : (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
+        state.order.sort((a, b) => {
+          if (missing(values[a]) || missing(values[b])) return missing(values[a]) - missing(values[b]) || a - b;
+          return sign * compare(values[a], values[b]) || a - b;
+        });
+      }
+      draw();
+      if (onFilter) onFilter(state.order.slice());
+    }
+
+    function resort(column) {
+      const [was, down] = [state.column, state.down];
+      state.column = was === column && down ? null : column;
+      state.down = was === column && !down;
+      heads.forEach((th, i) => th.setAttribute("aria-sort", i !== state.column ? "none" : state.down ? "descending" : "ascending"));
+      heads.forEach((th, i) => sort && (th.firstChild.textContent = columns[i].title + (i !== state.column ? "" : state.down ? " ▼" : " ▲")));
+      if (state.column === null) refilter(); else arrange();
+    }
+
+    function select(row) {
+      state.selected = row;
+      draw();
+      if (onSelect) onSelect(row);
+    }
+
+    function line(row) {
+      const cells = columns.map(({ wrap }, column) => AT.el("td", { class: types[column] === "number" ? "number" : wrap ? "wrap" : null }, shown(column, row)));
+      if (!onSelect) return AT.el("tr", { "data-row": row }, ...cells);
+      return AT.el("tr", {
+        "data-row": row, tabindex: "0", "aria-selected": String(row === state.selected), onclick: () => select(row),
+        onkeydown: (event) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          select(row);
+          body.querySelector(`tr[data-row="${row}"]`)?.focus();
+        },
+      }, ...cells);
+    }
+
+    const turn = (by) => { state.page += by; draw(); };
+    const back = AT.el("button", { type: "button", onclick: () => turn(-1), "aria-label": `${name}: previous page` }, "‹ Previous");
+    const next = AT.el("button", { type: "button", onclick: () => turn(1), "aria-label": `${name}: next page` }, "Next ›");
+    const save = AT.el("button", { type: "button", "data-save": "CSV", "aria-label": `Download ${name} as CSV`, onclick: () => AT.download(`${name}.csv`, "text/csv", AT.csv([
+      columns.map(({ title }) => title), ...state.order.map((row) => columns.map(({ values }) => values[row]))])) }, "CSV");
+
+    function draw() {
+      const { order } = state;
+      const first = state.page * pageSize;
+      const visible = order.slice(first, first + pageSize);
+      body.replaceChildren(...visible.map(line));
+      const range = visible.length ? `${AT.format.count(first + 1)}–${AT.format.count(first + visible.length)} of ${AT.format.count(order.length)}` : "no rows";
+      status.textContent = range + (order.length < count ? ` (${AT.format.count(count)} without the filter)` : "");
+      back.disabled = state.page === 0;
+      next.disabled = first + pageSize >= order.length;
+      back.hidden = next.hidden = count <= pageSize;
+    }
+
+    const table = AT.el("table", {}, ...(caption ? [AT.el("caption", { class: "hidden" }, caption)] : []), head, body);
+    element.classList.add("table");
+    element.replaceChildren(AT.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || name }, table),
+      AT.el("div", { class: "table-foot" }, status, back, next, save));
+    draw();
+    return {
+      rows: () => state.order.slice(),
+      setFilter: (column, text) => { inputs[column].value = text; refilter(); },
+      select,
+    };
+  },
+});

@@ -1,0 +1,84 @@
+"""Data of a page: JSON in which arrays are references into one block of little-endian numbers, gzipped, as base64."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ALIGNMENT = 8
+_EXACT = 1 << 53
+_INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4")
+
+
+def encode(data: Any) -> str:
+    """Data as text for `AT.decode` in the browser; the same data, the same text.
+
+    NumPy arrays of numbers of one or two dimensions arrive as typed arrays (rows of such), integers in the narrowest type that
+    holds them all, those past 32 bits as doubles. Everything else arrives as JSON has it; numbers that are not finite as null.
+
+    Layout before compression: uint32 length of the JSON, the JSON, zeros up to a multiple of 8, then each array at such a
+    multiple. The JSON stands for an array as `{"$array": [kind, offset, shape...]}`.
+
+    Raises
+    ------
+    ValueError
+        If an integer is 2**53 or more, which no double holds exactly.
+    """
+    block = bytearray()
+    text = json.dumps(_plain(data, block), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    head = len(text).to_bytes(4, "little") + text
+    return compress(head + bytes(-len(head) % _ALIGNMENT) + bytes(block))
+
+
+def compress(content: bytes) -> str:
+    """Gzipped without a date, as base64."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
+
+
+def _plain(value: Any, block: bytearray) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item, block) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, block) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        return _plain(value.item(), block)
+    if isinstance(value, np.ndarray):
+        return _packed(value, block)
+    raise TypeError(f"a page cannot hold a {type(value).__name__}")
+
+
+def _packed(array: NDArray[Any], block: bytearray) -> dict[str, Any]:
+    import numpy as np
+
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
+        raise TypeError(f"a page cannot hold a {array.ndim}-dimensional array of {array.dtype}")
+    kind = _kind(array)
+    offset = len(block)
+    content = np.ascontiguousarray(array, f"<{kind}").tobytes()
+    block += content + bytes(-len(content) % _ALIGNMENT)
+    return {"$array": [kind, offset, *array.shape]}
+
+
+def _kind(array: NDArray[Any]) -> str:
+    import numpy as np
+
+    if array.dtype.kind == "f":
+        return "f4" if array.dtype.itemsize <= 4 else "f8"
+    if array.dtype.kind == "b" or not array.size:
+        return "u1"
+    low, high = int(array.min()), int(array.max())
+    if max(-low, high) >= _EXACT:
+        raise ValueError(f"{high if high > -low else low} is no number that a browser holds exactly, expected less than 2**53")
+    return next((kind for kind in _INTEGERS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max), "f8")

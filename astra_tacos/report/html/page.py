@@ -1,0 +1,102 @@
+"""The frame of every report page: one HTML file that asks nothing of anybody.
+
+Styles, scripts, data and the plotting library are all in the file; a content security policy keeps the browser from asking for
+more. The builders beside this module make sections and data; their scripts draw through `AT` (`assets/core.js`, `figure.js`,
+`table.js`, `timeline.js`), whose functions are described where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.html.encoding import compress, encode
+
+MOST_PAGE_BYTES = 8_000_000
+MOST_DATA_BYTES = 5_000_000
+"""What builders may use of it, compressed and as base64: the library takes 2 MB."""
+
+_CORE_SCRIPTS = ("core.js", "figure.js", "table.js", "timeline_model.js", "timeline_view.js", "timeline.js")
+_TEMPLATE = "page.html.j2"
+_STYLES = "page.css"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page.
+
+    Parameters
+    ----------
+    id
+        Of its element; what a link in the table of contents leads to.
+    title
+        Its heading.
+    html
+        Its content: markup, in which everything that comes from a user is escaped (`escape`).
+    introduction
+        A sentence or two of plain text under the heading: what is seen, and what was aggregated or left out.
+    """
+
+    id: str
+    title: str
+    html: str
+    introduction: str = ""
+
+
+def render_page(
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    data: Mapping[str, Any],
+    scripts: Sequence[str],
+) -> bytes:
+    """One self-contained page; the same arguments give the same bytes.
+
+    Parameters
+    ----------
+    title, subtitle
+        Plain text.
+    sections
+        From top to bottom.
+    data
+        What the scripts find as `AT.data`; see `encode`.
+    scripts
+        Names of files in `assets`, in the order in which they run, after those that every page has.
+
+    Raises
+    ------
+    ConfigError
+        If the page passes `MOST_PAGE_BYTES`; builders aggregate before that.
+    """
+    import jinja2
+    from markupsafe import Markup
+
+    # Everything is escaped but what is marked: our own files, and the markup of sections.
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    page = environment.from_string(_asset(_TEMPLATE)).render(
+        title=title,
+        subtitle=subtitle,
+        sections=[(section, Markup(section.html)) for section in sections],
+        styles=Markup(_asset(_STYLES)),
+        scripts=[Markup(_asset(name)) for name in (*_CORE_SCRIPTS, *scripts)],
+        data=encode(data),
+        plotly=compress(files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()),
+    )
+    content = page.encode()
+    if len(content) > MOST_PAGE_BYTES:
+        raise ConfigError(f"{title}: the page would have {len(content):,} bytes, expected at most {MOST_PAGE_BYTES:,}")
+    return content
+
+
+def escape(text: object) -> str:
+    """Text for the markup of a section."""
+    import html
+
+    return html.escape(str(text))
+
+
+def _asset(name: str) -> str:
+    return files("astra_tacos.report.html").joinpath("assets", name).read_text(encoding="utf-8")
