@@ -136,18 +136,17 @@ def _merged(
 ) -> Segments:
     """Segments from moment to moment, those of one kind as one, without what comes after a rank has finished."""
     kept = np.flatnonzero(ns < finish_ns[rank])
-    columns = (rank[kept], state[kept], compute[kept], communication[kept])
+    rank, ns, state, compute, communication = rank[kept], ns[kept], state[kept], compute[kept], communication[kept]
     changes = np.zeros(len(kept), np.bool_)
     changes[:1] = True
-    for column in columns:
+    for column in (rank, state, compute, communication):
         changes[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(changes)
-    of_rank, kind, computing, communicating = (column[first] for column in columns)
-    start = ns[kept][first]
+    of_rank, start = rank[first], ns[first]
     last = np.append(of_rank[1:] != of_rank[:-1], True)
     end = np.where(last, finish_ns[of_rank], np.append(start[1:], 0))
     rank_first = np.searchsorted(of_rank, np.arange(len(finish_ns) + 1))
-    return Segments(rank_first, start, end, kind, computing, communicating)
+    return Segments(rank_first, start, end, state[first], compute[first], communication[first])
 
 
 def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
