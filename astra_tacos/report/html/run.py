@@ -10,7 +10,7 @@ import numpy as np
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.link_use import link_data
-from astra_tacos.report.html.page import Section, render_page
+from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.rank_timeline import Rows, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import plan_facts, replay_facts
@@ -22,6 +22,10 @@ from astra_tacos.trace.schema import CommType
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128
 _MOST_MOMENTS = 240
+_POINT = (
+    "Point at a bar, or move with the arrow keys, to read which node it is; "
+    "pick it, and the same node is lit on all ranks of its group."
+)
 _SCRIPTS = ("run_timeline.js", "run.js")
 
 
@@ -124,7 +128,7 @@ def _sections(
         Section(
             "ranks",
             "What ranks do, when",
-            f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{rows.rule}</p>'
+            f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rows.rule)} {_POINT}</p>'
             '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
             f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
             f"How many of the {num_ranks:,} ranks compute, communicate, or wait at every moment.{twice} Exposed communication, "
@@ -149,8 +153,10 @@ def _sections(
 
 def _bars_say(num_ranks: int, block: int) -> str:
     if block == 1:
-        return "Until it has finished."
-    return f"Until it has finished; each bar is the mean of {block:,} ranks that follow one another."
+        return "How each rank spends its time until it has finished."
+    return (
+        f"How ranks spend their time until they have finished; each bar is the mean of {block:,} ranks that follow one another."
+    )
 
 
 def _links_say(links: dict[str, Any], num_ranks: int) -> str:
@@ -163,7 +169,7 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
             "dimension by dimension; more than 100% is a bottleneck that this model does not see."
         )
     if links["block_size"] > 1 or len(links["labels"]) < num_ranks:
-        text += f" Each cell is the mean over the links between blocks of {links['block_size']:,} NPUs."
+        text += f" A cell is the mean over the links between blocks of {links['block_size']:,} NPUs."
     return text
 
 

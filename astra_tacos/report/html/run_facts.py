@@ -7,21 +7,22 @@ from typing import Any
 
 from astra_tacos.report.html.page import escape
 from astra_tacos.run.recording import RecordedReplay, Recording
-from astra_tacos.units import format_size, format_time
+from astra_tacos.units import format_size
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
 
 def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup for a `plan.json`."""
-    end, exposed = format_time(result["after_ns"]), format_time(result["exposed_after_ns"])
-    exposed_share = f"{result['exposed_after_ns'] / max(result['after_ns'], 1):.0%} of the run"
-    if recording.before is not None:
-        end = f"{format_time(result['before_ns'])} → {end}"
-        exposed = f"{format_time(result['exposed_before_ns'])} → {exposed}"
-        exposed_share = f"{result['exposed_before_ns'] / max(result['before_ns'], 1):.0%} of the run → {exposed_share}"
-    facts = [("End of the run", end, _exact_ns(result["before_ns"], result["after_ns"]))]
-    if result["speed_up"] is not None:
-        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(result["before_ns"], result["after_ns"])))
-    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share}"))
+    before, after = result["before_ns"], result["after_ns"]
+    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
+    if before is not None:
+        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
+    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
+    if before is not None:
+        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
+    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
+    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
     facts.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{_counted(len(result['cases']), 'case')}, each synthesized once")
     )
@@ -47,16 +48,16 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     end = max(finish)
     worst = exposed.index(max(exposed))
     facts = [
-        ("End of the run", format_time(end), f"{end:,} ns, rank {finish.index(end)}"),
+        ("End of the run", _change(None, end), f"{end:,} ns, rank {finish.index(end)}"),
         (
             "Exposed communication",
-            format_time(max(exposed)),
+            _change(None, max(exposed)),
             f"the most of a rank ({worst}): {max(exposed) / max(end, 1):.0%} of the run",
         ),
         (
             "Compute",
-            format_time(max(result["compute_ns"])),
-            f"the most of a rank; the least {format_time(min(result['compute_ns']))}",
+            _change(None, max(result["compute_ns"])),
+            f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
         ),
         ("Sent", format_size(sum(result["sent_bytes"])), f"by {_counted(len(finish), 'rank')} together"),
     ]
@@ -90,6 +91,15 @@ def _exactness(replay: RecordedReplay) -> str:
     if not replay.approximate:
         return "exact, to the nanosecond as ASTRA-sim"
     return f"approximate, as it has {', '.join(replay.approximate)}"
+
+
+def _change(before: int | None, after: int) -> str:
+    """`2.44 → 1.34 ms`: two times, or one, in the unit of the longer, to three digits."""
+    times = [after] if before is None else [before, after]
+    scale, unit = next((entry for entry in _UNITS if max(times) >= entry[0]), _UNITS[-1])
+    longest = max(times) / scale
+    digits = 0 if scale == 1 or longest >= 100 else 1 if longest >= 10 else 2
+    return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
 
 
 def _exact_ns(before: int | None, after: int) -> str:

@@ -19,7 +19,7 @@ const RUN = {
 
   /** Unit of a time axis. */
   ticks(last) {
-    const [scale, unit] = last < 1e4 ? [1, "ns"] : last < 1e7 ? [1e3, "µs"] : last < 1e10 ? [1e6, "ms"] : [1e9, "s"];
+    const [scale, unit] = last < 1e3 ? [1, "ns"] : last < 1e6 ? [1e3, "µs"] : last < 1e9 ? [1e6, "ms"] : [1e9, "s"];
     return { scale, unit };
   },
 
