@@ -1,0 +1,118 @@
+"""What the page of a sweep holds: its columns, those that vary apart from those that do not, in as much detail as fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from astra_tacos.report.html.encoding import encode
+from astra_tacos.report.html.page import MOST_DATA_BYTES
+from astra_tacos.report.html.sweep_encoding import MOST_DIGITS, as_numbers, as_texts, encode_column, is_number
+from astra_tacos.report.html.sweep_selection import JUDGED, select_points
+from astra_tacos.report.sweep_measures import MEASURES, Measure, measure_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from astra_tacos.report.sweep_columns import SweepColumns
+
+MOST_POINTS = 200_000
+"""More would make the browser slow."""
+_FEWEST_DIGITS = 4
+_ALWAYS = ("point", "status")
+_NEVER = ("key",)
+_MOST_TRIES = 8
+
+
+def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
+    """Names of the columns that differ between points, axes first, and the text of those that do not."""
+    own = [name for name in table.columns if name not in MEASURES]
+    order = [name for name in dict.fromkeys((*_ALWAYS, *table.axes, *own, *MEASURES)) if name in table.columns]
+    varying, constant = [], {}
+    for name in order:
+        if name in _NEVER:
+            continue
+        found = dict.fromkeys(as_texts(table.columns[name]))
+        values = [text for text in found if text is not None]
+        if name in _ALWAYS or name in table.axes or len(values) > 1 or (None in found and values and _is_partial(table, name)):
+            varying.append(name)
+        elif values:
+            constant[name] = values[0]
+    return varying, constant
+
+
+def _is_partial(table: SweepColumns, name: str) -> bool:
+    """Whether gaps in a column of one value say something beyond the status: those at points that failed do not."""
+    rows = zip(table.columns[name], table.columns["status"], strict=True)
+    return name == "error" or any(value is None and status == "ok" for value, status in rows)
+
+
+def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
+    """The data of the page, for sweep.js: exact, else rounded to fewer and fewer digits, else of some of the points.
+
+    Returns
+    -------
+    dict
+        `columns` (see `encode_column`; with name, label, unit, goal, role), `axes`, `num_points` of the sweep, `count` here,
+        `digits` (None: exact), and `rules` by which points were chosen (None: all are there).
+    """
+    kinds = {kind for kind in table.columns.get("kind", []) if kind is not None}
+    described = [(name, measure_of(name, kinds)) for name in varying]
+    rows: NDArray[np.intp] | None = None
+    rules: list[str] | None = None
+    if table.num_rows <= MOST_POINTS:
+        for digits in (None, *range(MOST_DIGITS, _FEWEST_DIGITS - 1, -1)):
+            data = _data(table, described, None, digits, None)
+            if (size := len(encode(data))) <= MOST_DATA_BYTES:
+                return data
+        most = table.num_rows * MOST_DATA_BYTES // size
+    else:
+        most = MOST_POINTS
+    for _ in range(_MOST_TRIES):
+        rows, rules = _selected(table, varying, most)
+        data = _data(table, described, rows, _FEWEST_DIGITS, rules)
+        if (size := len(encode(data))) <= MOST_DATA_BYTES:
+            return data
+        most = int(0.95 * len(rows) * MOST_DATA_BYTES / size)
+    return data  # names of columns alone pass the limit: render_page says so
+
+
+def _data(
+    table: SweepColumns,
+    described: list[tuple[str, Measure]],
+    rows: NDArray[np.intp] | None,
+    digits: int | None,
+    rules: list[str] | None,
+) -> dict[str, Any]:
+    columns = []
+    for name, measure in described:
+        values = table.columns[name]
+        encoded = encode_column(values if rows is None else [values[row] for row in rows], digits)
+        role = "axis" if name in table.axes and measure.role != "task" else measure.role
+        columns.append({"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": role} | encoded)
+    return {
+        "name": table.name,
+        "num_points": table.num_rows,
+        "count": table.num_rows if rows is None else len(rows),
+        "columns": columns,
+        "axes": [name for name in table.axes if any(name == column for column, _ in described)],
+        "digits": digits,
+        "rules": rules,
+    }
+
+
+def _selected(table: SweepColumns, varying: list[str], most: int) -> tuple[NDArray[np.intp], list[str]]:
+    measures = {name: as_numbers(table.columns[name]) for name in JUDGED if name in varying and is_number(table.columns[name])}
+    tasks = [_codes(table.columns[name]) for name in varying if MEASURES.get(name, Measure(name)).role == "task"]
+    task = np.zeros(table.num_rows, np.intp)
+    for codes in tasks:
+        task = np.unique(task * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+    axes = [_codes(table.columns[name]) for name in table.axes if MEASURES.get(name, Measure(name)).role != "task"]
+    failed = np.array([status != "ok" for status in table.columns["status"]])
+    return select_points(measures, axes, task, failed, most)
+
+
+def _codes(values: list[Any]) -> NDArray[np.intp]:
+    number: dict[str | None, int] = {}
+    return np.array([number.setdefault(text, len(number)) for text in as_texts(values)], np.intp)

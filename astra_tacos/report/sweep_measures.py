@@ -1,0 +1,131 @@
+"""What the columns of a sweep are called in reports, in which unit they are, and which way is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LOWER, NEITHER, HIGHER = -1, 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of a sweep.
+
+    Parameters
+    ----------
+    label
+        In words, without the unit.
+    unit
+        "ns", "bytes", "$", "GB/s", ..., "share" (0 to 1), or empty.
+    goal
+        Whether lower or higher is better, or neither.
+    role
+        "input", "result", or "task" for an input that says what is to be done rather than how: times of two tasks are no rivals.
+    """
+
+    label: str
+    unit: str = ""
+    goal: int = NEITHER
+    role: str = "input"
+
+
+MEASURES: dict[str, Measure] = {
+    "point": Measure("point"),
+    "status": Measure("status", role="result"),
+    "error": Measure("error", role="result"),
+    "kind": Measure("kind", role="task"),
+    "workload": Measure("workload", role="task"),
+    "collective": Measure("collective", role="task"),
+    "size_bytes": Measure("size", "bytes", role="task"),
+    "root": Measure("root"),
+    "network": Measure("network"),
+    "topology": Measure("topology"),
+    "num_npus": Measure("NPUs"),
+    "num_links": Measure("links"),
+    "link_bandwidth_gibps": Measure("link bandwidth", "GiB/s"),
+    "latency_ns": Measure("latency", "ns"),
+    "bandwidth_per_npu_gbps": Measure("bandwidth per NPU", "GB/s"),
+    "total_bandwidth_gbps": Measure("total bandwidth per NPU", "GB/s", LOWER),
+    "cost": Measure("cost", "$", LOWER),
+    "failed_links": Measure("failed links"),
+    "failed_fraction": Measure("failed share of links", "share"),
+    "failed_seed": Measure("seed of failures"),
+    "synthesizer": Measure("synthesizer"),
+    "chunks_per_npu": Measure("chunks per NPU"),
+    "trials": Measure("trials"),
+    "seed": Measure("seed"),
+    "budget_s": Measure("budget", "s"),
+    "link_model": Measure("link model"),
+    "reduce_bandwidth_gbps": Measure("reduce bandwidth", "GB/s"),
+    "baseline": Measure("baseline"),
+    "backend": Measure("backend"),
+    "predicted_ns": Measure("collective time", "ns", LOWER, "result"),
+    "bound_ns": Measure("lower bound", "ns", LOWER, "result"),
+    "bound": Measure("argument of the bound", role="result"),
+    "efficiency": Measure("efficiency", "share", HIGHER, "result"),
+    "algorithm_bandwidth_gbps": Measure("algorithm bandwidth", "GB/s", HIGHER, "result"),
+    "bus_bandwidth_gbps": Measure("bus bandwidth", "GB/s", HIGHER, "result"),
+    "num_sends": Measure("sends", "", LOWER, "result"),
+    "made_by": Measure("made by", role="result"),
+    "made_chunks_per_npu": Measure("chunks per NPU made", role="result"),
+    "made_seed": Measure("seed made", role="result"),
+    "made_link_model": Measure("link model made", role="result"),
+    "verified": Measure("verified", role="result"),
+    "before_ns": Measure("end of run before", "ns", LOWER, "result"),
+    "speed_up": Measure("speed-up", "x", HIGHER, "result"),
+    "exposed_before_ns": Measure("exposed communication before", "ns", LOWER, "result"),
+    "exposed_ns": Measure("exposed communication", "ns", LOWER, "result"),
+    "num_collectives": Measure("collectives", role="result"),
+    "num_cases": Measure("distinct collectives", role="result"),
+    "time_cost": Measure("time x cost", "$ s", LOWER, "result"),
+    "synthesis_seconds": Measure("time to synthesize", "s", LOWER, "result"),
+    "seconds": Measure("time to compute the point", "s", LOWER, "result"),
+}
+"""By column, in the order in which reports show them; axes and definitions of the sweep file's own come without an entry."""
+
+_OF_WORKLOADS = {"predicted_ns": "end of the run", "bound_ns": "lower bound of the run", "num_sends": "sends planned"}
+
+
+def measure_of(column: str, kinds: set[str]) -> Measure:
+    """The measure of a column in a sweep over these kinds of tasks ("collective", "workload")."""
+    measure = MEASURES.get(column, Measure(column))
+    if "workload" in kinds and column in _OF_WORKLOADS:
+        label = _OF_WORKLOADS[column] if kinds == {"workload"} else f"{measure.label} or {_OF_WORKLOADS[column]}"
+        return Measure(label, measure.unit, measure.goal, measure.role)
+    return measure
+
+
+def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which points no other one beats in one coordinate without being beaten in the other; lower is better in both.
+
+    Equal points are all on the front; points with a coordinate that is no number are not.
+
+    Parameters
+    ----------
+    x, y
+        float64[n].
+
+    Returns
+    -------
+    bool[n]
+    """
+    import numpy as np
+
+    front = np.zeros(len(x), bool)
+    valid = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))
+    order = valid[np.lexsort((y[valid], x[valid]))]
+    sorted_x, sorted_y = x[order], y[order]
+    # The first of a run of equal x has its least y: it must be below all y of smaller x, and so must its equals.
+    first = np.flatnonzero(np.r_[True, sorted_x[1:] != sorted_x[:-1]][: len(order)])
+    least = np.minimum.accumulate(sorted_y[first]) if len(first) else sorted_y
+    run = np.cumsum(np.isin(np.arange(len(order)), first)) - 1
+    best = np.zeros(len(first), bool)
+    best[:1] = True
+    best[1:] = sorted_y[first][1:] < least[:-1]
+    front[order] = best[run] & (sorted_y == sorted_y[first][run])
+    return front
