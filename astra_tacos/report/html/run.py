@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.link_use import link_data
-from astra_tacos.report.html.page import Section, escape, render_page
-from astra_tacos.report.html.rank_timeline import Rows, choose_rows, timeline_data
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, escape, render_page
+from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, Rows, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import plan_facts, replay_facts
 from astra_tacos.report.rank_states import STATES, Segments, find_segments, state_over_time
@@ -22,6 +25,9 @@ from astra_tacos.trace.schema import CommType
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128
 _MOST_MOMENTS = 240
+_SURE_SEGMENTS = 100_000
+"""So many fit into a page, however little they are alike."""
+_ROOM_FOR_THE_REST = 1_000_000
 _POINT = (
     "Point at a bar, or move with the arrow keys, to read which node it is; "
     "pick it, and the same node is lit on all ranks of its group."
@@ -29,45 +35,54 @@ _POINT = (
 _SCRIPTS = ("run_timeline.js", "run.js")
 
 
-def plan_page(directory: Path) -> bytes:
-    """The report of a directory that `plan` wrote.
+def plan_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `plan` wrote, under a title of its own if one is given.
 
     Raises
     ------
     ConfigError
         If it is none, or was written without the recording that reports are made from.
     """
-    result = _read(directory / PLAN_FILE)
     recording = load_recording(directory / REPLAY_FILE)
-    subtitle = f"{result['num_collectives']:,} collectives of {result['num_ranks']:,} ranks, on {_network(recording)}"
-    facts, cases = plan_facts(result, recording), plan_cases(result)
-    return _page("Planned training run", subtitle, facts, cases, recording)
+    with _read(directory / PLAN_FILE) as result:
+        subtitle = f"{result['num_collectives']:,} collectives of {result['num_ranks']:,} ranks, on {_network(recording)}"
+        facts, cases = plan_facts(result, recording), plan_cases(result)
+    return _page(title or "Planned training run", subtitle, facts, cases, recording)
 
 
-def replay_page(directory: Path) -> bytes:
-    """The report of a directory that `replay --output` wrote.
+def replay_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `replay --output` wrote, under a title of its own if one is given.
 
     Raises
     ------
     ConfigError
         If it is none.
     """
-    result = _read(directory / RESULT_FILE)
     recording = load_recording(directory / REPLAY_FILE)
-    subtitle = f"{Path(result['workload']).name}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
-    return _page("Replayed training run", subtitle, replay_facts(result, recording), replay_cases(result), recording)
+    with _read(directory / RESULT_FILE) as result:
+        subtitle = f"{Path(result['workload']).name}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+        facts, cases = replay_facts(result, recording), replay_cases(result)
+    return _page(title or "Replayed training run", subtitle, facts, cases, recording)
 
 
-def _read(path: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """The object in a file, for as long as it has what is asked of it.
+
+    Raises
+    ------
+    ConfigError
+        If it is not JSON, or not what this package wrote.
+    """
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        yield json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: not JSON ({error})") from None
-    if not isinstance(result, dict):
-        raise ConfigError(f"{path}: holds a {type(result).__name__}, expected an object")
-    return result
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        detail = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(f"{path}: not what astra-tacos writes ({detail})") from None
 
 
 def _network(recording: Recording) -> str:
@@ -80,7 +95,7 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         replays.insert(0, ("before", recording.before))
     whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
-    rows = choose_rows(recording.nodes, segments, recording.after.finish_ns)
+    timeline, rows = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)
     rank_bars = _rank_bars(segments)
     data = {
@@ -91,12 +106,24 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         "patterns": [pattern.name.lower().replace("_", "-") for pattern in CommType],
         "over_time": _over_time(recorded, segments),
         "ranks": rank_bars,
-        "timeline": timeline_data(recording, list(zip(recorded, segments, strict=True)), rows),
+        "timeline": timeline,
         "cases": cases,
         "links": links,
     }
     sections = _sections(facts, rows, recording, rank_bars["block"], cases, links)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
+
+
+def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], Rows]:
+    """As many rows as the page has room for."""
+    most = MOST_SEGMENTS
+    while True:
+        rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
+        data = timeline_data(recording, replays, rows)
+        num_segments = sum(len(one["state"]) for one in data["replays"])
+        if num_segments <= _SURE_SEGMENTS or len(rows.ranks) == 1 or len(encode(data)) <= MOST_DATA_BYTES - _ROOM_FOR_THE_REST:
+            return data, rows
+        most = num_segments // 2
 
 
 def _over_time(replays: list[RecordedReplay], segments: list[Segments]) -> dict[str, Any]:
