@@ -19,6 +19,7 @@ from astra_tacos.report.rank_states import (
     STATES,
     WAITS,
     Segments,
+    coarser,
     find_segments,
     state_over_time,
 )
@@ -130,3 +131,37 @@ def test_states_over_time_add_up(golden: Path) -> None:
         assert shares.min() >= -1e-9
         assert shares.sum(axis=0).max() <= recording.nodes.num_ranks + 1e-9
         np.testing.assert_allclose((shares * np.diff(edges)).sum(axis=1), segments.totals().sum(axis=0), rtol=1e-9, atol=1e-3)
+
+
+@pytest.mark.parametrize("resolution_ns", [1, 700, 5000, 10**9])
+def test_short_times_are_put_together(golden: Path, resolution_ns: int) -> None:
+    run = load_run(golden / "e2e_p2p_pipeline_ring8")
+    recording = record_run(run, replay_run(run, AWARE))
+    fine = find_segments(recording.nodes, recording.after)
+    coarse = coarser(fine, resolution_ns)
+    if resolution_ns == 1:
+        assert coarse.state.tolist() == fine.state.tolist()
+        assert coarse.compute.tolist() == fine.compute.tolist()
+        assert coarse.communication.tolist() == fine.communication.tolist()
+    for rank in range(recording.nodes.num_ranks):
+        seen = slice(int(fine.rank_first[rank]), int(fine.rank_first[rank + 1]))
+        own = slice(int(coarse.rank_first[rank]), int(coarse.rank_first[rank + 1]))
+        starts, ends = coarse.start_ns[own].tolist(), coarse.end_ns[own].tolist()
+        assert starts == [0, *ends[:-1]]
+        assert ends[-1] == recording.after.finish_ns[rank]
+        assert len(starts) <= 3 * (-(-ends[-1] // resolution_ns)) + 1
+        shown = {(start, end): entry for entry, (start, end) in enumerate(zip(starts, ends, strict=True))}
+        for entry in range(seen.start, seen.stop):
+            if fine.end_ns[entry] - fine.start_ns[entry] >= resolution_ns:  # long ones stay as they are
+                same = own.start + shown[int(fine.start_ns[entry]), int(fine.end_ns[entry])]
+                assert coarse.state[same] == fine.state[entry]
+                assert coarse.communication[same] == fine.communication[entry]
+        for entry in range(own.start, own.stop):
+            states = np.zeros(len(STATES), np.int64)
+            inside = [
+                number
+                for number in range(seen.start, seen.stop)
+                if coarse.start_ns[entry] <= fine.start_ns[number] and fine.end_ns[number] <= coarse.end_ns[entry]
+            ]
+            np.add.at(states, fine.state[inside], (fine.end_ns - fine.start_ns)[inside])
+            assert states[coarse.state[entry]] == states.max()

@@ -13,11 +13,12 @@ import numpy as np
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.link_use import link_data
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, escape, render_page
-from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, Rows, choose_rows, timeline_data
+from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
+from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import plan_facts, replay_facts
-from astra_tacos.report.rank_states import STATES, Segments, find_segments, state_over_time
+from astra_tacos.report.html.run_sections import run_sections
+from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.replay_directory import RESULT_FILE
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
 from astra_tacos.trace.schema import CommType
@@ -28,10 +29,6 @@ _MOST_MOMENTS = 240
 _SURE_SEGMENTS = 100_000
 """So many fit into a page, however little they are alike."""
 _ROOM_FOR_THE_REST = 1_000_000
-_POINT = (
-    "Point at a bar, or move with the arrow keys, to read which node it is; "
-    "pick it, and the same node is lit on all ranks of its group."
-)
 _SCRIPTS = ("run_timeline.js", "run.js")
 
 
@@ -95,7 +92,7 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         replays.insert(0, ("before", recording.before))
     whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
-    timeline, rows = _timeline(recording, list(zip(recorded, segments, strict=True)))
+    timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)
     rank_bars = _rank_bars(segments)
     data = {
@@ -110,19 +107,28 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         "cases": cases,
         "links": links,
     }
-    sections = _sections(facts, rows, recording, rank_bars["block"], cases, links)
+    sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
 
 
-def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], Rows]:
-    """As many rows as the page has room for."""
+def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], str]:
+    """As many rows as the page has room for, and their rule; of ranks that would fill it, times too short to see are merged."""
     most = MOST_SEGMENTS
+    longest = int(np.sum([np.diff(segments.rank_first) for _, segments in replays], axis=0).max())
+    merged = ""
+    if longest > MOST_SEGMENTS // 4:
+        end_ns = max(replay.run_end_ns for replay, _ in replays)
+        resolution_ns = -(-12 * len(replays) * end_ns // MOST_SEGMENTS)
+        replays = [(replay, coarser(segments, resolution_ns)) for replay, segments in replays]
+        merged = (
+            f" Times under {resolution_ns:,} ns that follow one another are put together under the state that takes most of them."
+        )
     while True:
         rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
         data = timeline_data(recording, replays, rows)
         num_segments = sum(len(one["state"]) for one in data["replays"])
         if num_segments <= _SURE_SEGMENTS or len(rows.ranks) == 1 or len(encode(data)) <= MOST_DATA_BYTES - _ROOM_FOR_THE_REST:
-            return data, rows
+            return data, rows.rule + merged
         most = num_segments // 2
 
 
@@ -142,66 +148,3 @@ def _rank_bars(segments: list[Segments]) -> dict[str, Any]:
     labels = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in zip(firsts, counts, strict=True)]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}
-
-
-def _sections(
-    facts: str, rows: Rows, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
-) -> list[Section]:
-    both = recording.before is not None
-    num_ranks = recording.nodes.num_ranks
-    twice = " Before and after share one time axis." if both else ""
-    sections = [
-        Section("summary", "Summary", facts),
-        Section(
-            "ranks",
-            "What ranks do, when",
-            f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rows.rule)} {_POINT}</p>'
-            '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
-            f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
-            f"How many of the {num_ranks:,} ranks compute, communicate, or wait at every moment.{twice} Exposed communication, "
-            "as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives and messages, "
-            "waiting for a message, and idling.",
-        ),
-        Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
-    ]
-    if links is not None:
-        sections.append(
-            Section(
-                "links",
-                "Links",
-                '<div id="link-matrices" class="split"></div><h3>From the busiest link to the idlest</h3>'
-                '<div id="link-curves"></div><h3>Dimensions</h3><div id="link-dimensions"></div><h3>Busiest links</h3>'
-                f'<p class="introduction">{_busiest_say(links)}</p><div id="link-table"></div>',
-                _links_say(links, num_ranks),
-            )
-        )
-    return sections
-
-
-def _bars_say(num_ranks: int, block: int) -> str:
-    if block == 1:
-        return "How each rank spends its time until it has finished."
-    return (
-        f"How ranks spend their time until they have finished; each bar is the mean of {block:,} ranks that follow one another."
-    )
-
-
-def _links_say(links: dict[str, Any], num_ranks: int) -> str:
-    text = (
-        f"For how much of the run each of the {links['num_links']:,} links is busy, from source (rows) to destination (columns)."
-    )
-    if links["routed"]:
-        text += (
-            " The congestion-unaware model has no links: theirs is the time that all messages would take them on their routes, "
-            "dimension by dimension; more than 100% is a bottleneck that this model does not see."
-        )
-    if links["block_size"] > 1 or len(links["labels"]) < num_ranks:
-        text += f" A cell is the mean over the links between blocks of {links['block_size']:,} NPUs."
-    return text
-
-
-def _busiest_say(links: dict[str, Any]) -> str:
-    shown = len(links["busiest"]["link"])
-    if shown == links["num_links"]:
-        return f"All {shown:,} links."
-    return f"The {shown:,} busiest of {links['num_links']:,} links."

@@ -82,8 +82,13 @@ Object.assign(AT, {
       const paths = colours.map(() => []);
       const tall = box.height / (view.r1 - view.r0);
       const gap = tall > 6 ? 1 : 0;
-      model.visit(view, (bar) => { paths[model.colour[bar]].push(shape(view, model, bar, tall, gap)); });
-      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
+      let seen = 0;
+      model.visit(view, (bar) => {
+        seen += 1;
+        paths[model.colour[bar]].push(shape(view, model, bar, tall, gap));
+      });
+      const narrow = seen / (view.r1 - view.r0) > box.width / 6; // outlines would be all that is seen
+      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: narrow ? "none" : "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
     }
 
     function shape(view, model, bar, tall, gap, least = 0.8) {
