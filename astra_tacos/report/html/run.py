@@ -12,11 +12,11 @@ import numpy as np
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import encode
-from astra_tacos.report.html.link_use import link_data
 from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
 from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import plan_facts, replay_facts
+from astra_tacos.report.html.run_links import link_data
 from astra_tacos.report.html.run_sections import run_sections
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.replay_directory import RESULT_FILE

@@ -45,7 +45,7 @@ def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
             "name": collective.name,
             "chunks": collective.num_chunks,
             "reduces": collective.reduces,
-            "gathers": collective.gathers,
+            "root": collective.root,
         },
         "dimensions": _dimensions(topology, busy),
         "arrivals": _curves(schedule),
