@@ -15,7 +15,7 @@ from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
 from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
-from astra_tacos.report.html.run_facts import plan_facts, replay_facts
+from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
 from astra_tacos.report.html.run_links import link_data
 from astra_tacos.report.html.run_sections import run_sections
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
@@ -42,7 +42,9 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / PLAN_FILE) as result:
-        subtitle = f"{result['num_collectives']:,} collectives of {result['num_ranks']:,} ranks, on {_network(recording)}"
+        subtitle = (
+            f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
+        )
         facts, cases = plan_facts(result, recording), plan_cases(result)
     return _page(title or "Planned training run", subtitle, facts, cases, recording)
 
@@ -57,7 +59,9 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / RESULT_FILE) as result:
-        subtitle = f"{Path(result['workload']).name}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+        subtitle = (
+            f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+        )
         facts, cases = replay_facts(result, recording), replay_cases(result)
     return _page(title or "Replayed training run", subtitle, facts, cases, recording)
 

@@ -24,7 +24,7 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
     facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
     facts.append(
-        ("Collectives", f"{result['num_collectives']:,}", f"{_counted(len(result['cases']), 'case')}, each synthesized once")
+        ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
     pairs = [
@@ -59,7 +59,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
             _change(None, max(result["compute_ns"])),
             f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
         ),
-        ("Sent", format_size(sum(result["sent_bytes"])), f"by {_counted(len(finish), 'rank')} together"),
+        ("Sent", format_size(sum(result["sent_bytes"])), f"by {counted(len(finish), 'rank')} together"),
     ]
     findings = Counter((finding["severity"], finding["code"]) for finding in result["findings"])
     listed = ", ".join(
@@ -69,7 +69,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     if result["beyond_astra_sim"]:
         pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
-        pairs.append(("Ran another's collective", f"{_counted(len(result['replaced']), 'node')}: their group had cached it"))
+        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: their group had cached it"))
     pairs.append(("Lint", listed or "nothing to say"))
     return _facts(facts) + _pairs(pairs)
 
@@ -79,9 +79,13 @@ def _common(recording: Recording) -> list[tuple[str, str]]:
     replays = (
         [("", recording.after)] if recording.before is None else [("before: ", recording.before), ("after: ", recording.after)]
     )
+    exactness = {_exactness(replay) for _, replay in replays}
     sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
     return [
-        ("Exactness", "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays)),
+        (
+            "Exactness",
+            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays),
+        ),
         ("Sent by all ranks", sent),
         ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
     ]
@@ -112,7 +116,8 @@ def _gain(before: int, after: int) -> str:
     return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """`1 rank`, `2 ranks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -121,7 +126,7 @@ def _facts(facts: list[tuple[str, str, str]]) -> str:
         f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
         for label, value, more in facts
     )
-    return f'<dl class="facts">{"".join(parts)}</dl>'
+    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> str:

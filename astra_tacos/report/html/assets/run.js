@@ -53,7 +53,7 @@ Object.assign(RUN, {
     const layout = { barmode: "stack", bargap: labels.length > 40 ? 0.05 : 0.2, yaxis: { title: { text: unit }, range: [0, (most / scale) * 1.03] } };
     const element = document.getElementById("rank-bars");
     const ticks = Math.max(4, Math.floor(element.clientWidth / 30));
-    const [all, laidOut] = RUN.stacked({ title: { text: block > 1 ? `blocks of ${block} ranks` : "rank" }, type: "category", tickangle: labels.length > 24 || ticks < labels.length ? -90 : 0, nticks: ticks }, traces, layout);
+    const [all, laidOut] = RUN.stacked({ title: { text: block > 1 ? `blocks of ${block} ranks` : "rank", standoff: 10 }, type: "category", tickangle: labels.length > 24 || ticks < labels.length ? -90 : 0, nticks: ticks }, traces, layout);
     const rows = () => [
       [block > 1 ? "ranks" : "rank", ...whens.flatMap((when) => states.map((state) => `${when === "run" ? "" : `${when}: `}${state}, ns`))],
       ...labels.map((label, i) => [label, ...spent.flatMap((one) => one.map((row) => Math.round(row[i])))]),
@@ -79,7 +79,7 @@ Object.assign(RUN, {
     const name = (i) => labels[i].replace(", ", "<br>");
     const traces = times.map((time, which) => ({
       type: "bar", orientation: "h", y: shown.map((i) => i), x: shown.map((i) => (time[i] || 0) / scale), name: whens[times.length > 1 ? which : whens.length - 1], marker: { color: colours[which] },
-      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", customdata: shown.map((i) => labels[i]), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
+      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", insidetextfont: { color: which || times.length < 2 ? "#fff" : "#1f2933" }, customdata: shown.map((i) => labels[i]), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
     }));
     const place = (i) => shown.indexOf(i);
     traces.forEach((trace) => { trace.y = trace.y.map(place); });
@@ -112,7 +112,7 @@ Object.assign(RUN, {
     const values = matrices.flatMap(({ mean }) => mean.flatMap((row) => Array.from(row).filter(Number.isFinite)));
     const top = Math.max(...values, 0.01);
     const element = document.getElementById("link-matrices");
-    const holders = matrices.map(() => AT.el("div"));
+    const holders = matrices.map(() => AT.el("div", { style: matrices.length > 1 ? null : "max-width: 46rem" }));
     element.append(...holders.map((holder, which) => AT.el("div", {}, ...(matrices.length > 1 ? [AT.el("h3", {}, RUN.called(whens[which]))] : []), holder)));
     for (const [which, { mean, most, links }] of matrices.entries()) {
       const holder = holders[which], ticks = Math.max(4, Math.floor(holder.clientWidth / 26));
@@ -121,7 +121,7 @@ Object.assign(RUN, {
       const hover = size > 1 || labels.some((label) => label.startsWith("switches "))
         ? `%{y} → %{x}: ${share("z")} on average,<br>%{customdata[0]} links, the busiest ${share("customdata[1]")}<extra></extra>` : `%{y} → %{x}: ${share("z")} of the run<extra></extra>`;
       const trace = { type: "heatmap", x: labels, y: labels, z: mean.map((row) => Array.from(row)), customdata: custom, zmin: 0, zmax: top, colorscale: AT.rampStops, hovertemplate: hover, hoverongaps: false, xgap: labels.length < 40 ? 1 : 0, ygap: labels.length < 40 ? 1 : 0, colorbar: { orientation: "h", x: 0.5, y: 1.02, yanchor: "bottom", len: 1, title: { text: "busy, of the run", side: "top" }, tickformat: top < 0.05 ? ".1%" : ".0%", thickness: 10, nticks: 6 } };
-      const layout = { xaxis: { title: { text: "to" }, type: "category", side: "bottom", tickangle: labels.length > 10 ? -90 : 0, showgrid: false, nticks: ticks }, yaxis: { title: { text: "from" }, type: "category", autorange: "reversed", showgrid: false, nticks: 24 }, margin: { t: 70, r: 8 }, plot_bgcolor: "#f4f6f8" };
+      const layout = { xaxis: { title: { text: "to" }, type: "category", automargin: false, tickangle: labels.length > 10 ? -90 : 0, showgrid: false, nticks: ticks }, yaxis: { title: { text: "from", standoff: 10 }, type: "category", autorange: "reversed", showgrid: false, nticks: 24 }, margin: { t: 70, r: 8, b: labels.length > 10 ? 96 : 56 }, plot_bgcolor: "#f4f6f8" };
       const rows = () => [["from", "to", "links", "mean_share", "largest_share"], ...mean.flatMap((row, i) => Array.from(row).flatMap((value, j) => (links[i][j] ? [[labels[i], labels[j], links[i][j], value, most[i][j]]] : [])))];
       let busiest = [0, 0];
       most.forEach((row, i) => row.forEach((value, j) => { if (value > (most[busiest[0]][busiest[1]] || 0)) busiest = [i, j]; }));
@@ -137,7 +137,8 @@ Object.assign(RUN, {
       x: Array.from(curve, (_, i) => (curve.length > 1 ? i / (curve.length - 1) : 0)), y: curve, mode: "lines", name: curves.length > 1 ? `${name}, ${whens[which]}` : name,
       line: { color: AT.colours.bright[number % AT.colours.bright.length], width: 2.4, dash: curves.length > 1 && which === 0 ? "dot" : "solid" }, hovertemplate: "%{x:.0%} of the links are busy for %{y:.1%} or more<extra>%{fullData.name}</extra>",
     })));
-    const layout = { xaxis: { title: { text: "links, the busiest first" }, tickformat: ".0%", range: [0, 1] }, yaxis: { title: { text: "busy, of the run" }, tickformat: ".0%", rangemode: "tozero" }, margin: { t: 20 + 22 * Math.ceil(traces.length / 2) } };
+    const top = Math.max(...dimensions.flatMap(({ most }) => most), 0.01);
+    const layout = { xaxis: { title: { text: "links, the busiest first" }, tickformat: ".0%", range: [0, 1] }, yaxis: { title: { text: "busy, of the run" }, tickformat: top < 0.05 ? ".1%" : ".0%", range: [0, 1.08 * top] }, margin: { t: 20 + 22 * Math.ceil(traces.length / 2) } };
     const rows = () => [["dimension", "run", "share_of_links", "busy_share"], ...dimensions.flatMap(({ name, curves }) => curves.flatMap((curve, which) => Array.from(curve, (value, i) => [name, whens[which], curve.length > 1 ? i / (curve.length - 1) : 0, value])))];
     const means = dimensions.map(({ name, mean }) => `${name} ${mean.map((one) => AT.format.percent(one)).join(" then ")}`).join("; ");
     await AT.chart(document.getElementById("link-curves"), traces, layout, { name: "link-use", alt: `How busy the links of each dimension are, from the busiest to the idlest. On average: ${means}.`, rows, height: 360 });
@@ -153,7 +154,7 @@ Object.assign(RUN, {
       ...each((which) => [{ title: `Bytes${when(which)}`, values: dimensions.map(({ bytes }) => bytes[which]), format: AT.format.size }, { title: `Busy${when(which)}, mean`, values: dimensions.map(({ mean }) => mean[which]), format: (value) => AT.format.percent(value) }, { title: `Busiest${when(which)}`, values: dimensions.map(({ most }) => most[which]), format: (value) => AT.format.percent(value) }]),
     ], { name: "dimensions", filter: false, caption: "Use of links by dimension" });
     AT.table(document.getElementById("link-table"), [
-      { title: "Link", values: busiest.link, type: "text" }, { title: "Dimension", values: busiest.dimension },
+      { title: "Link", values: busiest.link, type: "text" }, ...(busiest.dimension.some((number) => number >= 0) ? [{ title: "Dimension", values: busiest.dimension }] : []),
       ...each((which) => [{ title: `Bytes${when(which)}`, values: busiest.bytes[which], format: AT.format.size }, { title: `Busy${when(which)}`, values: busiest.share[which], format: (value) => AT.format.percent(value) }]),
     ], { name: "links", pageSize: 10, caption: "The busiest links" });
   },
