@@ -8,7 +8,7 @@ from typing import Any
 from astra_tacos.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import REPLAY_FILE, REPORT_FILE, save_recording
+from astra_tacos.run.recording import REPLAY_FILE, save_recording
 from astra_tacos.run.run import Run
 
 RESULT_FILE = "replay.json"
@@ -26,7 +26,7 @@ def check_replay_directory(path: Path) -> None:
 
 
 def _is_own(names: set[str]) -> bool:
-    return not names or {RESULT_FILE} <= names <= {RESULT_FILE, REPLAY_FILE, REPORT_FILE}
+    return not names or {RESULT_FILE} <= names <= {RESULT_FILE, REPLAY_FILE}
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], run: Run, outcome: RunOutcome) -> None:

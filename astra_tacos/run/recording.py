@@ -17,8 +17,6 @@ from astra_tacos.schedule.storage import column
 
 REPLAY_FILE = "replay.npz"
 """Its name in the directory of a plan or replay."""
-REPORT_FILE = "report.html"
-"""What `report` leaves there, unless told otherwise."""
 FORMAT = "astra_tacos replay 1"
 KINDS = ("compute", "collective", "send", "receive", "memory", "other")
 """What a node does, by number. GPU compute nodes compute; those of the CPU are `other`."""

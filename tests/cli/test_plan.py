@@ -53,12 +53,11 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
 
 def test_a_plan_is_reported(tmp_path: Path) -> None:
     assert invoke(tmp_path, "--no-cache").exit_code == 0
-    result = CliRunner().invoke(report, [str(tmp_path / "plan"), "--json"], catch_exceptions=False)
-    told = json.loads(result.stdout)
-    page = tmp_path / "plan" / "report.html"
-    assert told == {"kind": "plan", "path": str(page), "size_bytes": page.stat().st_size}
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(report, [str(tmp_path / "plan"), "-o", str(page), "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout) == {"kind": "plan", "path": str(page), "size_bytes": page.stat().st_size}
     (tmp_path / "plan" / "replay.npz").unlink()
-    assert invoke(tmp_path, "--no-cache").exit_code == 0  # it is a plan's directory all the same
+    assert invoke(tmp_path, "--no-cache").exit_code == 0  # a plan's directory all the same
 
 
 def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:

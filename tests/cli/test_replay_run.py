@@ -103,7 +103,7 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     reported = run("report", str(output), "--title", "A run & its <ranks>", cwd=tmp_path)
     assert reported.returncode == 0, reported.stderr
     assert "(replay, " in reported.stdout
-    page = (output / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
     assert "A run &amp; its &lt;ranks&gt;" in page
     before = (output / "replay.npz").read_bytes()
     assert run("replay", *files_of(case), "--output", str(output), cwd=case).returncode == 0

@@ -98,14 +98,6 @@ def test_a_run_that_does_not_end_has_no_before(tmp_path: Path) -> None:
     assert load_recording(tmp_path / "plan" / "replay.npz").before is None
 
 
-def test_a_plan_with_its_report_is_replaced(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
-    planned(inputs, tmp_path / "plan")
-    (tmp_path / "plan" / "report.html").write_text("a page")
-    planned(inputs, tmp_path / "plan")
-    assert not (tmp_path / "plan" / "report.html").exists()
-
-
 def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
     """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
     files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
