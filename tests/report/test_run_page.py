@@ -242,6 +242,26 @@ def test_pictures_are_saved(page_file: Path, running: Any) -> None:
         assert saved(page, page.locator("#over-time button[data-save=SVG]")).startswith(b"<svg")
 
 
+def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
+    """A run that did not end before, one on a network of listed links, and one without any communication."""
+    crossed = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
+    stuck = written(tmp_path / "stuck", RunFiles(ranks=crossed, groups={"1": [0, 1], "2": [0, 1]}))
+    listed = written(tmp_path / "listed", RunFiles(ranks=[[coll(0, size=1 << 20)] for _ in range(3)]))
+    pairs = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
+    rows = "".join(f"{src},{dst},25,500\n" for src, dst in pairs)
+    (tmp_path / "listed" / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    listed.network.write_text("astra_tacos:\n  links: links.csv\n")
+    silent = written(tmp_path / "silent", RunFiles(ranks=[[comp(0, us=3)] for _ in range(2)]))
+    expected = {"stuck": "the run did not end: ", "listed": "a graph, 3 NPUs", "silent": "1.000x"}
+    for inputs, (name, text) in zip((stuck, listed, silent), expected.items(), strict=True):
+        planned(inputs, tmp_path / name / "plan")
+        path = tmp_path / f"{name}.html"
+        path.write_bytes(plan_page(tmp_path / name / "plan"))
+        with opened(running, path) as page:
+            assert text in page.locator("#summary").inner_text()
+            assert page.locator("#link-matrices .js-plotly-plot").count() == (2 if name == "silent" else 1)
+
+
 def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> None:
     path = tmp_path / "report.html"
     path.write_bytes(replay_page(write_replay(tmp_path / "replay", random_recording(1024, 100))))
