@@ -40,6 +40,8 @@ class Kind:
 KINDS = {
     "schedule": Kind("synthesize --output", ("result.json", "schedule.npz"), "report_synthesis"),
     "lockstep schedule": Kind("synthesize --output", ("result.json", "schedule.json", "chunk.npy"), "report_synthesis"),
+    "plan": Kind("plan --output", ("plan.json", "replay.npz"), "report_run"),
+    "replay": Kind("replay --workload ... --output", ("replay.json", "replay.npz"), "report_run"),
 }
 """Kinds of directories, and who makes their pages; the first that fits counts."""
 

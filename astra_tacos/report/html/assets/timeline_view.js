@@ -18,7 +18,7 @@ Object.assign(AT, {
     return { ticks, name };
   },
 
-  _timelineView(svg, { rows, groups, colours, unit, height }) {
+  _timelineView(svg, { rows, groups, colours, unit, height, mix = false }) {
     const foot = 40, strip = groups.length ? 22 : 0;
     const longest = rows.reduce((most, text) => Math.max(most, text.length), 1);
     const box = { left: 0, top: 6, width: 0, height: height - foot - 6 };
@@ -82,8 +82,13 @@ Object.assign(AT, {
       const paths = colours.map(() => []);
       const tall = box.height / (view.r1 - view.r0);
       const gap = tall > 6 ? 1 : 0;
-      model.visit(view, (bar) => { paths[model.colour[bar]].push(shape(view, model, bar, tall, gap)); });
-      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
+      let seen = 0;
+      model.visit(view, (bar) => {
+        seen += 1;
+        paths[model.colour[bar]].push(shape(view, model, bar, tall, gap));
+      });
+      const narrow = seen / (view.r1 - view.r0) > box.width / 6; // outlines would be all that is seen
+      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: narrow ? "none" : "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
     }
 
     function shape(view, model, bar, tall, gap, least = 0.8) {
@@ -106,12 +111,13 @@ Object.assign(AT, {
     function heatImage(view, whole, model) {
       const columns = Math.max(1, Math.round(box.width / 2));
       const lines = Math.max(1, Math.min(Math.ceil(view.r1) - Math.floor(view.r0), Math.floor(box.height / 2)));
-      const cells = model.heat(whole, lines, columns);
+      const cells = mix ? null : model.heat(whole, lines, columns);
       const canvas = AT.el("canvas", { width: columns, height: lines });
       const context = canvas.getContext("2d");
       const image = context.createImageData(columns, lines);
       const palette = Array.from({ length: 256 }, (_, i) => AT.ramp(i / 255).match(/\d+/g).map(Number));
-      cells.forEach((share, i) => {
+      if (mix) image.data.set(AT._mixed(model, whole, lines, columns, colours));
+      else cells.forEach((share, i) => {
         const [r, g, b] = share > 0 ? palette[Math.round(255 * share)] : [255, 255, 255];
         image.data.set([r, g, b, 255], 4 * i);
       });

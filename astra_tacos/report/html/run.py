@@ -1,0 +1,154 @@
+"""The report of a training run: a plan, before and after, or a replay."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.html.encoding import encode
+from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
+from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
+from astra_tacos.report.html.run_cases import plan_cases, replay_cases
+from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
+from astra_tacos.report.html.run_links import link_data
+from astra_tacos.report.html.run_sections import run_sections
+from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
+from astra_tacos.report.replay_directory import RESULT_FILE
+from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
+from astra_tacos.trace.schema import CommType
+
+PLAN_FILE = "plan.json"
+_MOST_RANK_BARS = 128
+_MOST_MOMENTS = 240
+_SURE_SEGMENTS = 100_000
+"""So many fit into a page, however little they are alike."""
+_ROOM_FOR_THE_REST = 1_000_000
+_SCRIPTS = ("run_timeline.js", "run.js")
+
+
+def plan_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `plan` wrote, under a title of its own if one is given.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or was written without the recording that reports are made from.
+    """
+    recording = load_recording(directory / REPLAY_FILE)
+    with _read(directory / PLAN_FILE) as result:
+        subtitle = (
+            f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
+        )
+        facts, cases = plan_facts(result, recording), plan_cases(result)
+    return _page(title or "Planned training run", subtitle, facts, cases, recording)
+
+
+def replay_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `replay --output` wrote, under a title of its own if one is given.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    """
+    recording = load_recording(directory / REPLAY_FILE)
+    with _read(directory / RESULT_FILE) as result:
+        subtitle = (
+            f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+        )
+        facts, cases = replay_facts(result, recording), replay_cases(result)
+    return _page(title or "Replayed training run", subtitle, facts, cases, recording)
+
+
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """The object in a file, for as long as it has what is asked of it.
+
+    Raises
+    ------
+    ConfigError
+        If it is not JSON, or not what this package wrote.
+    """
+    try:
+        yield json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: not JSON ({error})") from None
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        detail = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(f"{path}: not what astra-tacos writes ({detail})") from None
+
+
+def _network(recording: Recording) -> str:
+    return f"{recording.network} ({recording.shape})" if recording.shape else recording.network
+
+
+def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recording: Recording) -> bytes:
+    replays = [("after" if recording.before else "run", recording.after)]
+    if recording.before is not None:
+        replays.insert(0, ("before", recording.before))
+    whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
+    segments = [find_segments(recording.nodes, replay) for replay in recorded]
+    timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
+    links = link_data(recording, recorded)
+    rank_bars = _rank_bars(segments)
+    data = {
+        "whens": whens,
+        "ends": [replay.run_end_ns for replay in recorded],
+        "num_ranks": recording.nodes.num_ranks,
+        "states": list(STATES),
+        "patterns": [pattern.name.lower().replace("_", "-") for pattern in CommType],
+        "over_time": _over_time(recorded, segments),
+        "ranks": rank_bars,
+        "timeline": timeline,
+        "cases": cases,
+        "links": links,
+    }
+    sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
+    return render_page(title, subtitle, sections, data, _SCRIPTS)
+
+
+def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], str]:
+    """As many rows as the page has room for, and their rule; of ranks that would fill it, times too short to see are merged."""
+    most = MOST_SEGMENTS
+    longest = int(np.sum([np.diff(segments.rank_first) for _, segments in replays], axis=0).max())
+    merged = ""
+    if longest > MOST_SEGMENTS // 4:
+        end_ns = max(replay.run_end_ns for replay, _ in replays)
+        resolution_ns = -(-12 * len(replays) * end_ns // MOST_SEGMENTS)
+        replays = [(replay, coarser(segments, resolution_ns)) for replay, segments in replays]
+        merged = (
+            f" Times under {resolution_ns:,} ns that follow one another are put together under the state that takes most of them."
+        )
+    while True:
+        rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
+        data = timeline_data(recording, replays, rows)
+        num_segments = sum(len(one["state"]) for one in data["replays"])
+        if num_segments <= _SURE_SEGMENTS or len(rows.ranks) == 1 or len(encode(data)) <= MOST_DATA_BYTES - _ROOM_FOR_THE_REST:
+            return data, rows.rule + merged
+        most = num_segments // 2
+
+
+def _over_time(replays: list[RecordedReplay], segments: list[Segments]) -> dict[str, Any]:
+    """Ranks in each state over time; one time axis."""
+    edges = np.linspace(0, max(max(replay.run_end_ns for replay in replays), 1), _MOST_MOMENTS + 1)
+    return {"edges": edges, "shares": [state_over_time(found, edges).astype(np.float32) for found in segments]}
+
+
+def _rank_bars(segments: list[Segments]) -> dict[str, Any]:
+    """Time of each rank in each state, or the mean of ranks that follow one another, if there are many."""
+    totals = [found.totals() for found in segments]
+    num_ranks = len(totals[0])
+    block = -(-num_ranks // _MOST_RANK_BARS)
+    firsts = np.arange(0, num_ranks, block)
+    counts = np.diff(np.append(firsts, num_ranks))
+    labels = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in zip(firsts, counts, strict=True)]
+    means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
+    return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}

@@ -1,0 +1,134 @@
+"""The summary of a run's report: its figures at a glance, and what they rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from astra_tacos.report.html.page import escape
+from astra_tacos.run.recording import RecordedReplay, Recording
+from astra_tacos.units import format_size
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
+
+
+def plan_facts(result: dict[str, Any], recording: Recording) -> str:
+    """Markup for a `plan.json`."""
+    before, after = result["before_ns"], result["after_ns"]
+    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
+    if before is not None:
+        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
+    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
+    if before is not None:
+        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
+    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
+    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
+    facts.append(
+        ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
+    )
+    kept = [case["reason"] for case in result["cases"] if case["reason"]]
+    pairs = [
+        ("Judged by", f"the embedded replay, {result['backend']}"),
+        ("Before", _before(result)),
+        *_common(recording),
+        *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
+    ]
+    return _facts(facts) + _pairs(pairs)
+
+
+def _before(result: dict[str, Any]) -> str:
+    if result["before_ns"] is None:
+        return f"the run did not end: {result['before_reason']}"
+    return f"native {result['baseline']} everywhere" if result["baseline"] else "the run as it was"
+
+
+def replay_facts(result: dict[str, Any], recording: Recording) -> str:
+    """Markup for a `replay.json`."""
+    finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
+    end = max(finish)
+    worst = exposed.index(max(exposed))
+    facts = [
+        ("End of the run", _change(None, end), f"{end:,} ns, rank {finish.index(end)}"),
+        (
+            "Exposed communication",
+            _change(None, max(exposed)),
+            f"the most of a rank ({worst}): {max(exposed) / max(end, 1):.0%} of the run",
+        ),
+        (
+            "Compute",
+            _change(None, max(result["compute_ns"])),
+            f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
+        ),
+        ("Sent", format_size(sum(result["sent_bytes"])), f"by {counted(len(finish), 'rank')} together"),
+    ]
+    findings = Counter((finding["severity"], finding["code"]) for finding in result["findings"])
+    listed = ", ".join(
+        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
+    )
+    pairs = [("Backend", result["backend"]), *_common(recording)]
+    if result["beyond_astra_sim"]:
+        pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+    if result["replaced"]:
+        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: their group had cached it"))
+    pairs.append(("Lint", listed or "nothing to say"))
+    return _facts(facts) + _pairs(pairs)
+
+
+def _common(recording: Recording) -> list[tuple[str, str]]:
+    """What the figures of a replay rest on."""
+    replays = (
+        [("", recording.after)] if recording.before is None else [("before: ", recording.before), ("after: ", recording.after)]
+    )
+    exactness = {_exactness(replay) for _, replay in replays}
+    sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
+    return [
+        (
+            "Exactness",
+            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays),
+        ),
+        ("Sent by all ranks", sent),
+        ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
+    ]
+
+
+def _exactness(replay: RecordedReplay) -> str:
+    if not replay.approximate:
+        return "exact, to the nanosecond as ASTRA-sim"
+    return f"approximate, as it has {', '.join(replay.approximate)}"
+
+
+def _change(before: int | None, after: int) -> str:
+    """`2.44 → 1.34 ms`: two times, or one, in the unit of the longer, to three digits."""
+    times = [after] if before is None else [before, after]
+    scale, unit = next((entry for entry in _UNITS if max(times) >= entry[0]), _UNITS[-1])
+    longest = max(times) / scale
+    digits = 0 if scale == 1 or longest >= 100 else 1 if longest >= 10 else 2
+    return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
+
+
+def _exact_ns(before: int | None, after: int) -> str:
+    return f"{after:,} ns" if before is None else f"{before:,} → {after:,} ns"
+
+
+def _gain(before: int, after: int) -> str:
+    if before == after:
+        return "as long as before"
+    return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _facts(facts: list[tuple[str, str, str]]) -> str:
+    parts = (
+        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
+        for label, value, more in facts
+    )
+    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> str:
+    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)
+    return f'<dl class="pairs">{"".join(parts)}</dl>'
