@@ -16,8 +16,8 @@ from astra_tacos.cli.search_options import SearchRequest, check_schedule, search
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
-from astra_tacos.report.compare_plot import WIDTHS
 from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.units import MAX_SIZE_BYTES, parse_size
 
@@ -130,8 +130,8 @@ def compare(
     Prints a table of times; --csv, --plot and --output write the figures behind it, and a figure for a paper.
     """
     from astra_tacos.config.network import read_network
-    from astra_tacos.report.compare_plot import check_plot
     from astra_tacos.report.compare_table import print_comparison
+    from astra_tacos.report.figure_style import check_figure
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -141,9 +141,7 @@ def compare(
     if len({path.resolve() for path, _ in files}) < len(files):
         raise click.UsageError("--csv, --plot and --output name the same file twice.")
     for path, write in files:
-        if write is _draw:
-            check_plot(path)
-        check_writable(path)
+        check_figure(path) if write is _draw else check_writable(path)
     topology = build_topology(read_network(network_path))
     if request.root is not None:  # one that is not there is wrong for every size
         make_collective(request.collective, topology.num_npus, MAX_SIZE_BYTES, 1, request.root)

@@ -2,88 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_file
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
+from astra_tacos.report.figure_style import (
+    OTHER_STYLES,
+    SYNTHESIZER_STYLES,
+    WIDTH_INCHES,
+    capitalized,
+    save_figure,
+    shape_text,
+    time_unit,
+)
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = (".svg", ".pdf", ".png")
-WIDTHS = ("double", "single")
-"""Columns of a two-column paper: 7.16 in with the panels side by side, 3.5 in with one above the other."""
-
-_STYLES = {
-    "auto": ("#000000", "*"),
-    "tacos": ("#332288", "o"),
-    "trees": ("#cc6677", "D"),
-    "ring": ("#117733", "s"),
-    "direct": ("#88ccee", "v"),
-    "halving-doubling": ("#ddaa33", "^"),
-    "double-binary-tree": ("#aa4499", "<"),
-    "bruck": ("#44aa99", ">"),
-    "hierarchical": ("#999933", "P"),
-    "themis": ("#882255", "X"),
-}
-"""Colour and marker by synthesizer, so that figures of one paper agree: Paul Tol's `muted`, safe for the colour-blind."""
-_OTHERS = (("#666666", "h"), ("#666666", "p"), ("#666666", "d"), ("#666666", "H"))
-_RC: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
-    "font.size": 7.5,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "legend.fontsize": 7.5,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
-    "svg.fonttype": "path",
-    "svg.hashsalt": "astra_tacos",
-    "savefig.dpi": 300,
-}
-_NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
-_TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 _MOST_TICKS = 6
-_TIMES = " \N{MULTIPLICATION SIGN} "
-
-
-def check_plot(path: Path) -> None:
-    """Check that a figure can be made and has a format that is known.
-
-    Raises
-    ------
-    ConfigError
-        If not, with the remedy.
-    """
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError(f"{path}: figures need matplotlib, which is not installed: pip install 'astra-tacos[plot]'")
 
 
 def save_plot(rows: Sequence[CompareRow], path: Path, width: str = "double") -> None:
     """Draw the comparison to a file; its suffix says the format, and the same rows give the same bytes."""
-    check_plot(path)
-    import matplotlib
-
-    suffix = path.suffix.lower()
-    with matplotlib.rc_context(_RC), replaced_file(path) as temporary:
-        _draw(rows, width).savefig(temporary, format=suffix[1:], metadata=_NO_DATE[suffix])
+    save_figure(path, lambda: _draw(rows, width))
 
 
 def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
@@ -92,15 +37,15 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     names = list(dict.fromkeys(row.synthesizer for row in rows))
     sizes = sorted({row.size_bytes for row in rows})
     is_wide = width == "double"
-    figure = Figure(figsize=(7.16, 3.2) if is_wide else (3.5, 5.8), layout="constrained")
+    figure = Figure(figsize=(WIDTH_INCHES[width], 3.2 if is_wide else 5.8), layout="constrained")
     panels: Any = figure.subplots(*((1, 2) if is_wide else (2, 1)), sharex=not is_wide)
     time, bandwidth = panels
     times = [row.time_ns for row in rows if row.time_ns is not None]
-    unit, scale = _time_unit(times)
+    unit, scale = time_unit(min(times, default=1))
     handles: list[Any] = []
-    spare = iter(_OTHERS * len(names))
+    spare = iter(OTHER_STYLES * len(names))
     for place, name in enumerate(names):
-        colour, marker = _STYLES.get(name) or next(spare)
+        colour, marker = SYNTHESIZER_STYLES.get(name) or next(spare)
         own = {row.size_bytes: row for row in rows if row.synthesizer == name}
         style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
         # Curves that coincide all show: the first is on top, those below are drawn larger.
@@ -130,8 +75,8 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     bandwidth.set_ylabel("bus bandwidth (GB/s)")
     for axes in (time, bandwidth) if is_wide else (bandwidth,):
         axes.set_xlabel(shard)
-    where = f"{first.topology.replace(' x ', _TIMES)} ({first.num_npus} NPUs)"
-    figure.suptitle(f"{_title(first.collective)} on{' ' if is_wide else chr(10)}{where}", fontsize=8)
+    where = f"{shape_text(first.topology)} ({first.num_npus} NPUs)"
+    figure.suptitle(f"{capitalized(first.collective)} on{' ' if is_wide else chr(10)}{where}", fontsize=8)
     figure.align_ylabels()
     figure.legend(handles=handles, loc="outside lower center", ncols=_columns(len(handles), is_wide), handlelength=2.4)
     return figure
@@ -164,17 +109,7 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_axisbelow(True)
 
 
-def _time_unit(times_ns: Sequence[int]) -> tuple[str, float]:
-    """The largest unit in which the shortest time is not below a tenth."""
-    shortest = min(times_ns, default=1)
-    return next(((unit, scale) for unit, scale in reversed(_TIME_UNITS) if shortest >= scale / 10), _TIME_UNITS[0])
-
-
 def _columns(entries: int, is_wide: bool) -> int:
     """Legend columns, so that its rows are about equally full."""
     most = 6 if is_wide else 3
     return math.ceil(entries / math.ceil(entries / most))
-
-
-def _title(collective: str) -> str:
-    return "-".join(part.capitalize() for part in collective.split("-"))

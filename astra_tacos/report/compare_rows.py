@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, TextIO
+
+from astra_tacos.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ class CompareRow:
 
 
 COLUMNS = tuple(field.name for field in fields(CompareRow))
+_KINDS: dict[str, str] = {field.name: str(field.type) for field in fields(CompareRow)}
+_REQUIRED = COLUMNS[: COLUMNS.index("synthesizer") + 1]
+_SUFFIXES = (".csv", ".json")
+_NAMES = ("compare.csv", "compare.json")
 
 
 def write_csv(rows: Iterable[CompareRow], file: TextIO) -> None:
@@ -95,3 +103,99 @@ def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
         if row.bound_ns is not None:
             least[row.size_bytes] = min(row.bound_ns, least.get(row.size_bytes, row.bound_ns))
     return least
+
+
+def read_rows(path: Path) -> list[CompareRow]:
+    """The rows that `compare` wrote: as CSV, as JSON, or in the directory of its --output.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no such table, has no rows, or a value is none of its column; one line says where.
+    """
+    if path.is_dir():
+        found = next((path / name for name in _NAMES if (path / name).is_file()), None)
+        if found is None:
+            raise ConfigError(f"{path}: has no {' or '.join(_NAMES)}, expected the --output of astra-tacos compare")
+        path = found
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ConfigError(f"{path}: expected rows of astra-tacos compare, in a file that ends in {' or '.join(_SUFFIXES)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
+    table = _csv_table(path, text) if path.suffix.lower() == ".csv" else _json_table(path, text)
+    rows = [CompareRow(**_values(where, entries)) for where, entries in table]
+    if not rows:
+        raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
+    return rows
+
+
+def _csv_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    reader = csv.reader(text.splitlines())
+    header = next(reader, [])
+    table = []
+    for cells in reader:
+        where = f"{path}:{reader.line_num}"
+        if len(cells) != len(header):
+            raise ConfigError(f"{where}: has {len(cells)} cells, expected {len(header)} as the first line")
+        table.append((where, {name: _from_text(where, name, cell) for name, cell in zip(header, cells, strict=True)}))
+    _check_columns(str(path), header)
+    return table
+
+
+def _from_text(where: str, name: str, cell: str) -> Any:
+    kind = _KINDS.get(name, "str")
+    if cell == "" and "str" not in kind.split(" ")[0]:
+        return None
+    try:
+        if kind.startswith("int"):
+            return int(cell)
+        if kind.startswith("float"):
+            return float(cell)
+    except ValueError:
+        raise ConfigError(f"{where}: {name} is {cell!r}, expected {_expected(kind)}") from None
+    if kind.startswith("bool"):
+        return {"true": True, "false": False}.get(cell, cell)
+    return None if cell == "" and "None" in kind else cell
+
+
+def _json_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: no JSON ({error})") from None
+    rows = document.get("rows") if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{path}: has no list of rows, expected what astra-tacos compare --json writes")
+    for index, row in enumerate(rows):
+        _check_columns(f"{path}: rows[{index}]", row)
+    return [(f"{path}: rows[{index}]", row) for index, row in enumerate(rows)]
+
+
+def _check_columns(where: str, names: Iterable[str]) -> None:
+    names = list(names)
+    for name in names:
+        if name not in _KINDS:
+            raise ConfigError(f"{where}: has the column {name!r}, expected {', '.join(COLUMNS)}")
+    for name in _REQUIRED:
+        if name not in names:
+            raise ConfigError(f"{where}: lacks the column {name}, expected a table of astra-tacos compare")
+
+
+def _values(where: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """The entries, each of the type of its column."""
+    types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+    for name, value in entries.items():
+        kind = _KINDS[name]
+        is_allowed = "None" in kind if value is None else isinstance(value, types[kind.split(" ")[0]])  # type: ignore[arg-type]
+        if not is_allowed or (isinstance(value, bool) and not kind.startswith("bool")):
+            raise ConfigError(f"{where}: {name} is {value!r}, expected {_expected(kind)}")
+    if entries["size_bytes"] <= 0:
+        raise ConfigError(f"{where}: size_bytes is {entries['size_bytes']}, expected 1 or more")
+    return entries
+
+
+def _expected(kind: str) -> str:
+    words = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+    return words[kind.split(" ")[0]] + (" or nothing" if "None" in kind else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from astra_tacos.cli.compare import Names, Sizes
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import ConfigError, VerificationError
+from astra_tacos.errors import VerificationError
 from astra_tacos.report.compare_rows import COLUMNS
 from astra_tacos.synthesizer import SYNTHESIZERS
 
@@ -161,16 +160,6 @@ def test_bad_options(network: str, arguments: tuple[str, ...], expected: str) ->
     assert done.exit_code != 0
     assert expected in done.output + str(done.exception)
     assert [path.name for path in Path().iterdir()] == [network]
-
-
-def test_a_missing_matplotlib_is_said_before_the_work(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for arguments in (("--plot", "x.svg"), ("--output", "dir")):
-        done = compare("--network", network, "--sizes", "1MiB", *arguments)
-        assert isinstance(done.exception, ConfigError)
-        assert "pip install 'astra-tacos[plot]'" in str(done.exception)
-        assert not Path("dir").exists()
-    assert compare("--network", network, "--sizes", "1MiB", "--csv", "x.csv").exit_code == 0
 
 
 def test_names() -> None:

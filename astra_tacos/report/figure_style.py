@@ -1,0 +1,129 @@
+"""What figures for papers have in common: widths, fonts, colours, units of time, and files with the same bytes every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import check_writable, replaced_file
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+FORMATS = (".svg", ".pdf", ".png")
+WIDTHS = ("double", "single")
+"""Columns of a two-column paper: double has panels side by side, single one above the other."""
+WIDTH_INCHES = {"double": 7.16, "single": 3.5}
+
+REDUCE, COPY = "#4477aa", "#ee6677"
+"""Sends that reduce and sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
+COMPUTE, EXPOSED, IDLE = "#4477aa", "#ee6677", "#dddddd"
+"""What a rank does: it computes, waits for communication, or is done."""
+SYNTHESIZER_STYLES = {
+    "auto": ("#000000", "*"),
+    "tacos": ("#332288", "o"),
+    "trees": ("#cc6677", "D"),
+    "ring": ("#117733", "s"),
+    "direct": ("#88ccee", "v"),
+    "halving-doubling": ("#ddaa33", "^"),
+    "double-binary-tree": ("#aa4499", "<"),
+    "bruck": ("#44aa99", ">"),
+    "hierarchical": ("#999933", "P"),
+    "themis": ("#882255", "X"),
+}
+"""Colour and marker by synthesizer, so that figures of one paper agree: Paul Tol's `muted`, safe for the colour-blind."""
+OTHER_STYLES = (("#666666", "h"), ("#666666", "p"), ("#666666", "d"), ("#666666", "H"))
+SERIES_STYLES = (
+    ("#4477aa", "o"),
+    ("#ee6677", "s"),
+    ("#228833", "D"),
+    ("#ccbb44", "^"),
+    ("#66ccee", "v"),
+    ("#aa3377", "P"),
+    ("#555555", "X"),
+)
+"""Colour and marker of series that are no synthesizers: Paul Tol's `bright`."""
+TIMES = " \N{MULTIPLICATION SIGN} "
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "font.size": 7.5,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "image.interpolation": "nearest",
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "svg.fonttype": "path",
+    "svg.hashsalt": "astra_tacos",
+    "savefig.dpi": 300,
+}
+_NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+_TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+
+
+def check_figure(path: Path) -> None:
+    """Check, before the work, that a figure can be written to `path` and that its suffix names a format.
+
+    Raises
+    ------
+    ConfigError
+        If not, and what was expected.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
+    check_writable(path)
+
+
+def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
+    """Write what `draw` makes, in the house's style; the suffix says the format, and the same figure gives the same bytes.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format, the file cannot be written, or `draw` finds nothing to draw.
+    """
+    check_figure(path)
+    import matplotlib
+
+    suffix = path.suffix.lower()
+    with matplotlib.rc_context(_RC):
+        figure = draw()
+        with replaced_file(path) as temporary:
+            figure.savefig(temporary, format=suffix[1:], metadata=_NO_DATE[suffix])
+
+
+def time_unit(least_ns: float) -> tuple[str, float]:
+    """The largest unit in which a time is not below a tenth, and its ns."""
+    return next(((unit, scale) for unit, scale in reversed(_TIME_UNITS) if least_ns >= scale / 10), _TIME_UNITS[0])
+
+
+def colours_from(name: str, first: float, last: float) -> Colormap:
+    """Part of one of matplotlib's colour maps: what is too pale for thin lines on white is cut off."""
+    import matplotlib
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(f"{name}-part", matplotlib.colormaps[name](np.linspace(first, last, 256)))
+
+
+def capitalized(collective: str) -> str:
+    """`All-Reduce` of `all-reduce`."""
+    return "-".join(part.capitalize() for part in collective.split("-"))
+
+
+def shape_text(shape: str) -> str:
+    """A network's shape as `Topology.describe_shape` gives it, with the sign for times."""
+    return shape.replace(" x ", TIMES)

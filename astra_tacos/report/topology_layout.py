@@ -1,0 +1,220 @@
+"""Where the devices of a network stand in a drawing of it: by dimension, or by distance for an arbitrary graph.
+
+Every dimension places copies of what the dimensions inside it make up: rings and meshes that follow one another as a grid (a
+third one aslant), others as a circle; switches stand in the middle of their members.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import Dimension
+from astra_tacos.report.graph_layout import lay_out_graph
+from astra_tacos.topology.topology import Topology
+
+Points = NDArray[np.float64]
+
+_LINES = ("Ring", "Mesh")
+_LONGEST_LINE = 12
+"""A mesh of one dimension and more NPUs is folded into rows."""
+_MARGIN = 0.03
+_ARC_HEIGHT = 0.36
+"""Of an arc that leads back to the start of a row, in pitches of the row."""
+_BOW = 0.16
+"""Of links between groups that stand in a circle, which would otherwise lie on those within the groups, in their lengths."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A drawing of a network in the unit square, x to the right and y upwards.
+
+    Parameters
+    ----------
+    positions
+        float64[num_devices, 2], no two alike.
+    controls
+        float64[num_links, 2], the middle control point of the quadratic Bezier curve that a link is drawn as: half-way between
+        its ends for a straight one, beside that for one that would run through other devices (the wrap-around of a torus).
+    spacing
+        Distance between the devices that are nearest to one another, for the size of what stands for a device.
+    """
+
+    positions: Points
+    controls: Points
+    spacing: float
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height that the devices take up."""
+        width, height = np.ptp(self.positions, axis=0).tolist()
+        return width, height
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The copies along one dimension: offsets float64[size, 2], and how its links and switches are drawn.
+
+    `arc` is added to the control point of what leads back to the start of a row; with `bow` a link bows to its left by so much of
+    its length; `switch_scale` is the size of the pattern in which the switches stand in the middle.
+    """
+
+    offsets: Points
+    arc: Points | None = None
+    bow: float = 0.0
+    switch_scale: float = 0.0
+
+
+def layout(topology: Topology) -> Layout:
+    """Positions of all devices and the curves of all links; the same network gives the same bytes."""
+    if topology.dimensions and _is_composed(topology):
+        positions, controls = _by_dimension(topology)
+    else:
+        positions = lay_out_graph(topology)
+        controls = positions[topology.link_src] / 2 + positions[topology.link_dst] / 2
+    everything = np.concatenate((positions, (positions[topology.link_src] + positions[topology.link_dst]) / 4 + controls / 2))
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    scale = (1 - 2 * _MARGIN) / max(float((high - low).max()), 1e-300)
+    middle = (low + high) / 2
+    positions, controls = ((points - middle) * scale + 0.5 for points in (positions, controls))
+    return Layout(positions, controls, _nearest(positions))
+
+
+def curves(drawn: Layout, topology: Topology, links: NDArray[np.integer], steps: int = 12) -> Points:
+    """float64[len(links), steps + 1, 2], points along the curve of each link from its source to its destination."""
+    at = np.linspace(0.0, 1.0, steps + 1)[None, :, None]
+    src, dst = (drawn.positions[ends[links]][:, None, :] for ends in (topology.link_src, topology.link_dst))
+    points: Points = (1 - at) ** 2 * src + 2 * at * (1 - at) * drawn.controls[links][:, None, :] + at**2 * dst
+    return points
+
+
+def _is_composed(topology: Topology) -> bool:
+    """Whether the devices are numbered as the dimensions say; links may be missing."""
+    sizes = [dimension.size for dimension in topology.dimensions]
+    npus = math.prod(sizes)
+    switches = sum(npus // d.size for d in topology.dimensions if d.block == "Switch")
+    return (npus, switches) == (topology.num_npus, topology.num_switches)
+
+
+def _by_dimension(topology: Topology) -> tuple[Points, Points]:
+    dimensions = topology.dimensions
+    placed = _place(dimensions)
+    strides = np.cumprod([1, *(dimension.size for dimension in dimensions)])
+    npus = np.arange(topology.num_npus)
+    parts = [p.offsets[npus // stride % d.size] for p, stride, d in zip(placed, strides[:-1], dimensions, strict=True)]
+    positions = [np.sum(parts, axis=0)]
+    for index, dimension in enumerate(dimensions):
+        if dimension.block == "Switch":  # where its members are among their like, drawn small in the middle
+            groups = np.flatnonzero(npus // strides[index] % dimension.size == 0)
+            inner = sum((part[groups] for part in parts[:index]), np.zeros((len(groups), 2)))
+            outer = sum((part[groups] for part in parts[index + 1 :]), np.zeros((len(groups), 2)))
+            positions.append(inner * placed[index].switch_scale + outer)
+    everything = np.concatenate(positions)
+    src, dst, of = topology.link_src, topology.link_dst, topology.link_dimension
+    controls = everything[src] / 2 + everything[dst] / 2
+    for index, dimension in enumerate(dimensions):
+        arc = placed[index].arc
+        if arc is not None and dimension.size > 2:
+            apart = np.abs(src.astype(np.int64) - dst) // strides[index]
+            controls[(of == index) & (apart == dimension.size - 1)] += arc
+        if placed[index].bow:
+            own = of == index
+            low, high = np.minimum(src, dst)[own], np.maximum(src, dst)[own]  # both ways along one curve
+            along = everything[high] - everything[low]
+            controls[own] += placed[index].bow * np.stack((-along[:, 1], along[:, 0]), axis=1)
+    return everything, controls
+
+
+def _place(dimensions: Sequence[Dimension]) -> list[_Placed]:
+    placed: list[_Placed | None] = [None] * len(dimensions)
+    width = height = 0.0  # of what the dimensions so far make up, centred on the origin
+    index = 0
+    while index < len(dimensions):
+        run = index
+        while run < len(dimensions) and run - index < 3 and dimensions[run].block in _LINES:
+            run += 1
+        if run - index > 1:
+            for which, part in _grid([d.size for d in dimensions[index:run]], width, height):
+                placed[index + which] = part
+            index = run
+        else:
+            placed[index] = _alone(dimensions[index], width, height)
+            index += 1
+        extent = sum(np.ptp(part.offsets, axis=0) for part in placed if part is not None)
+        width, height = float(extent[0]), float(extent[1])
+    return [part for part in placed if part is not None]
+
+
+def _gap(extent: float) -> float:
+    return max(1.0, 0.45 * extent)
+
+
+def _line(size: int, pitch: float) -> Points:
+    return (np.arange(size, dtype=np.float64) - (size - 1) / 2) * pitch
+
+
+def _grid(sizes: list[int], width: float, height: float) -> list[tuple[int, _Placed]]:
+    """Two or three rings or meshes: the longest to the right, the next one down, the third one aslant within the pitch."""
+    order = sorted(range(len(sizes)), key=lambda which: -sizes[which])
+    parts: list[tuple[int, _Placed]] = []
+    if len(sizes) == 3:
+        step = np.array((0.62, 0.45)) / sizes[order[2]] * (1 + max(width, height))
+        if width or height:
+            step = np.array((width + _gap(width), height + _gap(height))) * 0.8
+        across = _line(sizes[order[2]], 1.0)[:, None] * step
+        parts.append((order[2], _Placed(across, arc=np.array((-1.0, 1.0)) * step * 0.5)))
+        if width or height:
+            width, height = (extent + float(np.ptp(across[:, axis])) for axis, extent in enumerate((width, height)))
+    right, down = width + _gap(width), height + _gap(height)
+    zeros = np.zeros
+    x = np.stack((_line(sizes[order[0]], right), zeros(sizes[order[0]])), axis=1)
+    y = np.stack((zeros(sizes[order[1]]), -_line(sizes[order[1]], down)), axis=1)
+    parts.append((order[0], _Placed(x, arc=np.array((0.0, 2 * _ARC_HEIGHT * down)))))
+    parts.append((order[1], _Placed(y, arc=np.array((2 * _ARC_HEIGHT * right, 0.0)))))
+    return parts
+
+
+def _alone(dimension: Dimension, width: float, height: float) -> _Placed:
+    """One dimension: two side by side, a mesh as a line or folded one, all others as a circle."""
+    size, is_switch = dimension.size, dimension.block == "Switch"
+    reach = math.hypot(width, height) / 2
+    if dimension.block == "Mesh" and size > 2:
+        return _Placed(_folded(size, width + _gap(width), height + _gap(height)))
+    chord = 2 * reach + _gap(2 * reach)
+    if is_switch:
+        chord = max(chord, 1.8 * (2 * reach + 1) * math.sin(math.pi / size))  # room for the switches in the middle
+    bow = _BOW if reach and not is_switch else 0.0
+    if size == 2:
+        beside = np.array(((-chord / 2, 0.0), (chord / 2, 0.0)))
+        return _Placed(beside, bow=bow, switch_scale=_switch_scale(chord / 2, reach))
+    radius = chord / 2 / math.sin(math.pi / size)
+    start = math.pi / 2 + (math.pi / 4 if size == 4 else 0.0)  # four make a square, others begin at the top
+    angle = start - 2 * math.pi * np.arange(size) / size
+    offsets = radius * np.stack((np.cos(angle), np.sin(angle)), axis=1)
+    return _Placed(offsets, bow=bow, switch_scale=_switch_scale(radius, reach))
+
+
+def _switch_scale(radius: float, reach: float) -> float:
+    """How large the pattern of the members is repeated by their switches, within what the members leave free."""
+    return min(0.7, 0.7 * (radius - reach) / reach) if reach else 0.0
+
+
+def _folded(size: int, right: float, down: float) -> Points:
+    """A line from left to right, or rows of a long one, every other one from right to left."""
+    row = size if size <= _LONGEST_LINE else math.ceil(math.sqrt(size))
+    at = np.arange(size)
+    along = np.where(at // row % 2 == 0, at % row, row - 1 - at % row)
+    offsets = np.stack((along * right, -(at // row) * down), axis=1)
+    centred: Points = offsets - (offsets.min(axis=0) + offsets.max(axis=0)) / 2
+    return centred
+
+
+def _nearest(positions: Points) -> float:
+    from scipy.spatial import cKDTree
+
+    distance, _ = cKDTree(positions).query(positions, k=2)
+    return float(distance[:, 1].min())

@@ -1,0 +1,127 @@
+"""Layouts: every device has a place of its own, networks look like what they are called."""
+
+from __future__ import annotations
+
+import networks
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from astra_tacos.config.network import LinkSpec
+from astra_tacos.report.topology_layout import curves, layout
+from astra_tacos.topology.topology import Topology
+
+B = (50.0, 500.0)
+LARGE = {
+    "torus": (("Ring", 128, *B), ("Ring", 128, *B)),
+    "hierarchy": (("Ring", 8, *B), ("FullyConnected", 16, *B), ("Switch", 128, *B)),
+    "switch": (("Switch", 2048, *B),),
+    "mesh": (("Mesh", 16384, *B),),
+}
+
+
+def check(topology: Topology) -> None:
+    drawn = layout(topology)
+    assert drawn.positions.shape == (topology.num_devices, 2)
+    assert drawn.controls.shape == (topology.num_links, 2)
+    assert drawn.positions.min() >= 0 and drawn.positions.max() <= 1
+    lines = curves(drawn, topology, np.arange(topology.num_links))
+    assert lines.min() >= 0 and lines.max() <= 1
+    assert np.allclose(lines[:, 0], drawn.positions[topology.link_src])
+    assert np.allclose(lines[:, -1], drawn.positions[topology.link_dst])
+    assert len(np.unique(np.round(drawn.positions, 7), axis=0)) == topology.num_devices
+    assert drawn.spacing > 0
+    again = layout(topology)
+    assert again.positions.tobytes() == drawn.positions.tobytes()
+    assert again.controls.tobytes() == drawn.controls.tobytes()
+
+
+@settings(deadline=None)
+@given(networks.topologies())
+def test_every_device_has_a_place_of_its_own(topology: Topology) -> None:
+    check(topology)
+
+
+@pytest.mark.parametrize("name", networks.ALL)
+def test_all_kinds_of_networks(name: str) -> None:
+    check(networks.topology(*networks.ALL[name]))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_networks(name: str) -> None:
+    check(networks.topology(*LARGE[name]))
+
+
+@pytest.mark.parametrize("size", [3, 6, 8, 11])
+def test_graphs(size: int) -> None:
+    check(networks.hypercube(size))
+
+
+def test_a_graph_whose_devices_are_all_alike() -> None:
+    hubs, leaves = range(2), range(2, 700)  # equal distances to everything: only moving them apart tells leaves apart
+    check(networks.graph(*((a, b, *B) for hub in hubs for leaf in leaves for a, b in ((hub, leaf), (leaf, hub)))))
+
+
+def test_a_ring_is_a_circle() -> None:
+    drawn = layout(networks.topology(*networks.RING8))
+    radius = np.hypot(*(drawn.positions - 0.5).T)
+    assert np.allclose(radius, radius[0])
+    turns = np.diff(np.unwrap(np.arctan2(*(drawn.positions - 0.5).T)))
+    assert np.allclose(turns, 2 * np.pi / 8)
+
+
+def test_a_torus_is_a_grid_with_arcs() -> None:
+    topology = networks.topology(("Ring", 8, *B), ("Ring", 6, *B))
+    drawn = layout(topology)
+    x, y = (np.unique(np.round(drawn.positions[:, axis], 9)) for axis in (0, 1))
+    assert (len(x), len(y)) == (8, 6)
+    assert np.allclose(np.diff(x), drawn.spacing) and np.allclose(np.diff(y), drawn.spacing)
+    ends = drawn.positions[topology.link_src], drawn.positions[topology.link_dst]
+    is_long = np.hypot(*(ends[0] - ends[1]).T) > 1.5 * drawn.spacing
+    is_bent = np.hypot(*(drawn.controls - (ends[0] + ends[1]) / 2).T) > 1e-6
+    assert np.array_equal(is_long, is_bent)
+    assert is_long.sum() == 2 * (8 + 6)
+
+
+def test_no_straight_link_of_a_grid_runs_through_a_device() -> None:
+    for dimensions in (networks.TORUS, networks.MESH, (("Ring", 5, *B),) * 3):
+        topology = networks.topology(*dimensions)
+        drawn = layout(topology)
+        inner = curves(drawn, topology, np.arange(topology.num_links), 64)[:, 8:-8]
+        away = np.hypot(*(inner[:, :, None, :] - drawn.positions[None, None, :, :]).transpose(3, 0, 1, 2))
+        assert away.min() > 0.02 * drawn.spacing
+
+
+def test_clusters_stand_around_their_switches() -> None:
+    topology = networks.topology(*networks.HIERARCHY)
+    drawn = layout(topology)
+    clusters = drawn.positions[:64].reshape(8, 8, 2)
+    within = np.hypot(*(clusters - clusters.mean(axis=1, keepdims=True)).transpose(2, 0, 1)).max()
+    centres = clusters.mean(axis=1)
+    between = np.hypot(*(centres[:, None] - centres[None]).transpose(2, 0, 1))
+    assert between[~np.eye(8, dtype=bool)].min() > 2 * within
+    switches = drawn.positions[64:]
+    assert len(switches) == 8
+    assert np.hypot(*(switches - 0.5).T).max() < np.hypot(*(drawn.positions[:64] - 0.5).T).min()
+
+
+def test_members_stand_around_a_switch() -> None:
+    drawn = layout(networks.topology(("Switch", 16, *B)))
+    assert np.allclose(drawn.positions[16], 0.5)
+    assert np.ptp(np.hypot(*(drawn.positions[:16] - 0.5).T)) < 1e-9
+
+
+def test_missing_and_slower_links_move_no_device() -> None:
+    whole = layout(networks.topology(*networks.TORUS))
+    less = layout(networks.topology(*networks.TORUS, failed_links=((0, 1), (5, 4)), link_overrides=(LinkSpec(1, 2, 5.0, None),)))
+    assert np.allclose(less.positions, whole.positions)
+
+
+def test_neighbours_in_a_graph_are_near_one_another() -> None:
+    topology = networks.dgx1()
+    positions = layout(topology).positions
+    distance = np.hypot(*(positions[:, None] - positions[None]).transpose(2, 0, 1))
+    linked = np.zeros((8, 8), bool)
+    linked[topology.link_src, topology.link_dst] = True
+    apart = ~linked & ~np.eye(8, dtype=bool)
+    assert distance[linked].mean() < distance[apart].mean()
