@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from astra_tacos.errors import ConfigError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from astra_tacos.report.sweep_columns import SweepColumns
 
 _SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_grids.js", "sweep.js")
+_STYLES = "sweep.css"
 _REQUIRED = ("point", "status")
 
 
@@ -40,8 +42,10 @@ def render_sweep(table: SweepColumns, source: str) -> bytes:
             raise ConfigError(f"{source}: has no column {name}, which every sweep has")
     varying, constant = varying_columns(table)
     data = sweep_data(table, varying)
+    styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
+    overview = f"<style>\n{styles}</style>" + headline_html(table, varying, constant) + _detail_note(data, table.num_rows, source)
     sections = [
-        Section("overview", "Overview", headline_html(table, varying, constant) + _detail_note(data, table.num_rows, source)),
+        Section("overview", "Overview", overview),
         Section(
             "points",
             "Points",
@@ -52,28 +56,36 @@ def render_sweep(table: SweepColumns, source: str) -> bytes:
         Section(
             "front",
             "Pareto front",
-            '<div class="sweep-controls" id="front-controls"></div><p class="sweep-scope" id="front-scope"></p>'
-            '<div id="front-chart"></div><h3>Points on the front</h3><div id="front-table"></div>',
+            _picture("front") + '<h3>Points on the front</h3><div id="front-table"></div>',
             "Points that no other one beats in one of two figures without being beaten in the other.",
         ),
         Section(
             "heatmap",
             "Heat map",
-            '<div class="sweep-controls" id="heat-controls"></div><p class="sweep-scope" id="heat-scope"></p><div id="heat-chart"></div>',
+            _picture("heat"),
             "A figure over any two columns. Where several points share a cell, one of them, or their median, stands for all.",
         ),
         Section(
             "lines",
             "Lines",
-            '<div class="sweep-controls" id="lines-controls"></div><p class="sweep-scope" id="lines-scope"></p><div id="lines-chart"></div>',
+            _picture("lines"),
             "One line for each value of a column; where several points share a place on a line, the best of them.",
         ),
         Section(
-            "failures", "Failures", failures_html(table), "Points without a result, by status and message, over the whole sweep."
+            "failures",
+            "Failures",
+            failures_html(table),
+            "Points without a result, by status and message, over the whole sweep.",
         ),
     ]
     subtitle = f"Sweep of {table.num_rows:,} points"
     return render_page(table.name, subtitle, sections, data, _SCRIPTS)
+
+
+def _picture(name: str) -> str:
+    """Where sweep.js puts the controls of a picture, what it shows, and itself."""
+    scope = f'<p class="sweep-scope" id="{name}-scope" role="status"></p>'
+    return f'<div class="sweep-controls" id="{name}-controls"></div>{scope}<div id="{name}-chart"></div>'
 
 
 def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
@@ -81,9 +93,9 @@ def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
     rules, digits = data["rules"], data["digits"]
     parts = []
     if isinstance(rules, list):
-        chosen = "; ".join(rules)
         parts.append(
-            f"{data['count']:,} of {num_rows:,} points are on this page, chosen in this order: {chosen}. Figures and messages above and under Failures are of all points, medians of those on the page."
+            f"{data['count']:,} of {num_rows:,} points are on this page, chosen in this order: {'; '.join(rules)}. "
+            "The figures in this section and under Failures are of all points; medians are of those on the page."
         )
     if digits is not None:
         parts.append(f"Numbers of many different values are rounded to {digits} significant digits.")

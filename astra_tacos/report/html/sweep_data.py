@@ -21,6 +21,8 @@ MOST_POINTS = 200_000
 """More would make the browser slow."""
 _FEWEST_DIGITS = 4
 _ALWAYS = ("point", "status")
+_FIRST = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost", "total_bandwidth_gbps")
+_LAST = ("error",)
 _NEVER = ("key",)
 _MOST_TRIES = 8
 
@@ -28,7 +30,11 @@ _MOST_TRIES = 8
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
     """Names of the columns that differ between points, axes first, and the text of those that do not."""
     own = [name for name in table.columns if name not in MEASURES]
-    order = [name for name in dict.fromkeys((*_ALWAYS, *table.axes, *own, *MEASURES)) if name in table.columns]
+    results = [name for name, measure in MEASURES.items() if measure.role == "result" and name not in _LAST]
+    ranked = dict.fromkeys(
+        (*_ALWAYS, *table.axes, *own, *_FIRST, *results, *(name for name in MEASURES if name not in _LAST), *_LAST)
+    )
+    order = [name for name in ranked if name in table.columns]
     varying, constant = [], {}
     for name in order:
         if name in _NEVER:
@@ -104,11 +110,11 @@ def _data(
 
 def _selected(table: SweepColumns, varying: list[str], most: int) -> tuple[NDArray[np.intp], list[str]]:
     measures = {name: as_numbers(table.columns[name]) for name in JUDGED if name in varying and is_number(table.columns[name])}
-    tasks = [_codes(table.columns[name]) for name in varying if MEASURES.get(name, Measure(name)).role == "task"]
+    tasks = [_codes(table.columns[name]) for name in varying if measure_of(name).role == "task"]
     task = np.zeros(table.num_rows, np.intp)
     for codes in tasks:
         task = np.unique(task * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
-    axes = [_codes(table.columns[name]) for name in table.axes if MEASURES.get(name, Measure(name)).role != "task"]
+    axes = [_codes(table.columns[name]) for name in table.axes if measure_of(name).role != "task"]
     failed = np.array([status != "ok" for status in table.columns["status"]])
     return select_points(measures, axes, task, failed, most)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.html.page import escape
 from astra_tacos.report.html.sweep_encoding import as_texts, is_number
-from astra_tacos.report.sweep_measures import HIGHER, MEASURES, Measure, measure_of
+from astra_tacos.report.sweep_measures import HIGHER, MEASURES, measure_of
 from astra_tacos.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
+_NOTHING = "\u2013"
 _MOST_TASKS = 24
 _MOST_VALUES = 10
 _MOST_FAILURES = 100
@@ -31,9 +32,11 @@ _STATUS_WORDS = {"ok": "ok", "refused": "refused by the synthesizer", "error": "
 def format_value(value: Any, unit: str) -> str:
     """A value of a column as a reader wants it, unit included."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, str | bool | list | tuple):
-        return as_texts([value])[0] or ""
+        return _NOTHING
+    if isinstance(value, str | bool):
+        return as_texts([value])[0] or _NOTHING
+    if isinstance(value, list | tuple):
+        return f"{as_texts([value])[0]} {unit}".rstrip()
     if unit == "ns":
         return format_time(value) if math.isfinite(value) else str(value)
     if unit == "bytes":
@@ -74,12 +77,12 @@ def _kinds(table: SweepColumns) -> set[str]:
 
 def _constant(table: SweepColumns, name: str, text: str) -> str:
     value = next(value for value in table.columns[name] if value is not None)
-    return format_value(value, MEASURES.get(name, Measure(name)).unit) if not isinstance(value, str) else text
+    return format_value(value, measure_of(name).unit) if not isinstance(value, str) else text
 
 
 def _values(table: SweepColumns, axis: str) -> str:
     values = table.columns[axis]
-    unit = MEASURES.get(axis, Measure(axis)).unit
+    unit = measure_of(axis).unit
     distinct: list[Any] = (
         sorted({value for value in values if value is not None}) if is_number(values) else list(dict.fromkeys(values))
     )
@@ -102,7 +105,7 @@ class Best:
 
 def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], list[Best]]:
     """By task (collective, size, workload, as far as they vary) and criterion, the first of the best points."""
-    tasks = [name for name in varying if MEASURES.get(name, Measure(name)).role == "task"]
+    tasks = [name for name in varying if measure_of(name).role == "task"]
     best: dict[tuple[tuple[Any, ...], str], int] = {}
     for criterion in _CRITERIA:
         values = table.columns.get(criterion)
@@ -144,7 +147,7 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
         cells = [format_value(value, MEASURES[name].unit) for name, value in zip(tasks, task, strict=True)] + [
             " and ".join(criteria)
         ]
-        cells += [format_value(table.columns[name][row], MEASURES.get(name, Measure(name)).unit) for name in (*settings, *beside)]
+        cells += [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
         point = escape(table.columns["point"][row])
         body.append([*map(escape, cells), f'<button type="button" data-point="{point}">show {point}</button>'])
     note = ""
@@ -157,7 +160,10 @@ def _table(header: Iterable[str], rows: Iterable[list[str]]) -> str:
     """Header texts, which are escaped here, and cells of markup."""
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="Table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f'<div class="table sweep-static"><div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div></div>'
+    )
 
 
 def failures_html(table: SweepColumns) -> str:
@@ -178,18 +184,16 @@ def failures_html(table: SweepColumns) -> str:
         rows = groups[key]
         shared = [axis for axis in several if len({axes[axis][row] for row in rows}) == 1] if len(rows) > 1 else several
         texts = [
-            f"{measure_of(axis, kinds).label} {format_value(table.columns[axis][rows[0]], MEASURES.get(axis, Measure(axis)).unit)}"
+            f"{measure_of(axis, kinds).label} {format_value(table.columns[axis][rows[0]], measure_of(axis).unit)}"
             for axis in shared
         ]
         point = escape(table.columns["point"][rows[0]])
         button = f'<button type="button" data-point="{point}">show {point}</button>'
-        body.append([escape(key[0]), f"{len(rows):,}", escape(key[1]) or "–", escape(", ".join(texts)) or "–", button])
+        body.append([escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING, button])
     note = ""
     if len(order) > _MOST_FAILURES:
         left = sum(len(groups[key]) for key in order[_MOST_FAILURES:])
         note = (
             f'<p class="note">{len(order) - _MOST_FAILURES:,} rarer messages, of {left:,} points, are left out of this table.</p>'
         )
-    return (
-        _table(["status", "points", "message", "in common", "first"], body).replace("<table>", '<table class="failures">') + note
-    )
+    return _table(["status", "points", "message", "in common", "first"], body) + note

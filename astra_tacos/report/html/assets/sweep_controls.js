@@ -74,28 +74,30 @@ Object.assign(AT.sweep, {
     return unit.startsWith("$") ? `$${plain}${unit.slice(1)}` : unit === "x" ? `${plain}×` : unit ? `${plain} ${unit}` : plain;
   },
 
-  /** A value in a narrow place: no unit but of times and sizes, thousands and millions as k and M. */
+  /** A value in a narrow place: four digits, no unit but of times and sizes, thousands and millions as k and M. */
   brief(column, value) {
     const { unit } = column;
-    if (typeof value !== "number" || ["ns", "bytes", "share"].includes(unit)) return AT.sweep.text(column, value);
-    const [scale, letter] = Math.abs(value) >= 1e9 ? [1e9, "G"] : Math.abs(value) >= 1e6 ? [1e6, "M"] : Math.abs(value) >= 1e4 ? [1e3, "k"] : [1, ""];
-    return `${unit.startsWith("$") ? "$" : ""}${+(value / scale).toPrecision(4)}${letter}`;
+    if (typeof value !== "number" || !Number.isFinite(value) || unit === "bytes") return AT.sweep.text(column, value);
+    if (unit === "share") return `${+(100 * value).toPrecision(4)}%`;
+    const scales = unit === "ns" ? [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]] : [[1e9, "G"], [1e6, "M"], [1e4, "k"], [1, ""]];
+    const [from, letter] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[3];
+    const digits = `${+(value / (letter === "k" ? 1e3 : from)).toPrecision(4)}${letter}`;
+    return unit.startsWith("$") ? `$${digits}` : digits;
   },
 
-  /** An axis of a picture for a column: logarithmic where values span much, sizes by powers of two, texts by name. */
-  axis(column, values) {
+  /** Whether values reach so far that powers tell more than distances. */
+  isWide: (low, high) => low > 0 && high / low >= 20,
+
+  /** An axis of a picture for a column: logarithmic where values reach far, sizes by powers of two, texts by name. */
+  axis(column, values, linear = false) {
     const numbers = values.filter((value) => typeof value === "number" && Number.isFinite(value));
-    const title = { text: AT.sweep.title(column) };
+    const units = ["ns", "bytes", "share"].includes(column.unit); // those are told by the ticks
+    const title = { text: AT.sweep.plain(units ? column.label : AT.sweep.title(column)) };
     if (column.type !== "number") return { title, type: "category", categoryorder: "array", categoryarray: [...new Set(values)] };
     const [low, high] = numbers.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
-    const type = low > 0 && high / low >= 20 ? "log" : "linear";
-    if (column.unit !== "ns" && column.unit !== "bytes") return { title, type, ...(type === "log" ? { dtick: high / low > 1e3 ? 1 : "D2" } : {}) };
-    const ticks = AT.sweep.ticks(low, high, column.unit === "bytes" ? 2 : 10, type);
-    return { title: { text: column.label }, type, tickvals: ticks, ticktext: ticks.map((tick) => AT.sweep.tickText(column, tick)), minor: {} };
-  },
-
-  tickText(column, tick) {
-    return AT.sweep.text(column, tick).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+    const type = !linear && AT.sweep.isWide(low, high) ? "log" : "linear";
+    const ticks = AT.sweep.ticks(linear ? Math.min(0, low) : low, high, column.unit === "bytes" ? 2 : 10, type);
+    return { title, type, tickvals: ticks, ticktext: ticks.map((tick) => AT.sweep.brief(column, tick)), rangemode: linear ? "tozero" : "normal" };
   },
 
   /** Round places on an axis: about six to ten. */
@@ -111,13 +113,13 @@ Object.assign(AT.sweep, {
     if (type === "log") {
       const decades = Math.log10(high / low);
       const digits = decades > 5 ? [1] : decades > 2.5 ? [1, 3] : [1, 2, 5];
-      for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.log10(high) + 1; power += 1) ticks.push(...digits.map((digit) => digit * 10 ** power));
+      for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.log10(high) + 1; power += 1) ticks.push(...digits.map((digit) => Number(`${digit}e${power}`)));
       return ticks;
     }
     const rough = (high - low) / 6;
     const unit = base === 2 ? 2 ** Math.floor(Math.log2(rough)) : 10 ** Math.floor(Math.log10(rough));
     const step = base === 2 ? unit : unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
-    for (let tick = Math.floor(low / step) * step; tick <= high + step; tick += step) ticks.push(tick);
+    for (let i = Math.floor(low / step); i * step <= high + step; i += 1) ticks.push(+(i * step).toPrecision(12));
     return ticks;
   },
 });

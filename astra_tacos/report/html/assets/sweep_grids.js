@@ -26,23 +26,23 @@ Object.assign(AT.sweep, {
     function colours(entries, value, narrow) {
       const finite = entries.filter(Number.isFinite);
       const [low, high] = finite.reduce(([least, most], entry) => [Math.min(least, entry), Math.max(most, entry)], [Infinity, -Infinity]);
-      const type = low > 0 && high / low >= 30 ? "log" : "linear";
+      const type = AT.sweep.isWide(low, high) ? "log" : "linear";
       const of = (entry) => (entry === null ? null : type === "log" ? Math.log10(entry) : entry);
       const ticks = finite.length ? AT.sweep.ticks(low, high, value.unit === "bytes" ? 2 : 10, type).filter((tick) => tick >= low - 1e-9 * Math.abs(low) && tick <= high * (1 + 1e-9)) : [];
       const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
       const beside = narrow ? { orientation: "h", y: -0.2, yanchor: "top", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
-      return { of, scale: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.tickText(value, tick)),
+      return { of, scale: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
         title: { text: AT.sweep.plain(value.label), side: narrow ? "top" : "right", font: { size: 12 } } } } };
     }
 
-    const side = (column, values, places) => {
-      const step = Math.ceil(values.length / places);
+    /** An axis with a place for each value, the names thinned to so many. */
+    function side(column, values, most) {
+      const step = Math.ceil(values.length / most);
       const shown = values.map((_, i) => i).filter((i) => i % step === 0);
-      const brief = (value) => { const text = AT.sweep.text(column, value); return text.length > 28 ? `${text.slice(0, 27)}…` : text; };
-      return { title: { text: AT.sweep.plain(AT.sweep.title({ ...column, unit: ["ns", "bytes", "share"].includes(column.unit) ? "" : column.unit })) }, tickvals: shown,
-        ticktext: shown.map((i) => AT.sweep.plain(["ns", "bytes", "share"].includes(column.unit) ? brief(values[i]) : typeof values[i] === "number" ? String(+values[i].toPrecision(5)) : brief(values[i]))),
-        range: [-0.5, values.length - 0.5], showgrid: false, type: "linear" };
-    };
+      const name = (value) => { const text = AT.sweep.brief(column, value); return text.length > 28 ? `${text.slice(0, 27)}…` : text; };
+      const { title } = AT.sweep.axis(column, []);
+      return { title, tickvals: shown, ticktext: shown.map((i) => AT.sweep.plain(name(values[i]))), range: [-0.5, values.length - 0.5], showgrid: false, type: "linear" };
+    }
 
     /** Marks where there is no number to colour. */
     function marks({ cells }, x, y) {
@@ -76,7 +76,7 @@ Object.assign(AT.sweep, {
       const { of, scale } = colours(grid.cells.flat().map(number), value, wide < 600);
       const readable = wide / Math.max(1, grid.xs.length) >= 76 && grid.ys.length <= 30;
       const title = `${words(value.goal).find(([name]) => name === how)?.[1] ?? "the best"} ${value.label} by ${x.label} and ${y.label}`;
-      const layout = AT.sweep.layout(chart, [title[0].toUpperCase() + title.slice(1), ...narrow.said].join(", "), {
+      const layout = AT.sweep.layout(chart, [title, ...narrow.said].join(", "), {
         xaxis: side(x, grid.xs, wide < 600 ? 6 : 16), yaxis: side(y, grid.ys, 24), height: Math.min(900, Math.max(340, 190 + 34 * grid.ys.length)), margin: wide < 600 ? { b: 120 } : {} });
       const map = { type: "heatmap", x: grid.xs.map((_, i) => i), y: grid.ys.map((_, j) => j), z: grid.cells.map((line) => line.map((cell) => of(number(cell)))), xgap: 1, ygap: 1, hoverongaps: false, ...scale,
         customdata: grid.cells.map((line) => line.map((cell) => cell.row)), text: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : AT.sweep.brief(value, number(cell))))),
@@ -143,9 +143,8 @@ Object.assign(AT.sweep, {
       const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y);
       const heights = drawn.flatMap((trace) => trace.y);
       if (narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y)) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
-      const yaxis = AT.sweep.axis(y, heights);
       const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
-        yaxis: yaxis.type === "linear" && Math.min(...heights) >= 0 ? { ...yaxis, rangemode: "tozero" } : yaxis, height: 440 });
+        yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 440 });
       const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
       const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
         + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: the lower bound on the time, the loosest where several points share a place." : "");

@@ -18,7 +18,7 @@ Object.assign(AT.sweep, {
   heading(text, width) {
     const most = Math.max(30, Math.floor(width / 7.4));
     const lines = [""];
-    for (const word of text.split(" ")) {
+    for (const word of (text[0].toUpperCase() + text.slice(1)).split(" ")) {
       if (lines[lines.length - 1].length + word.length > most) lines.push("");
       lines[lines.length - 1] += `${word} `;
     }
