@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
+_WRAP = ' class="wrap"'
 _NOTHING = "\u2013"
 _MOST_TASKS = 24
 _MOST_VALUES = 10
@@ -43,7 +44,7 @@ def format_value(value: Any, unit: str) -> str:
         return format_size(value)
     if unit == "share":
         return f"{value:.2%}".replace(".00%", "%")
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1e4 else f"{value:,.4g}"
     return f"${text}{unit[1:]}" if unit.startswith("$") else f"{text} {unit}".rstrip()
 
 
@@ -138,32 +139,31 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     kept = set(all_tasks[:_MOST_TASKS])
     settings = [name for name in varying if name in table.axes and name not in tasks]
     beside = [name for name in _BESIDE if name in table.columns and any(value is not None for value in table.columns[name])]
-    header = [measure_of(name, kinds).label for name in tasks] + ["best by"]
-    header += [measure_of(name, kinds).label for name in (*settings, *beside)] + ["point"]
+    header = [*(measure_of(name, kinds).label for name in tasks), "best by", "point"]
+    header += [measure_of(name, kinds).label for name in (*settings, *beside)]
     body = []
     for (task, row), criteria in rows.items():
         if task not in kept:
             continue
-        cells = [format_value(value, MEASURES[name].unit) for name, value in zip(tasks, task, strict=True)] + [
-            " and ".join(criteria)
-        ]
-        cells += [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
         point = escape(table.columns["point"][row])
-        body.append([*map(escape, cells), f'<button type="button" data-point="{point}">show {point}</button>'])
+        place = [format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
+        figures = [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
+        show = f'<button type="button" data-point="{point}">show {point}</button>'
+        body.append([*map(escape, (*place, ", ".join(criteria))), show, *map(escape, figures)])
     note = ""
     if len(kept) < len(all_tasks):
         note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
-    return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body)}{note}"
+    return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
 
 
-def _table(header: Iterable[str], rows: Iterable[list[str]]) -> str:
-    """Header texts, which are escaped here, and cells of markup."""
+def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
+    """Header texts, which are escaped here, and cells of markup; the texts of one column may be long."""
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    cells = ["".join(f"<td{_WRAP if i == wrapped else ''}>{cell}</td>" for i, cell in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in cells)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return (
-        f'<div class="table sweep-static"><div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div></div>'
-    )
+    scroll = f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
+    return f'<div class="table sweep-static">{scroll}</div>'
 
 
 def failures_html(table: SweepColumns) -> str:
@@ -196,4 +196,4 @@ def failures_html(table: SweepColumns) -> str:
         note = (
             f'<p class="note">{len(order) - _MOST_FAILURES:,} rarer messages, of {left:,} points, are left out of this table.</p>'
         )
-    return _table(["status", "points", "message", "in common", "first"], body) + note
+    return _table(["status", "points", "message", "in common", "first"], body, 2) + note

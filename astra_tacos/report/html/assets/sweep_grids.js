@@ -30,7 +30,7 @@ Object.assign(AT.sweep, {
       const of = (entry) => (entry === null ? null : type === "log" ? Math.log10(entry) : entry);
       const ticks = finite.length ? AT.sweep.ticks(low, high, value.unit === "bytes" ? 2 : 10, type).filter((tick) => tick >= low - 1e-9 * Math.abs(low) && tick <= high * (1 + 1e-9)) : [];
       const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
-      const beside = narrow ? { orientation: "h", y: -0.2, yanchor: "top", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
+      const beside = narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
       return { of, scale: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
         title: { text: AT.sweep.plain(value.label), side: narrow ? "top" : "right", font: { size: 12 } } } } };
     }
@@ -76,8 +76,9 @@ Object.assign(AT.sweep, {
       const { of, scale } = colours(grid.cells.flat().map(number), value, wide < 600);
       const readable = wide / Math.max(1, grid.xs.length) >= 76 && grid.ys.length <= 30;
       const title = `${words(value.goal).find(([name]) => name === how)?.[1] ?? "the best"} ${value.label} by ${x.label} and ${y.label}`;
-      const layout = AT.sweep.layout(chart, [title, ...narrow.said].join(", "), {
-        xaxis: side(x, grid.xs, wide < 600 ? 6 : 16), yaxis: side(y, grid.ys, 24), height: Math.min(900, Math.max(340, 190 + 34 * grid.ys.length)), margin: wide < 600 ? { b: 120 } : {} });
+      const around = marks(grid, x, y);
+      const layout = AT.sweep.layout(chart, [title, ...narrow.said].join(", "), around.map(({ name }) => name), {
+        xaxis: side(x, grid.xs, wide < 600 ? 6 : 16), yaxis: side(y, grid.ys, 24), height: Math.min(800, Math.max(230, 90 + 34 * grid.ys.length)) + (wide < 600 ? 60 : 0), margin: wide < 600 ? { b: 120 } : {} });
       const map = { type: "heatmap", x: grid.xs.map((_, i) => i), y: grid.ys.map((_, j) => j), z: grid.cells.map((line) => line.map((cell) => of(number(cell)))), xgap: 1, ygap: 1, hoverongaps: false, ...scale,
         customdata: grid.cells.map((line) => line.map((cell) => cell.row)), text: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : AT.sweep.brief(value, number(cell))))),
         hovertext: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : `${AT.sweep.hover(model, cell.row, [value, x, y])}<br>of ${AT.format.count(cell.count)} points here${cell.failed ? `, ${AT.format.count(cell.failed)} failed` : ""}`))),
@@ -89,7 +90,7 @@ Object.assign(AT.sweep, {
       const scope = `${AT.format.count(cells.filter((cell) => cell.count).length)} of ${AT.format.count(cells.length)} cells have a value, of ${AT.format.count(narrow.rows.length)} points.`
         + (value.goal ? " Brighter is better." : "") + (some ? ` In ${AT.format.count(some)} of them other points failed.` : "");
       document.getElementById("heat-scope").textContent = scope;
-      await AT.sweep.show(charts, chart, [map, ...marks(grid, x, y)], layout, { name: "heat_map", alt: `Heat map: ${title}. ${scope}`, select,
+      await AT.sweep.show(charts, chart, [map, ...around], layout, { name: "heat_map", alt: `Heat map: ${title}. ${scope}`, select,
         rows: () => [[x, y, value].map(AT.sweep.title).concat(["points", "failed", "point"]), ...grid.cells.flatMap((line, up) => line.map((cell, across) => [grid.xs[across], grid.ys[up], number(cell), cell.count, cell.failed, cell.row < 0 ? null : model.column("point").at(cell.row)]))] });
     } };
   },
@@ -143,11 +144,11 @@ Object.assign(AT.sweep, {
       const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y);
       const heights = drawn.flatMap((trace) => trace.y);
       if (narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y)) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
-      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
-        yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 440 });
+      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), drawn.map(({ name }) => name), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
+        yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 360 });
       const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
       const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
-        + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: the lower bound on the time, the loosest where several points share a place." : "");
+        + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "");
       document.getElementById("lines-scope").textContent = scope;
       await AT.sweep.show(charts, chart, drawn, layout, { name: "lines", alt: `Lines of ${y.label} against ${x.label}. ${scope}`, select,
         rows: () => [[by ? AT.sweep.title(by) : "line", AT.sweep.title(x), AT.sweep.title(y), "points", "point"], ...made.lines.flatMap(({ name, points }) => points.map((point) => [name, point.x, y.at(point.row), point.count, model.column("point").at(point.row)])),

@@ -16,7 +16,7 @@ Object.assign(AT.sweep, {
 
   /** A heading of a picture, in lines that fit it. */
   heading(text, width) {
-    const most = Math.max(30, Math.floor(width / 7.4));
+    const most = Math.max(30, Math.floor(width / 8));
     const lines = [""];
     for (const word of (text[0].toUpperCase() + text.slice(1)).split(" ")) {
       if (lines[lines.length - 1].length + word.length > most) lines.push("");
@@ -25,12 +25,16 @@ Object.assign(AT.sweep, {
     return { text: lines.map((line) => AT.sweep.plain(line.trim())).join("<br>"), lines: lines.length };
   },
 
-  /** The layout that pictures share: the heading above the key. */
-  layout(element, heading, layout, hasKey = true) {
-    const { text, lines } = AT.sweep.heading(heading, element.clientWidth || 800);
-    const top = 18 * lines + (hasKey ? 54 : 26);
-    return { title: { text, font: { size: 14 }, x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 8 } },
-      hovermode: "closest", ...layout, margin: { t: top, r: 16, ...layout.margin } };
+  /** The layout that pictures share: the heading, under it the key of these names, which takes as many lines as it needs. */
+  layout(element, heading, names, { height, margin, ...layout }) {
+    const width = element.clientWidth || 800;
+    const { text, lines } = AT.sweep.heading(heading, width);
+    const entries = names.map((name) => 7 * String(name).length + 52);
+    const columns = Math.max(1, Math.floor((width - 90) / Math.max(1, ...entries)));
+    const keys = !names.length ? 0 : entries.reduce((sum, entry) => sum + entry, 0) < width - 90 ? 1 : Math.ceil(names.length / columns);
+    const top = 18 * lines + 20 * keys + 22;
+    return { title: { text, font: { size: 14 }, x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 8, l: 4 } },
+      hovermode: "closest", showlegend: keys > 0, height: height + top, ...layout, margin: { t: top, r: 16, ...margin } };
   },
 
   /**
@@ -101,7 +105,7 @@ Object.assign(AT.sweep, {
     return groups.map((value, i) => {
       const mine = by ? rows.filter((row) => by.at(row) === value) : rows;
       return { type: "scatter", mode: "markers", name: by ? AT.sweep.plain(AT.sweep.text(by, value)) : "points", x: mine.map(x.at), y: mine.map(y.at), customdata: mine,
-        marker: { size: 6, opacity: 0.65, color: AT.colours.muted[i % AT.colours.muted.length] },
+        marker: { size: 7, opacity: 0.75, color: AT.colours.muted[i % AT.colours.muted.length] },
         text: mine.map((row) => AT.sweep.hover(model, row, [x, y])), hovertemplate: "%{text}<extra></extra>" };
     });
   },
@@ -175,8 +179,9 @@ Object.assign(AT.sweep, {
       const usable = narrow.rows.filter((row) => AT.sweep.usable(model, row, x, y));
       const front = AT.sweep.front(model, usable, x, y, [goal("x", x), goal("y", y)]);
       const on = new Set(front);
-      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}`, ...narrow.said].join(", "), {
-        xaxis: AT.sweep.axis(x, usable.map(x.at)), yaxis: AT.sweep.axis(y, usable.map(y.at)), height: 460 });
+      const names = [...(by && usable.length <= AT.sweep.mostDots ? AT.sweep.present(usable, by) : ["points"]), "Pareto front"];
+      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}`, ...narrow.said].join(", "), names, {
+        xaxis: AT.sweep.axis(x, usable.map(x.at)), yaxis: AT.sweep.axis(y, usable.map(y.at)), height: 380 });
       const line = { type: "scatter", mode: "lines+markers", name: "Pareto front", x: front.map(x.at), y: front.map(y.at), customdata: front, line: { shape: "hv", color: "#222", width: 1.8 },
         marker: { size: 8, color: "#222", symbol: "diamond" }, text: front.map((row) => AT.sweep.hover(model, row, [x, y])), hovertemplate: "%{text}<extra>on the front</extra>" };
       const traces = [...AT.sweep.cloud(model, usable, x, y, by, layout), line];
@@ -185,9 +190,9 @@ Object.assign(AT.sweep, {
       const scope = `${AT.format.count(front.length)} of ${AT.format.count(usable.length)} points are on the front${narrow.said.length ? ` (${narrow.said.join(", ")})` : ""}${counted}.`
         + (usable.length < narrow.rows.length ? ` ${AT.format.count(narrow.rows.length - usable.length)} points without both figures are left out.` : "");
       document.getElementById("front-scope").textContent = scope;
-      const names = [...new Set([x, y, ...model.axes.map(model.column)])].filter(Boolean);
+      const shown = [...new Set([x, y, ...model.axes.map(model.column)])].filter(Boolean);
       await AT.sweep.show(charts, chart, traces, layout, { name: "pareto_front_all", alt: `Scatter plot of ${y.label} against ${x.label}. ${scope}`, select,
-        rows: () => [["point", ...names.map(AT.sweep.title), "on the front"], ...usable.map((row) => [model.column("point").at(row), ...names.map((column) => column.at(row)), on.has(row) ? "yes" : "no"])] });
+        rows: () => [["point", ...shown.map(AT.sweep.title), "on the front"], ...usable.map((row) => [model.column("point").at(row), ...shown.map((column) => column.at(row)), on.has(row) ? "yes" : "no"])] });
       list(front, [x, y]);
     } };
   },
