@@ -65,7 +65,7 @@ Object.assign(AT.sweep, {
   /** A value as a reader wants it, unit included. */
   text({ unit }, value) {
     if (value === null || value === undefined) return "–";
-    if (typeof value !== "number") return String(value);
+    if (typeof value !== "number") return `${value} ${unit}`.trim();
     if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
     if (unit === "ns") return AT.format.time(value);
     if (unit === "bytes") return AT.format.size(value);

@@ -133,7 +133,7 @@ Object.assign(AT.sweep, {
 
   /** A ring around the chosen point. */
   ring(model, row, x, y) {
-    return { type: "scatter", mode: "markers", name: `point ${model.column("point").at(row)}`, x: [x.at(row)], y: [y.at(row)], customdata: [row], hoverinfo: "skip",
+    return { type: "scatter", mode: "markers", name: `point ${model.column("point").at(row)}`, x: [x.at(row)], y: [y.at(row)], customdata: [row], hoverinfo: "skip", showlegend: false,
       marker: { size: 16, symbol: "circle-open", color: AT.sweep.mark, line: { width: 3 } } };
   },
 
