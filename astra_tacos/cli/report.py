@@ -40,6 +40,7 @@ class Kind:
 KINDS = {
     "schedule": Kind("synthesize --output", ("result.json", "schedule.npz"), "report_synthesis"),
     "lockstep schedule": Kind("synthesize --output", ("result.json", "schedule.json", "chunk.npy"), "report_synthesis"),
+    "sweep": Kind("sweep --output", ("sweep.parquet",), "report_sweep"),
 }
 """Kinds of directories, and who makes their pages; the first that fits counts."""
 

@@ -20,7 +20,7 @@ _STYLES = "sweep.css"
 _REQUIRED = ("point", "status")
 
 
-def render_sweep(table: SweepColumns, source: str) -> bytes:
+def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> bytes:
     """The page of a sweep.
 
     Parameters
@@ -29,6 +29,8 @@ def render_sweep(table: SweepColumns, source: str) -> bytes:
         Its rows.
     source
         Name of the file that has all rows, which the page points to.
+    title
+        The heading; by default the sweep's name.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def render_sweep(table: SweepColumns, source: str) -> bytes:
         ),
     ]
     subtitle = f"Sweep of {table.num_rows:,} points"
-    return render_page(table.name, subtitle, sections, data, _SCRIPTS)
+    return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
 
 
 def _picture(name: str) -> str:
