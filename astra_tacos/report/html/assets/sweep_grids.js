@@ -9,7 +9,9 @@ Object.assign(AT.sweep, {
     const sides = AT.sweep.groupings(model, AT.sweep.mostDistinct).filter((column) => column.name !== "status");
     const figures = model.columns.filter((column) => column.type === "number" && column.name !== "point");
     const axes = model.axes.map(model.column).filter((column) => sides.includes(column));
-    const order = [...axes].sort((a, b) => (a.role === "task") - (b.role === "task") || b.distinct.length - a.distinct.length).map(({ name }) => name);
+    // The two longest axes, in their own order; what is to be done only where there is nothing else.
+    const longest = [...axes].sort((p, q) => (p.role === "task") - (q.role === "task") || q.distinct.length - p.distinct.length);
+    const order = [...axes.filter((column) => longest.slice(0, 2).includes(column)), ...longest.slice(2)].map(({ name }) => name);
     const words = (goal) => (goal ? [["best", "the best"], ["median", "the median"], ["worst", "the worst"]] : [["best", "the smallest"], ["median", "the median"], ["worst", "the largest"]]);
 
     function controls(narrow, x, y, value, how) {
@@ -84,11 +86,12 @@ Object.assign(AT.sweep, {
         hovertext: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : `${AT.sweep.hover(model, cell.row, [value, x, y])}<br>of ${AT.format.count(cell.count)} points here${cell.failed ? `, ${AT.format.count(cell.failed)} failed` : ""}`))),
         hovertemplate: "%{hovertext}<extra></extra>", ...(readable ? { texttemplate: "%{text}" } : {}) };
       const [i, j] = selected >= 0 ? [grid.xs.indexOf(x.at(selected)), grid.ys.indexOf(y.at(selected))] : [-1, -1];
-      if (i >= 0 && j >= 0) layout.shapes = [{ type: "rect", x0: i - 0.5, x1: i + 0.5, y0: j - 0.5, y1: j + 0.5, line: { color: AT.sweep.mark, width: 4 } }];
+      if (i >= 0 && j >= 0 && narrow.rows.includes(selected)) layout.shapes = [{ type: "rect", x0: i - 0.5, x1: i + 0.5, y0: j - 0.5, y1: j + 0.5, line: { color: AT.sweep.mark, width: 4 } }];
       const cells = grid.cells.flat();
+      const missing = selected >= 0 && !(i >= 0 && j >= 0 && narrow.rows.includes(selected)) ? AT.sweep.absent(model, selected) : "";
       const some = cells.filter((cell) => cell.count && cell.failed).length;
       const scope = `${AT.format.count(cells.filter((cell) => cell.count).length)} of ${AT.format.count(cells.length)} cells have a value, of ${AT.format.count(narrow.rows.length)} points.`
-        + (value.goal ? " Brighter is better." : "") + (some ? ` In ${AT.format.count(some)} of them other points failed.` : "");
+        + (value.goal ? " Brighter is better." : "") + (some ? ` In ${AT.format.count(some)} of them other points failed.` : "") + missing;
       document.getElementById("heat-scope").textContent = scope;
       await AT.sweep.show(charts, chart, [map, ...around], layout, { name: "heat_map", alt: `Heat map: ${title}. ${scope}`, select,
         rows: () => [[x, y, value].map(AT.sweep.title).concat(["points", "failed", "point"]), ...grid.cells.flatMap((line, up) => line.map((cell, across) => [grid.xs[across], grid.ys[up], number(cell), cell.count, cell.failed, cell.row < 0 ? null : model.column("point").at(cell.row)]))] });
@@ -143,12 +146,14 @@ Object.assign(AT.sweep, {
       }
       const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y);
       const heights = drawn.flatMap((trace) => trace.y);
-      if (narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y)) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
+      const marked = narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y);
+      if (marked) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
       const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), drawn.map(({ name }) => name), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
         yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 360 });
       const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
       const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
-        + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "");
+        + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "")
+        + (selected >= 0 && !marked ? AT.sweep.absent(model, selected) : "");
       document.getElementById("lines-scope").textContent = scope;
       await AT.sweep.show(charts, chart, drawn, layout, { name: "lines", alt: `Lines of ${y.label} against ${x.label}. ${scope}`, select,
         rows: () => [[by ? AT.sweep.title(by) : "line", AT.sweep.title(x), AT.sweep.title(y), "points", "point"], ...made.lines.flatMap(({ name, points }) => points.map((point) => [name, point.x, y.at(point.row), point.count, model.column("point").at(point.row)])),

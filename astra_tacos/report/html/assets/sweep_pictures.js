@@ -131,6 +131,9 @@ Object.assign(AT.sweep, {
     return [`<b>point ${model.column("point").at(row)}</b>`, ...said.map((column) => AT.sweep.plain(`${column.label}: ${AT.sweep.text(column, column.at(row))}`))].join("<br>");
   },
 
+  /** What is said where the chosen point is not in a picture. */
+  absent: (model, row) => ` Point ${model.column("point").at(row)}, which is marked, is not among them.`,
+
   /** A ring around the chosen point. */
   ring(model, row, x, y) {
     return { type: "scatter", mode: "markers", name: `point ${model.column("point").at(row)}`, x: [x.at(row)], y: [y.at(row)], customdata: [row], hoverinfo: "skip", showlegend: false,
@@ -188,7 +191,8 @@ Object.assign(AT.sweep, {
       if (usable.includes(selected)) traces.push(AT.sweep.ring(model, selected, x, y));
       const counted = usable.length > AT.sweep.mostDots ? `; more than ${AT.format.count(AT.sweep.mostDots)}, therefore shades count those around a place` : "";
       const scope = `${AT.format.count(front.length)} of ${AT.format.count(usable.length)} points are on the front${narrow.said.length ? ` (${narrow.said.join(", ")})` : ""}${counted}.`
-        + (usable.length < narrow.rows.length ? ` ${AT.format.count(narrow.rows.length - usable.length)} points without both figures are left out.` : "");
+        + (usable.length < narrow.rows.length ? ` ${AT.format.count(narrow.rows.length - usable.length)} points without both figures are left out.` : "")
+        + (selected >= 0 && !usable.includes(selected) ? AT.sweep.absent(model, selected) : "");
       document.getElementById("front-scope").textContent = scope;
       const shown = [...new Set([x, y, ...model.axes.map(model.column)])].filter(Boolean);
       await AT.sweep.show(charts, chart, traces, layout, { name: "pareto_front_all", alt: `Scatter plot of ${y.label} against ${x.label}. ${scope}`, select,

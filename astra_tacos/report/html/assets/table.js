@@ -99,6 +99,8 @@ Object.assign(AT, {
 
     function select(row) {
       state.selected = row;
+      const place = state.order.indexOf(row);
+      if (place >= 0) state.page = Math.floor(place / pageSize);
       draw();
       if (onSelect) onSelect(row);
     }
