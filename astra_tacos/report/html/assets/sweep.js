@@ -31,9 +31,9 @@
     const fields = [...holder.querySelectorAll("thead input")];
 
     function describe() {
-      const all = AT.format.count(model.count);
-      const some = state.rows.length < model.count;
-      said.textContent = some ? `The pictures show the ${AT.format.count(state.rows.length)} filtered points of ${all}. ` : `The pictures show all ${all} points. `;
+      const whole = AT.data.num_points > model.count ? ` on this page, out of ${AT.format.count(AT.data.num_points)}` : "";
+      const [shown, all] = [state.rows.length, model.count].map(AT.format.count);
+      said.textContent = shown === all ? `The pictures show all ${all} points${whole}. ` : `The pictures show the ${shown} filtered points of ${all}${whole}. `;
       clear.hidden = !fields.some((field) => field.value.trim());
     }
 

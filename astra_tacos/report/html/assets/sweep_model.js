@@ -23,10 +23,12 @@ AT.sweep = {
     return { columns, column: (name) => byName.get(name), count: data.count, axes: data.axes, ok };
   },
 
-  _column({ values, codes, numbers, planes, exponents, ...described }, count) {
+  _column({ values, codes, numbers, steps, planes, exponents, ...described }, count) {
     const list = new Array(count);
     if (codes) {
       for (let row = 0; row < count; row += 1) list[row] = codes[row] < values.length ? values[codes[row]] : null;
+    } else if (steps) {
+      steps.reduce((sum, step, row) => (list[row] = sum + step), 0);
     } else {
       const full = numbers || AT.sweep._decimals(planes, exponents);
       for (let row = 0; row < count; row += 1) list[row] = Number.isNaN(full[row]) ? null : full[row];
