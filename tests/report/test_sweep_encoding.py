@@ -16,7 +16,6 @@ from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
 from astra_tacos.report.html.sweep_encoding import as_numbers, encode_column, is_number, round_to
 from astra_tacos.report.sweep_measures import pareto_front
 
-
 numbers = st.floats(1e-100, 1e100) | st.floats(-1e100, -1e-100) | st.integers(-(10**9), 10**9).map(float)
 
 
@@ -70,11 +69,11 @@ def test_all_points_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_too_many_points_those_that_pictures_show_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     table = made_up_sweep(6000)
     varying, _ = varying_columns(table)
-    monkeypatch.setattr(module, "MOST_POINTS", 4000)
+    monkeypatch.setattr(module, "MOST_POINTS", 5000)
     data = sweep_data(table, varying)
     (point,) = (column for column in data["columns"] if column["name"] == "point")
     kept = set(np.cumsum(point["steps"]).tolist())
-    assert len(kept) == data["count"] == 4000 and data["num_points"] == 6000
+    assert len(kept) == data["count"] == 5000 and data["num_points"] == 6000
     assert "drawn by chance" in data["rules"][-1] and "front of any two" in data["rules"][0]
     size, time, cost, b0, b1 = (as_numbers(table.columns[name]) for name in ("size_bytes", "predicted_ns", "cost", "b0", "b1"))
     for task in np.unique(size):
