@@ -47,7 +47,15 @@ KINDS = {
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to; by default DIR/report.html.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    default=Path("report.html"),
+    show_default=True,
+    help="Where to.",
+)
 @click.option(
     "--compare/--no-compare",
     "with_comparison",
@@ -56,13 +64,12 @@ KINDS = {
 )
 @click.option("--title", help="The heading of the page.")
 @json_option
-def report(directory: Path, output: Path | None, with_comparison: bool, title: str | None, as_json: bool) -> None:
+def report(directory: Path, output: Path, with_comparison: bool, title: str | None, as_json: bool) -> None:
     """Make one self-contained HTML page of DIR, which another command wrote: to look at, to print, to send to others.
 
     The page needs no network and no server; the same DIR gives the same bytes.
     """
     kind, entry = find_kind(directory)
-    output = output or directory / "report.html"
     check_writable(output)
     make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page
     content: bytes = make(directory, title, with_comparison)

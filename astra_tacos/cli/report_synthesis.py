@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 COMPARISON_SECONDS = 10.0
 """Of guessed time, not of a clock, so that the same directory gives the same page on every machine."""
 _MOST_SENDS = 50_000
+_NUMBERS = ("predicted_ns", "bound_ns", "efficiency", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
+_OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
+_NEEDED = (*_NUMBERS, *_OTHERS, "bound", "bound_where", "bounds_ns", "busiest_link", "idlest_link")
+"""What of a certificate a page shows."""
 _CHUNK_COUNTS = 6
 """About how many numbers of chunks a search tries."""
 
@@ -60,7 +64,8 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
         known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
         known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_npus)]
         wrong = [(name, result[name], value) for name, value in known if result[name] != value]
-        missing = [name for name in ("bound_ns", "bound", "bound_where", "bounds_ns", "efficiency") if name not in result]
+        missing = [name for name in _NEEDED if name not in result]
+        missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
     if missing:

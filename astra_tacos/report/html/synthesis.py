@@ -15,6 +15,10 @@ from astra_tacos.units import format_size, format_time
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _TIMES = " \N{MULTIPLICATION SIGN} "
+_CELL = (
+    "A cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of what NPUs held are "
+    "left out."
+)
 
 
 def synthesis_page(
@@ -43,15 +47,20 @@ def synthesis_page(
         If the page passes its size.
     """
     data = collect(schedule, result)
-    sections = [_certificate(result), _network(data), _timeline(schedule, data), _arrivals(data)]
+    sections = [_certificate(result), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
     if comparison is not None:
         data["comparison"] = compared(comparison, result)
-    sections.append(_comparison(comparison, comparison_note))
+    sections.insert(-1, _comparison(comparison, comparison_note))
     name = "-".join(part.capitalize() for part in result["collective"].split("-"))
     shape = result["topology"].replace(" x ", _TIMES)
     subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {result['num_sends']:,} sends"
     title = title or f"{name} of {format_size(result['size_bytes'])} on {result['network']}"
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
+
+
+def _time(time_ns: float) -> str:
+    """As `format_time`, with the sign for micro that the scripts write, too."""
+    return format_time(time_ns).replace(" us", " \N{MICRO SIGN}s")
 
 
 def _fact(label: str, value: str, more: str = "") -> str:
@@ -62,9 +71,9 @@ def _fact(label: str, value: str, more: str = "") -> str:
 def _certificate(result: dict[str, Any]) -> Section:
     gap = result["predicted_ns"] / result["bound_ns"] - 1 if result["bound_ns"] else 0.0
     facts = [
-        _fact("predicted time", format_time(result["predicted_ns"]), "from first send to last chunk in place"),
-        _fact("lower bound", format_time(result["bound_ns"]), f"{result['bound']}: {result['bound_where']}"),
-        _fact("efficiency", f"{result['efficiency']:.1%}", f"bound / time: {gap:.1%} longer than any schedule must take"),
+        _fact("predicted time", _time(result["predicted_ns"]), "from first send to last chunk in place"),
+        _fact("lower bound", _time(result["bound_ns"]), f"{result['bound']}: {result['bound_where']}"),
+        _fact("efficiency", f"{result['efficiency']:.1%}", f"bound / time: the schedule takes {gap:.1%} longer than the bound"),
         _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
         _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
         _fact(
@@ -76,7 +85,9 @@ def _certificate(result: dict[str, Any]) -> Section:
         ),
     ]
     shown = ("predicted time", "lower bound", "efficiency", "bus bandwidth", "algorithm bandwidth")
-    pairs = [(label, value) for label, value in synthesis_rows(result) if label not in shown]
+    pairs = [
+        (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
+    ]
     html = f'<dl class="facts">{"".join(facts)}</dl>'
     html += f'<dl class="pairs">{"".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)}</dl>'
     html += "<h3>All lower bounds</h3>"
@@ -87,7 +98,7 @@ def _certificate(result: dict[str, Any]) -> Section:
         html += (
             f'<div class="bound{binds}" role="listitem"><span>{escape(name)}</span><span class="bar">'
             f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
-            f"<span>{escape(format_time(bound))} ({share:.1%})</span></div>"
+            f"<span>{escape(_time(bound))} ({share:.1%})</span></div>"
         )
     html += "</div>"
     html += '<p class="note">Each is a time that no schedule of these chunks can beat; the longest one counts. '
@@ -105,17 +116,15 @@ def _network(data: dict[str, Any]) -> Section:
             introduction += " Links with a purple edge are those that the lower bound is about."
         if "sends" in data:
             introduction += " Pick an NPU to read what it held when; pick a chunk to see the tree of its sends."
-        html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div><div id="links"></div>'
+        html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
     else:
         introduction = (
             f"This network is too large to draw device by device (more than {MOST_DRAWN_DEVICES:,} devices or "
             f"{MOST_DRAWN_LINKS:,} links). Aggregated: the mean share of time in use of the links between groups of NPUs with "
             "consecutive numbers."
         )
-        html = '<div id="matrix"></div><div id="npu"></div><div id="links"></div>'
-    if "links" not in data:
-        html += '<p class="note">Links are too many to be listed one by one; the table of dimensions sums them up.</p>'
-    return Section("network", "Network and its use", f'{html}<h3>By dimension</h3><div id="dimensions"></div>', introduction)
+        html = '<div id="matrix"></div><div id="npu"></div>'
+    return Section("network", "Network", html, introduction)
 
 
 def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
@@ -126,13 +135,12 @@ def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Se
         )
     elif isinstance(schedule, LockstepSchedule):
         introduction = (
-            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. A "
-            "cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of NPUs are left out."
+            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. "
+            f"{_CELL}"
         )
     else:
         introduction = (
-            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. A cell is the "
-            "mean share of time in which the links of a row are in use; trees of chunks and lists of NPUs are left out."
+            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. {_CELL}"
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
 
@@ -145,6 +153,13 @@ def _arrivals(data: dict[str, Any]) -> Section:
         "Share of the chunks that an NPU needs in the end which it has in their final form (a sum only once it is complete). "
         f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
     )
+
+
+def _links(data: dict[str, Any]) -> Section:
+    html = '<div id="dimensions"></div><div id="links"></div>'
+    if "links" not in data:
+        html += '<p class="note">The links are too many to be listed one by one.</p>'
+    return Section("link-use", "Links by dimension", html, "Shares of the collective's time in which links are in use.")
 
 
 def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:

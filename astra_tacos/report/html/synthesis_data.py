@@ -20,7 +20,7 @@ from astra_tacos.topology.topology import Topology
 MOST_SENDS = 150_000
 """Sends that a page holds one by one: some 2 MB, and a few hundred megabytes in a browser."""
 MOST_DRAWN_DEVICES = 600
-MOST_DRAWN_LINKS = 4_000
+MOST_DRAWN_LINKS = 4_200
 MOST_LISTED_LINKS = 20_000
 _HEAT_ROWS = 256
 _HEAT_BINS = 400
@@ -45,7 +45,7 @@ def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
             "name": collective.name,
             "chunks": collective.num_chunks,
             "reduces": collective.reduces,
-            "gathers": collective.gathers,
+            "root": collective.root,
         },
         "dimensions": _dimensions(topology, busy),
         "arrivals": _curves(schedule),

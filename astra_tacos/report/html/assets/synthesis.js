@@ -67,7 +67,7 @@ AT.ready(async () => {
   if (data.links) {
     const list = $("links");
     const columns = [{ title: "from", values: Array.from(data.links.src, device) }, { title: "to", values: Array.from(data.links.dst, device) },
-      { title: "dimension", values: data.links.src.length && data.dimensions.length > 1 ? Array.from(data.links.dimension) : Array.from(data.links.dimension, (d) => (d < 0 ? null : d)) },
+      { title: "dimension", values: Array.from(data.links.dimension, (d) => (d < 0 ? null : d)) },
       { title: "bandwidth (GiB/s)", values: data.links.bandwidth }, { title: "latency (ns)", values: data.links.latency },
       { title: "in use", values: Array.from(data.links.busy, (v) => +v.toFixed(4)), format: (v) => percent(v) }, { title: "bound", values: Array.from(data.links.src, (_, link) => (binding.has(link) ? "binds" : "")) }];
     const details = AT.el("details", {}, AT.el("summary", {}, `All ${count(data.links.src.length)} links, to filter and sort`), AT.el("div", { id: "link-table" }));
@@ -88,7 +88,7 @@ AT.ready(async () => {
     ];
     const first = held.filter((h) => h.from === null).length;
     said.textContent = `NPU ${npu} begins with ${count(first)} ${data.collective.reduces ? "contributions" : "chunks"} and receives ${count(held.length - first)} sends.`;
-    AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 10, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
+    AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 12, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
   }
   const select = AT.el("select", { id: "npu-number", onchange: () => showNpu(Number(select.value)) }, ...Array.from({ length: data.npus }, (_, npu) => AT.el("option", { value: npu }, `NPU ${npu}`)));
   const said = AT.el("p", { class: "note", role: "status" });
@@ -101,7 +101,7 @@ AT.ready(async () => {
     const rows = Array.from(data.rows, shortLink);
     const say = (bar) => {
       const send = bars.send[bar];
-      return `Chunk ${sends.chunk[send]} (${size(data.chunks.bytes[sends.chunk[send]])}), NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "added to the receiver's own" : "copied"}: `
+      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} chunk ${sends.chunk[send]}, `
         + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
     };
     const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];
@@ -113,7 +113,7 @@ AT.ready(async () => {
       onPoint: (bar) => light(bar === null ? kept.chunk : sends.chunk[bars.send[bar]]),
       onPick: (bar) => keep(bar === null ? null : sends.chunk[bars.send[bar]]),
     });
-    showNpu(0);
+    showNpu(data.collective.root ?? 0);
     AT.report = { ...parts, keep, showNpu, tree };
   } else {
     await AT.synthesis.heat($("links-over-time"), data, stem);

@@ -44,7 +44,7 @@ AT.synthesis = {
     const held = [];
     for (let chunk = 0; chunk < collective.chunks && member; chunk += 1) {
       if (collective.reduces) held.push({ chunk, time: 0, from: null, what: "its contribution" });
-      else if (chunks.owner[chunk] === npu) held.push({ chunk, time: 0, from: null, what: "there from the beginning" });
+      else if (chunks.owner[chunk] === npu) held.push({ chunk, time: 0, from: null, what: "from the start" });
     }
     const got = [];
     sends.dst.forEach((dst, send) => { if (dst === npu) got.push(send); });
@@ -115,7 +115,7 @@ AT.synthesis = {
     const label = (i) => `${AT.format.time(times[i])}${i ? `, ${AT.format.number(times[i] / time, 2)}×` : ""}`;
     await AT.chart(element, [{ type: "bar", orientation: "h", y: shown, x: order.map((i) => times[i] / scale), marker: { color: order.map((i) => (i ? "#9db8d2" : "#4477aa")) }, text: order.map(label), textposition: "outside", cliponaxis: false,
       customdata: order.map((i) => [bus[i], chunks[i]]), hovertemplate: "%{y}: %{text}<br>bus bandwidth %{customdata[0]:.1f} GB/s, %{customdata[1]} chunks per NPU<extra></extra>" }],
-    { xaxis: { title: { text: `time (${unit})` }, range: [0, (Math.max(...times) / scale) * (element.clientWidth < 560 ? 1.6 : 1.18)] }, yaxis: { autorange: "reversed", ticks: "", showgrid: false }, margin: { t: 30 }, bargap: 0.28,
+    { xaxis: { title: { text: `time (${unit})` }, range: [0, (Math.max(...times) / scale) * (element.clientWidth < 560 ? 1.6 : 1.35)] }, yaxis: { autorange: "reversed", ticks: "", showgrid: false }, margin: { t: 30 }, bargap: 0.28,
       shapes: [{ type: "line", x0: bound / scale, x1: bound / scale, y0: 0, y1: 1, yref: "paper", line: { color: "#222222", width: 1.5, dash: "dash" } }],
       annotations: [{ x: bound / scale, y: 1, yref: "paper", text: `lower bound ${AT.format.time(bound)}`, showarrow: false, yanchor: "bottom", font: { size: 12 } }] },
     { name: `${stem}-algorithms`, rows, height: 110 + 38 * names.length, alt: `Time of ${names.length} algorithms, the shortest first: ${order.map((i) => `${names[i]} ${AT.format.time(times[i])}`).join(", ")}. Lower bound: ${AT.format.time(bound)}.` });

@@ -93,10 +93,19 @@ Object.assign(AT, {
       return `M${low.toFixed(2)} ${top.toFixed(2)}h${Math.max(least, high - low).toFixed(2)}v${Math.max(0.5, bottom - top).toFixed(2)}H${low.toFixed(2)}z`;
     }
 
+    /** The picture of a view is kept until the view changes: lighting bars changes only how strong it is. */
+    const last = { of: null, model: null, url: null };
     function heat(view, model, faded) {
+      const whole = { ...view, r0: Math.floor(view.r0), r1: Math.ceil(view.r1) };
+      const of = JSON.stringify([view, box]);
+      if (last.of !== of || last.model !== model) Object.assign(last, { of, model, url: heatImage(view, whole, model) });
+      return [AT.svg("svg", { x: box.left, y: box.top, width: box.width, height: box.height, viewBox: `0 0 ${box.width} ${box.height}`, overflow: "hidden" },
+        AT.svg("image", { href: last.url, x: 0, y: y(view, whole.r0) - box.top, width: box.width, height: y(view, whole.r1) - y(view, whole.r0), preserveAspectRatio: "none", style: "image-rendering: pixelated", opacity: faded ? 0.3 : 1 }))];
+    }
+
+    function heatImage(view, whole, model) {
       const columns = Math.max(1, Math.round(box.width / 2));
       const lines = Math.max(1, Math.min(Math.ceil(view.r1) - Math.floor(view.r0), Math.floor(box.height / 2)));
-      const whole = { ...view, r0: Math.floor(view.r0), r1: Math.ceil(view.r1) };
       const cells = model.heat(whole, lines, columns);
       const canvas = AT.el("canvas", { width: columns, height: lines });
       const context = canvas.getContext("2d");
@@ -107,9 +116,7 @@ Object.assign(AT, {
         image.data.set([r, g, b, 255], 4 * i);
       });
       context.putImageData(image, 0, 0);
-      const clip = AT.svg("svg", { x: box.left, y: box.top, width: box.width, height: box.height, viewBox: `0 0 ${box.width} ${box.height}`, overflow: "hidden" },
-        AT.svg("image", { href: canvas.toDataURL(), x: 0, y: y(view, whole.r0) - box.top, width: box.width, height: y(view, whole.r1) - y(view, whole.r0), preserveAspectRatio: "none", style: "image-rendering: pixelated", opacity: faded ? 0.3 : 1 }));
-      return [clip];
+      return canvas.toDataURL();
     }
 
     /** Bars that are lit, over all others; at least a few pixels each. */

@@ -27,14 +27,14 @@ Object.assign(AT, {
 
     function scale(width) {
       const edge = 26;
-      const most = Math.min(width, 640);
+      const most = Math.min(width, 540);
       const factor = Math.min((width - 2 * edge) / Math.max(x1 - x0, 1e-9), (most - 2 * edge) / Math.max(y1 - y0, 1e-9));
       const left = (width - factor * (x1 - x0)) / 2;
       place.height = Math.max(90, factor * (y1 - y0) + 2 * edge);
       const top = (place.height - factor * (y1 - y0)) / 2;
       place.at = (x, y) => [left + factor * (x - x0), top + factor * (y1 - y)];
       for (let d = 0; d < devices; d += 1) [place.x[d], place.y[d]] = place.at(layout.x[d], layout.y[d]);
-      place.radius = Math.min(15, Math.max(2.2, 0.3 * factor * layout.spacing));
+      place.radius = Math.min(15, Math.max(2.2, 0.34 * factor * layout.spacing));
     }
 
     const ends = (link) => {
