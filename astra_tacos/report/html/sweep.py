@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from astra_tacos.report.sweep_columns import SweepColumns
 
 _SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_grids.js", "sweep.js")
+_TABLE = '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div>'
+_CHOSEN = '<div id="sweep-point"></div>'
+_PAPER_COLUMNS = 10
+"""sweep.css hides the others in print."""
 _STYLES = "sweep.css"
 _REQUIRED = ("point", "status")
 
@@ -51,7 +55,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "points",
             "Points",
-            '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div><div id="sweep-point"></div>',
+            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
             "Columns that differ between points. The filters under the headings drive every picture below; "
             "a row that is chosen (Enter or a click) is marked in all of them.",
         ),
@@ -82,6 +86,12 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     ]
     subtitle = f"Sweep of {table.num_rows:,} points"
     return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
+
+
+def _paper_note(num_columns: int) -> str:
+    if num_columns <= _PAPER_COLUMNS:
+        return ""
+    return f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {num_columns} columns.</p>'
 
 
 def _picture(name: str) -> str:

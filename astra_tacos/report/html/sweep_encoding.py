@@ -24,12 +24,10 @@ _LARGEST_EXACT = 1 << 53
 
 def is_number(values: list[Any]) -> bool:
     """Whether a column has numbers only, all of which a browser holds exactly; None is no value in any column."""
-    return all(
-        value is None
-        or isinstance(value, float)
-        or (isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_EXACT)
-        for value in values
-    )
+    kinds = {type(value) for value in values}
+    if not kinds <= {type(None), int, float}:
+        return False
+    return int not in kinds or all(abs(value) <= _LARGEST_EXACT for value in values if type(value) is int)
 
 
 def as_numbers(values: list[Any]) -> NDArray[np.float64]:

@@ -145,11 +145,10 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     for (task, row), criteria in rows.items():
         if task not in kept:
             continue
-        point = escape(table.columns["point"][row])
+        point = table.columns["point"][row]
         place = [format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
         figures = [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
-        show = f'<button type="button" data-point="{point}">show {point}</button>'
-        body.append([*map(escape, (*place, ", ".join(criteria))), show, *map(escape, figures)])
+        body.append([*map(escape, (*place, ", ".join(criteria))), _show(point), *map(escape, figures)])
     note = ""
     if len(kept) < len(all_tasks):
         note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
@@ -166,6 +165,12 @@ def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> st
     return f'<div class="table sweep-static">{scroll}</div>'
 
 
+def _show(point: Any) -> str:
+    """A button that marks a point; on paper its number."""
+    number = escape(point)
+    return f'<button type="button" data-point="{number}">show {number}</button><span class="sweep-paper">{number}</span>'
+
+
 def failures_html(table: SweepColumns) -> str:
     """What went wrong how often, by status and error text, and what the points it happened to have in common."""
     kinds = _kinds(table)
@@ -176,20 +181,17 @@ def failures_html(table: SweepColumns) -> str:
             groups.setdefault((status, errors[row] or ""), []).append(row)
     if not groups:
         return "<p>Every point has a result.</p>"
-    axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}
+    axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}  # after the return: texts of many points take long
     several = [axis for axis, texts in axes.items() if len(set(texts)) > 1]
     order = sorted(groups, key=lambda key: (-len(groups[key]), key))
     body = []
     for key in order[:_MOST_FAILURES]:
         rows = groups[key]
         shared = [axis for axis in several if len({axes[axis][row] for row in rows}) == 1] if len(rows) > 1 else several
-        texts = [
-            f"{measure_of(axis, kinds).label} {format_value(table.columns[axis][rows[0]], measure_of(axis).unit)}"
-            for axis in shared
-        ]
-        point = escape(table.columns["point"][rows[0]])
-        button = f'<button type="button" data-point="{point}">show {point}</button>'
-        body.append([escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING, button])
+        values = ((axis, table.columns[axis][rows[0]]) for axis in shared)
+        texts = [f"{measure_of(axis, kinds).label} {format_value(value, measure_of(axis).unit)}" for axis, value in values]
+        words = [escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING]
+        body.append([*words, _show(table.columns["point"][rows[0]])])
     note = ""
     if len(order) > _MOST_FAILURES:
         left = sum(len(groups[key]) for key in order[_MOST_FAILURES:])
