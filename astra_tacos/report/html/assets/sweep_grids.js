@@ -16,7 +16,7 @@ Object.assign(AT.sweep, {
 
     function controls(narrow, x, y, value, how) {
       AT.sweep.place(document.getElementById("heat-controls"), [
-        AT.sweep.columnChoice(context, "heat", "x", "across", sides, x), AT.sweep.columnChoice(context, "heat", "y", "up", sides, y),
+        AT.sweep.columnChoice(context, "heat", "x", "across", sides, x), AT.sweep.columnChoice(context, "heat", "y", "up", sides.filter((column) => column !== x), y),
         AT.sweep.columnChoice(context, "heat", "value", "colour", figures, value),
         AT.sweep.choice("of points in a cell", words(value.goal), how, (entry) => {
           view.set("heat.how", entry);
@@ -34,7 +34,7 @@ Object.assign(AT.sweep, {
       const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
       const beside = narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
       return { of, scale: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
-        title: { text: AT.sweep.plain(value.label), side: narrow ? "top" : "right", font: { size: 12 } } } } };
+        title: { text: narrow ? "" : AT.sweep.plain(value.label), side: "right", font: { size: 12 } } } } };
     }
 
     /** An axis with a place for each value, the names thinned to so many. */
@@ -66,7 +66,8 @@ Object.assign(AT.sweep, {
         return;
       }
       const x = AT.sweep.chosen(context, "heat", "x", sides, order);
-      const y = AT.sweep.chosen(context, "heat", "y", sides, [...order, ...sides.map(({ name }) => name)].filter((name) => name !== x.name));
+      const others = sides.filter((column) => column !== x);
+      const y = AT.sweep.chosen(context, "heat", "y", others, order);
       const sized = [x, y].some((column) => column.role === "task");
       const value = AT.sweep.chosen(context, "heat", "value", figures, sized ? ["efficiency", "bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns", "efficiency"]);
       const how = view.get("heat.how", "best");

@@ -33,7 +33,7 @@ Object.assign(AT.sweep, {
     const columns = Math.max(1, Math.floor((width - 90) / Math.max(1, ...entries)));
     const keys = !names.length ? 0 : entries.reduce((sum, entry) => sum + entry, 0) < width - 90 ? 1 : Math.ceil(names.length / columns);
     const top = 18 * lines + 20 * keys + 22;
-    return { title: { text, font: { size: 14 }, x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 8, l: 4 } },
+    return { title: { text, font: { size: 14 }, x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 8 + 9 * (lines - 1), l: 4 } },
       hovermode: "closest", showlegend: keys > 0, height: height + top, ...layout, margin: { t: top, r: 16, ...margin } };
   },
 
@@ -156,7 +156,7 @@ Object.assign(AT.sweep, {
         redraw("front");
       });
       AT.sweep.place(document.getElementById("front-controls"), [
-        AT.sweep.columnChoice(context, "front", "x", "across", figures, x), direction("x", "across is", x),
+        AT.sweep.columnChoice(context, "front", "x", "across", figures.filter((column) => column !== y), x), direction("x", "across is", x),
         AT.sweep.columnChoice(context, "front", "y", "up", figures, y), direction("y", "up is", y),
         AT.sweep.columnChoice(context, "front", "by", "colours", AT.sweep.groupings(model, 10), by, "none"), ...narrow.controls]);
     }
@@ -174,7 +174,7 @@ Object.assign(AT.sweep, {
         return;
       }
       const y = AT.sweep.chosen(context, "front", "y", figures, ["predicted_ns"]);
-      const x = AT.sweep.chosen(context, "front", "x", figures, ["cost", "total_bandwidth_gbps", ...axes].filter((name) => name !== y.name));
+      const x = AT.sweep.chosen(context, "front", "x", figures.filter((column) => column !== y), ["cost", "total_bandwidth_gbps", ...axes]);
       const groupings = AT.sweep.groupings(model, 10);
       const by = AT.sweep.chosen(context, "front", "by", groupings, ["synthesizer", ...axes.filter((name) => model.column(name).type === "text"), ...axes]);
       const narrow = AT.sweep.narrowed(context, "front", rows, AT.sweep.tasks(model).filter((column) => column !== x && column !== y), "all", () => null);
