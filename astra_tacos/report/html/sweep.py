@@ -96,7 +96,7 @@ def _paper_note(num_columns: int) -> str:
 
 def _picture(name: str) -> str:
     """Where sweep.js puts the controls of a picture, what it shows, and itself."""
-    scope = f'<p class="sweep-scope" id="{name}-scope" role="status"></p>'
+    scope = f'<p class="sweep-scope" id="{name}-scope"></p>'
     return f'<div class="sweep-controls" id="{name}-controls"></div>{scope}<div id="{name}-chart"></div>'
 
 
