@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, render_page
-from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_SENDS, collect, compared
+from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.table import synthesis_rows
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
@@ -115,7 +115,10 @@ def _network(data: dict[str, Any]) -> Section:
         if data["binding"]:
             introduction += " Links with a purple edge are those that the lower bound is about."
         if "sends" in data:
-            introduction += " Pick an NPU to read what it held when; pick a chunk to see the tree of its sends."
+            introduction += (
+                " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its "
+                "sends: blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
+            )
         html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
     else:
         introduction = (
@@ -140,7 +143,8 @@ def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Se
         )
     else:
         introduction = (
-            f"Aggregated: {schedule.num_sends:,} sends are more than the {MOST_SENDS:,} that a page holds one by one. {_CELL}"
+            f"Aggregated: {schedule.num_sends:,} sends are more than a page holds one by one ({MOST_INTERVALS:,} uses of links). "
+            f"{_CELL}"
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
 
@@ -160,6 +164,11 @@ def _links(data: dict[str, Any]) -> Section:
     if "links" not in data:
         html += '<p class="note">The links are too many to be listed one by one.</p>'
     return Section("link-use", "Links by dimension", html, "Shares of the collective's time in which links are in use.")
+
+
+def _reason(row: CompareRow) -> str:
+    """Why there is no schedule, without what was asked for, which the page says above."""
+    return row.refusal.split(f"{row.synthesizer}: ", 1)[-1]
 
 
 def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:

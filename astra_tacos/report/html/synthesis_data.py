@@ -17,8 +17,8 @@ from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import Topology
 
-MOST_SENDS = 150_000
-"""Sends that a page holds one by one: some 2 MB, and a few hundred megabytes in a browser."""
+MOST_INTERVALS = 400_000
+"""Uses of links by sends that a page holds one by one: 2 to 4 MB, and a tenth of a second to look through in a browser."""
 MOST_DRAWN_DEVICES = 600
 MOST_DRAWN_LINKS = 4_200
 MOST_LISTED_LINKS = 20_000
@@ -60,7 +60,7 @@ def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
         data["matrix"] = _matrix(topology, busy)
     if topology.num_links <= MOST_LISTED_LINKS:
         data["links"] = _links(topology, busy)
-    if isinstance(schedule, Schedule) and schedule.num_sends <= MOST_SENDS:
+    if isinstance(schedule, Schedule) and schedule.num_sends * (1 + topology.has_switches) <= MOST_INTERVALS:
         data |= _sends(schedule, order, groups)
     else:
         data["heat"] = _heat(schedule, order, groups)
@@ -79,8 +79,11 @@ def _links(topology: Topology, busy: NDArray[np.float64]) -> Data:
 
 
 def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
-    """Sends in columns, and the intervals in which they hold links, by row of the timeline."""
-    topology, collective = schedule.topology, schedule.collective
+    """Sends in columns, and which of them hold the link of which row of the timeline, by time.
+
+    What follows from other columns is left to the script (`AT.synthesis.expand`).
+    """
+    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     use = link_use(schedule)
     row_of_link = np.empty(topology.num_links, np.int64)
     row_of_link[order] = np.arange(topology.num_links)
@@ -89,28 +92,29 @@ def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str,
     data: Data = {
         "sends": {
             "chunk": schedule.chunk,
-            "src": schedule.src,
-            "dst": schedule.dst,
-            "up": topology.channel_link[schedule.channel],
+            "channel": schedule.channel,
             "reduces": schedule.reduces,
             "start": schedule.start_ns,
-            "end": schedule.end_ns,
-            "done": schedule.done_ns,
+            "took": schedule.end_ns - schedule.start_ns,
         },
-        "bars": {
-            "row": row[by_row],
-            "send": use.send[by_row],
-            "start": use.start_ns[by_row],
-            "end": use.end_ns[by_row],
+        "channels": {
+            "src": topology.channel_src,
+            "dst": topology.channel_dst,
+            "up": topology.channel_link,
+            "down": topology.channel_down_link,
         },
+        "bars": {"row": row[by_row], "send": use.send[by_row]},
         "rows": order,
         "groups": [{"label": label, "rows": count} for label, count in groups if label],
-        "chunks": {"owner": collective.chunk_owner, "bytes": collective.chunk_size_bytes},
+        "chunks": {
+            "owner": collective.chunk_owner,
+            "bytes": collective.chunk_size_bytes,
+            "reduction": timing.reduction_ns[collective.chunk_class],
+            "class": collective.chunk_class,
+        },
     }
-    if topology.has_switches:
-        data["sends"]["down"] = topology.channel_down_link[schedule.channel]
-    if collective.chunk_target is not None:
-        data["chunks"]["target"] = collective.chunk_target
+    if not timing.is_blocking:
+        data["hold"], data["delay"] = list(timing.link_hold_ns.T), list(timing.link_delay_ns.T)
     if collective.members is not None:
         data["chunks"]["members"] = collective.members
     return data

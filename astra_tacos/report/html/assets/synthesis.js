@@ -5,13 +5,14 @@ AT.ready(async () => {
   const $ = (id) => document.getElementById(id);
   const device = (d) => (d < data.npus ? `NPU ${d}` : `switch ${d}`);
   const linkName = (link) => `${device(data.links.src[link])} → ${device(data.links.dst[link])}`;
-  const short = (d) => (d < data.npus ? String(d) : `switch ${d}`);
+  const short = (d) => (d < data.npus ? String(d) : `sw ${d}`);
   const shortLink = (link) => `${short(data.links.src[link])} → ${short(data.links.dst[link])}`;
   const dimension = (link) => (data.links.dimension[link] < 0 ? "" : String(data.links.dimension[link]));
   const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
   const { time, size, percent, count } = AT.format;
 
-  const tree = data.sends ? AT.synthesis.trees(data.sends, data.collective.chunks) : null;
+  if (data.sends) AT.synthesis.expand(data);
+  const tree = data.sends ? AT.synthesis.trees(data) : null;
   const parts = { drawing: null, timeline: null, table: null };
 
   // ---- A chunk's tree, in the timeline and in the drawing.
@@ -24,10 +25,10 @@ AT.ready(async () => {
       return;
     }
     const sends = tree.of(chunk);
-    parts.timeline.highlight(sends.flatMap((send) => tree.bars(send, data.bars)));
+    parts.timeline.highlight(sends.flatMap((send) => tree.bars(send)));
     if (!parts.drawing) return;
     const { up, down, reduces } = data.sends;
-    const hops = sends.flatMap((send) => [up[send], ...(down && down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
+    const hops = sends.flatMap((send) => [up[send], ...(down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
     parts.drawing.light(hops, AT.synthesis.sources(data, sends, chunk));
   }
   function keep(chunk) {

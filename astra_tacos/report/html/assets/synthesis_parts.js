@@ -1,24 +1,37 @@
 "use strict";
 /* Parts of the synthesis report that know of no other part. */
 AT.synthesis = {
-  /** Sends by chunk: {of(chunk): its sends by time, bars(send, bars): its bars}. */
-  trees({ chunk, start }, chunks) {
-    const first = new Uint32Array(chunks + 1);
-    for (const c of chunk) first[c + 1] += 1;
-    for (let c = 0; c < chunks; c += 1) first[c + 1] += first[c];
-    const next = first.slice(), order = new Uint32Array(chunk.length);
-    chunk.forEach((c, send) => { order[next[c]] = send; next[c] += 1; });
-    let barsOf = null;
-    return {
-      of: (c) => Array.from(order.subarray(first[c], first[c + 1])).sort((a, b) => start[a] - start[b] || a - b),
-      bars(send, bars) {
-        if (!barsOf) {
-          barsOf = Array.from({ length: chunk.length }, () => []);
-          bars.send.forEach((s, bar) => barsOf[s].push(bar));
-        }
-        return barsOf[send];
-      },
-    };
+  /** Add the columns that follow from others: ends of sends, when chunks are of use, where sends go, intervals of links. */
+  expand({ sends, channels, bars, rows, chunks, hold, delay }) {
+    const count = sends.chunk.length;
+    const of = (column) => Int32Array.from(sends.channel, (channel) => column[channel]);
+    Object.assign(sends, { src: of(channels.src), dst: of(channels.dst), up: of(channels.up), down: of(channels.down) });
+    sends.end = Float64Array.from({ length: count }, (_, send) => sends.start[send] + sends.took[send]);
+    sends.done = sends.end.map((end, send) => end + (sends.reduces[send] ? chunks.reduction[sends.chunk[send]] : 0));
+    bars.start = new Float64Array(bars.send.length);
+    bars.end = new Float64Array(bars.send.length);
+    bars.send.forEach((send, bar) => {
+      const link = rows[bars.row[bar]], which = chunks.class[sends.chunk[send]];
+      bars.start[bar] = hold && link === sends.down[send] ? sends.end[send] - delay[which][link] : sends.start[send];
+      bars.end[bar] = hold ? bars.start[bar] + hold[which][link] : sends.end[send];
+    });
+  },
+
+  /** Numbers of items by the number of the group that each is in: group => its items, ascending. */
+  grouped(group, groups) {
+    const first = new Uint32Array(groups + 1);
+    for (const g of group) first[g + 1] += 1;
+    for (let g = 0; g < groups; g += 1) first[g + 1] += first[g];
+    const next = first.slice(), order = new Uint32Array(group.length);
+    group.forEach((g, item) => { order[next[g]] = item; next[g] += 1; });
+    return (g) => Array.from(order.subarray(first[g], first[g + 1]));
+  },
+
+  /** Trees of chunks: {of(chunk): its sends by time, bars(send): its bars}. */
+  trees({ sends, bars, collective }) {
+    const byChunk = AT.synthesis.grouped(sends.chunk, collective.chunks);
+    const { start } = sends;
+    return { of: (chunk) => byChunk(chunk).sort((a, b) => start[a] - start[b] || a - b), bars: AT.synthesis.grouped(bars.send, sends.chunk.length) };
   },
 
   /** Where the tree begins: NPUs that send a copy of the chunk without having got one, or, where all is summed up, the NPU with the sum. */

@@ -115,7 +115,7 @@ Object.assign(AT, {
       svg.setAttribute("viewBox", `0 0 ${state.width} ${place.height}`);
       const faded = state.hops !== null;
       const chosen = [state.link, state.over].filter((link) => link !== null).map((link) => AT.svg("path", { d: whole(link, 0).d, fill: "none", stroke: "#000", "stroke-width": 3, opacity: 0.75, class: "chosen" }));
-      svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...drawLinks(faded), ...chosen, ...drawDevices(faded), ...(faded ? drawHops(state.hops) : []));
+      svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...drawLinks(faded), ...chosen, ...(faded ? drawHops(state.hops) : []), ...drawDevices(faded));
     }
 
     function under(event) {
