@@ -56,5 +56,4 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> 
 def nothing_left_behind() -> Iterator[None]:
     """No process of points of ours is there in the end."""
     yield
-    left=[(p.pid, p.ppid(), p.status(), p.cmdline()) for p in point_processes()]
-    assert not left, left
+    wait_for(lambda: not point_processes(), "processes of points to end", 5)

@@ -146,8 +146,9 @@ def _estimate(
     with progress("trying a few points"):
         guess = estimate(run.missing, conditions)
     failed = sum(point.error is not None for point in asked.points)
-    result = {
+    result: dict[str, Any] = {
         "name": asked.name,
+        "combinations": asked.num_combinations,
         "points": len(asked.points),
         "invalid": failed,
         "results": len(run.outcomes) + len(run.missing),
@@ -163,13 +164,15 @@ def _estimate(
     least = "at least" if guess.is_least else "about"
     where = f"{threads} worker{'s'[: threads > 1]}"
     time_text = f"{least} {duration(result['seconds'])} on {where}, judged by {guess.num_sampled} that were tried"
+    refused = asked.num_combinations - len(asked.points)
     rows = [
-        ("points", f"{len(asked.points):,} of {', '.join(asked.axes) or 'no axes'}"),
+        ("axes", ", ".join(asked.axes) or "none"),
+        ("points", f"{len(asked.points):,}" + (f", {refused:,} more are left out by where" if refused else "")),
         ("results", f"{result['results']:,} different ones, {run.num_reused:,} of them are there"),
         ("time", time_text if run.missing else "none: all is there"),
     ]
     if failed:
-        rows.insert(1, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
+        rows.insert(2, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
     print_rows(rows)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from astra_tacos.sweep.effort import guess_seconds
 from astra_tacos.sweep.guard import Guard
 from astra_tacos.sweep.outcome import TIMEOUT, Conditions
 from astra_tacos.sweep.point import Point
@@ -28,7 +29,7 @@ class Estimate:
 
 
 def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
-    """Compute points at equal distances from one another, for some seconds, and keep nothing.
+    """Compute points at equal distances from one another, for some seconds, and scale a guess by them; keep nothing.
 
     Parameters
     ----------
@@ -38,7 +39,8 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
     keys = list(points)
     sample = [keys[len(keys) * number // _SAMPLES] for number in range(_SAMPLES)] if len(keys) > _SAMPLES else keys
     guard = Guard()
-    spent, is_least, done = 0.0, False, 0
+    measured: dict[str, float] = {}
+    is_least = False
     end: float | None = None
     try:
         for key in _far_apart(sample):
@@ -46,16 +48,14 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
             if left <= 0:
                 break
             limit = min(left, conditions.timeout_s or left)
-            outcome = guard.compute(
-                key, points[key].to_request(), Conditions(limit, conditions.memory_bytes, conditions.with_checks)
-            )
-            spent += outcome.results.get("seconds", 0.0)
-            done += 1
+            limits = Conditions(limit, conditions.memory_bytes, conditions.with_checks)
+            outcome = guard.compute(key, points[key].to_request(), limits)
+            measured[key] = outcome.results.get("seconds", 0.0)
             is_least |= outcome.status == TIMEOUT and limit != conditions.timeout_s
             end = end or time.monotonic() + _SECONDS  # from the first on: before it, kernels may have been compiled
     finally:
         guard.close()
-    return Estimate(spent / done * len(keys) if done else 0.0, done, is_least)
+    return Estimate(guess_seconds(points.values(), measured).seconds, len(measured), is_least)
 
 
 def _far_apart(sample: list[str]) -> list[str]:

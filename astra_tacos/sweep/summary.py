@@ -10,6 +10,10 @@ from astra_tacos.sweep.outcome import OK, REFUSED, STATUSES
 from astra_tacos.units import format_size
 
 _BEST = 5
+_MOST_KINDS = 12
+_FIGURES = {"point", "predicted_ns", "efficiency", "cost", "time_cost"}
+_COMPARABLE = ("kind", "collective", "size_bytes", "workload")
+"""Points that agree in these do the same, so that times tell which is better."""
 _ERRORS = 5
 
 
@@ -41,15 +45,19 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
 
 
 def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> list[dict[str, Any]]:
-    known = [row for row in rows if row.get(column) is not None]
+    """Of one collective and size, or one run, the best few points; of several, the best point of each."""
+    ranked = sorted((row for row in rows if row.get(column) is not None), key=lambda row: (row[column], row["point"]))
+    firsts: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in ranked:
+        firsts.setdefault(tuple(row.get(name) for name in _COMPARABLE), row)
+    best = list(firsts.values())[:_MOST_KINDS] if len(firsts) > 1 else ranked[:_BEST]
     names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
-    best = sorted(known, key=lambda row: (row[column], row["point"]))[:_BEST]
     return [{name: row.get(name) for name in names} for row in best]
 
 
 def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and lines of such points; axes in which they agree and columns without values are left out."""
-    shared = {name for name in best[0] if len(best) > 1 and len({str(row[name]) for row in best}) == 1}
+    """Header and lines of such points; axes in which all agree and columns without values are left out."""
+    shared = {name for name in best[0] if len(best) > 1 and len({str(row[name]) for row in best}) == 1} - _FIGURES
     names = [name for name in best[0] if name not in shared and any(row[name] is not None for row in best)]
     return tuple(names), [tuple(_text(name, row[name]) for name in names) for row in best]
 
