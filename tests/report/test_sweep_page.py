@@ -167,6 +167,20 @@ def test_cells_are_the_naive_groups(running: Any, real: Path) -> None:
                 assert (int(row["points"]), int(row["failed"])) == (len(groups[cell]), failed[cell])
 
 
+def test_axes_of_many_values_are_put_into_ranges(running: Any, tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    b0, time = draw.uniform(100, 500, 400), draw.integers(1000, 2000, 400)
+    rows = [{"point": i, "status": "ok", "b0": b0[i].item(), "half": i % 2, "predicted_ns": time[i].item()} for i in range(400)]
+    even = np.arange(400) % 2 == 0
+    edges = np.linspace(b0.min(), b0.max(), 21)
+    place = np.minimum(np.searchsorted(edges, b0, "right") - 1, 19)
+    with opened(running, written(tmp_path, as_columns("random", ("b0", "half"), rows))) as page:
+        found = [row for row in read_csv(page, "#heat-chart") if row["half"] == "0"]
+        assert "b0 in 20 ranges" in page.locator("#heat-chart .gtitle").text_content()
+    assert [int(row["points"]) for row in found] == [int(np.sum(even & (place == i))) for i in range(20)]
+    assert [float(row["collective time (ns)"]) for row in found] == [time[even & (place == i)].min() for i in range(20)]
+
+
 def test_lines_are_the_best_of_each_place_under_the_bound(running: Any, real: Path) -> None:
     rows = [row for row in rows_of(real_sweep()) if row["status"] == "ok"]
     with opened(running, real) as page:

@@ -1,14 +1,33 @@
 "use strict";
 /* More pictures of a sweep, as sweep_pictures.js has them: the heat map of two columns, and lines. */
 Object.assign(AT.sweep, {
+  bins: 20,
+
+  /** A column of many numbers as one of ranges of equal width, or of equal ratio where they reach far. */
+  binned(column) {
+    const numbers = column.values.filter((value) => Number.isFinite(value));
+    const [low, high] = numbers.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
+    const wide = AT.sweep.isWide(low, high);
+    const edge = (i) => (wide ? low * (high / low) ** (i / AT.sweep.bins) : low + (i * (high - low)) / AT.sweep.bins);
+    const names = Array.from({ length: AT.sweep.bins }, (_, i) => `${AT.sweep.brief(column, edge(i))} to ${AT.sweep.brief(column, edge(i + 1))}`);
+    const place = (value) => (wide ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)) * AT.sweep.bins;
+    const values = column.values.map((value) => (Number.isFinite(value) ? names[Math.min(AT.sweep.bins - 1, Math.floor(place(value)))] : null));
+    return { ...column, label: `${column.label} in ${AT.sweep.bins} ranges`, type: "text", unit: "", values, at: (row) => values[row], distinct: [...new Set(names)] };
+  },
+
   /** A figure over two columns. */
   heatPicture(context) {
     const { model, view, select, redraw } = context;
     const chart = document.getElementById("heat-chart");
     const charts = {};
-    const sides = AT.sweep.groupings(model, AT.sweep.mostDistinct).filter((column) => column.name !== "status");
+    const few = AT.sweep.groupings(model, AT.sweep.mostDistinct).filter((column) => column.name !== "status");
+    const sides = model.columns.map((column) => {
+      if (few.includes(column)) return column;
+      return column.type === "number" && column.role !== "result" && !column.distinct && column.name !== "point" ? AT.sweep.binned(column) : null;
+    }).filter(Boolean);
+    const side = (name) => sides.find((column) => column.name === name);
     const figures = model.columns.filter((column) => column.type === "number" && column.name !== "point");
-    const axes = model.axes.map(model.column).filter((column) => sides.includes(column));
+    const axes = model.axes.map(side).filter(Boolean);
     // The two longest axes, in their own order; what is to be done only where there is nothing else.
     const longest = [...axes].sort((p, q) => (p.role === "task") - (q.role === "task") || q.distinct.length - p.distinct.length);
     const order = [...axes.filter((column) => longest.slice(0, 2).includes(column)), ...longest.slice(2)].map(({ name }) => name);
@@ -33,12 +52,12 @@ Object.assign(AT.sweep, {
       const ticks = finite.length ? AT.sweep.ticks(low, high, value.unit === "bytes" ? 2 : 10, type).filter((tick) => tick >= low - 1e-9 * Math.abs(low) && tick <= high * (1 + 1e-9)) : [];
       const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
       const beside = narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
-      return { of, scale: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
+      return { of, ramp: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
         title: { text: narrow ? "" : AT.sweep.plain(value.label), side: "right", font: { size: 12 } } } } };
     }
 
     /** An axis with a place for each value, the names thinned to so many. */
-    function side(column, values, most) {
+    function scale(column, values, most) {
       const step = Math.ceil(values.length / most);
       const shown = values.map((_, i) => i).filter((i) => i % step === 0);
       const name = (value) => { const text = AT.sweep.brief(column, value); return text.length > 28 ? `${text.slice(0, 27)}…` : text; };
@@ -76,13 +95,13 @@ Object.assign(AT.sweep, {
       const grid = AT.sweep.cells(model, narrow.rows, x, y, value, how, value.goal);
       const wide = chart.clientWidth || 800;
       const number = (cell) => (cell.row < 0 ? null : value.at(cell.row));
-      const { of, scale } = colours(grid.cells.flat().map(number), value, wide < 600);
+      const { of, ramp } = colours(grid.cells.flat().map(number), value, wide < 600);
       const readable = wide / Math.max(1, grid.xs.length) >= 76 && grid.ys.length <= 30;
       const title = `${words(value.goal).find(([name]) => name === how)?.[1] ?? "the best"} ${value.label} by ${x.label} and ${y.label}`;
       const around = marks(grid, x, y);
       const layout = AT.sweep.layout(chart, [title, ...narrow.said].join(", "), around.map(({ name }) => name), {
-        xaxis: side(x, grid.xs, wide < 600 ? 6 : 16), yaxis: side(y, grid.ys, 24), height: Math.min(800, Math.max(230, 90 + 34 * grid.ys.length)) + (wide < 600 ? 60 : 0), margin: wide < 600 ? { b: 120 } : {} });
-      const map = { type: "heatmap", x: grid.xs.map((_, i) => i), y: grid.ys.map((_, j) => j), z: grid.cells.map((line) => line.map((cell) => of(number(cell)))), xgap: 1, ygap: 1, hoverongaps: false, ...scale,
+        xaxis: scale(x, grid.xs, wide < 600 ? 6 : 16), yaxis: scale(y, grid.ys, 24), height: Math.min(800, Math.max(230, 90 + 34 * grid.ys.length)) + (wide < 600 ? 60 : 0), margin: wide < 600 ? { b: 120 } : {} });
+      const map = { type: "heatmap", x: grid.xs.map((_, i) => i), y: grid.ys.map((_, j) => j), z: grid.cells.map((line) => line.map((cell) => of(number(cell)))), xgap: 1, ygap: 1, hoverongaps: false, ...ramp,
         customdata: grid.cells.map((line) => line.map((cell) => cell.row)), text: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : AT.sweep.brief(value, number(cell))))),
         hovertext: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : `${AT.sweep.hover(model, cell.row, [value, x, y])}<br>of ${AT.format.count(cell.count)} points here${cell.failed ? `, ${AT.format.count(cell.failed)} failed` : ""}`))),
         hovertemplate: "%{hovertext}<extra></extra>", ...(readable ? { texttemplate: "%{text}" } : {}) };
@@ -109,8 +128,8 @@ Object.assign(AT.sweep, {
     const across = model.columns.filter((column) => column.name !== "point" && column.role !== "result" && column.values.some((value) => value !== null) && (!column.distinct || column.distinct.length > 1));
     const figures = model.columns.filter((column) => column.type === "number" && column.role === "result" && column.name !== "point");
 
-    function traces(lines, bounds, y) {
-      const drawn = lines.map(({ name, points, column }, i) => ({ type: "scatter", mode: "lines+markers", name: AT.sweep.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
+    function traces(lines, bounds, y, many) {
+      const drawn = lines.map(({ name, points, column }, i) => ({ type: "scatter", mode: many ? "lines" : "lines+markers", name: AT.sweep.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
         customdata: points.map(({ row }) => row), line: { color: AT.colours.muted[i % 10], width: 2 }, marker: { size: 7, symbol: symbols[i % 10] },
         text: points.map(({ row, count }) => `${AT.sweep.hover(model, row, [y])}${count > 1 ? `<br>the best of ${AT.format.count(count)} points` : ""}`), hovertemplate: "%{text}<extra></extra>" }));
       if (bounds.length) {
@@ -145,13 +164,13 @@ Object.assign(AT.sweep, {
         const kept = new Set([...lines].sort((a, b) => goal * (last(b) - last(a))).slice(0, AT.sweep.mostLines));
         lines = lines.filter((line) => kept.has(line));
       }
-      const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y);
+      const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
+      const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y, placed > AT.sweep.mostDots);
       const heights = drawn.flatMap((trace) => trace.y);
       const marked = narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y);
       if (marked) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
       const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), drawn.map(({ name }) => name), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
         yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 360 });
-      const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
       const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
         + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "")
         + (selected >= 0 && !marked ? AT.sweep.absent(model, selected) : "");

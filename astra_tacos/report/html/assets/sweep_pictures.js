@@ -71,10 +71,10 @@ Object.assign(AT.sweep, {
   },
 
   /** The column that somebody chose among some, else the first of those preferred, else the first of all. */
-  chosen({ view, model }, name, key, columns, preferred) {
+  chosen({ view }, name, key, columns, preferred) {
     const wanted = view.get(`${name}.${key}`);
     if (wanted === "-") return null;
-    return columns.find((column) => column.name === wanted) || preferred.map((entry) => model.column(entry)).find((column) => column && columns.includes(column)) || columns[0] || null;
+    return [wanted, ...preferred].map((entry) => columns.find((column) => column.name === entry)).find(Boolean) || columns[0] || null;
   },
 
   /** Draw into a chart, made at the first time. */
