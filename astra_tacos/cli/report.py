@@ -42,6 +42,7 @@ KINDS = {
     "lockstep schedule": Kind("synthesize --output", ("result.json", "schedule.json", "chunk.npy"), "report_synthesis"),
     "plan": Kind("plan --output", ("plan.json", "replay.npz"), "report_run"),
     "replay": Kind("replay --workload ... --output", ("replay.json", "replay.npz"), "report_run"),
+    "sweep": Kind("sweep --output", ("sweep.parquet",), "report_sweep"),
 }
 """Kinds of directories, and who makes their pages; the first that fits counts."""
 

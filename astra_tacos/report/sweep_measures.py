@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,8 @@ MEASURES: dict[str, Measure] = {
 _OF_WORKLOADS = {"predicted_ns": "end of the run", "bound_ns": "lower bound of the run", "num_sends": "sends planned"}
 
 
-def measure_of(column: str, kinds: set[str]) -> Measure:
-    """The measure of a column in a sweep over these kinds of tasks ("collective", "workload")."""
+def measure_of(column: str, kinds: Set[str] = frozenset()) -> Measure:
+    """The measure of a column; labels depend on the kinds of tasks ("collective", "workload") in the sweep."""
     measure = MEASURES.get(column, Measure(column))
     if "workload" in kinds and column in _OF_WORKLOADS:
         label = _OF_WORKLOADS[column] if kinds == {"workload"} else f"{measure.label} or {_OF_WORKLOADS[column]}"

@@ -12,9 +12,9 @@ from plans import attributes, contents, lint_plan, messages, planned, written
 
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.run import NATIVE
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.recording import load_recording
+from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import CommType
 from astra_tacos.workload.found import read_inputs
 from astra_tacos.workload.plan import plan

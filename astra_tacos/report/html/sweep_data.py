@@ -21,6 +21,8 @@ MOST_POINTS = 200_000
 """More would make the browser slow."""
 _FEWEST_DIGITS = 4
 _ALWAYS = ("point", "status")
+_FIRST = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost", "total_bandwidth_gbps")
+_LAST = ("error",)
 _NEVER = ("key",)
 _MOST_TRIES = 8
 
@@ -28,24 +30,38 @@ _MOST_TRIES = 8
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
     """Names of the columns that differ between points, axes first, and the text of those that do not."""
     own = [name for name in table.columns if name not in MEASURES]
-    order = [name for name in dict.fromkeys((*_ALWAYS, *table.axes, *own, *MEASURES)) if name in table.columns]
+    inputs = [name for name, measure in MEASURES.items() if measure.role != "result"]
+    results = [name for name, measure in MEASURES.items() if measure.role == "result" and name not in _LAST]
+    ranked = dict.fromkeys((*_ALWAYS, *table.axes, *own, *_FIRST, *results, *inputs, *_LAST))
     varying, constant = [], {}
-    for name in order:
-        if name in _NEVER:
+    for name in ranked:
+        if name not in table.columns or name in _NEVER:
             continue
-        found = dict.fromkeys(as_texts(table.columns[name]))
-        values = [text for text in found if text is not None]
-        if name in _ALWAYS or name in table.axes or len(values) > 1 or (None in found and values and _is_partial(table, name)):
+        first, differs = _first_value(table.columns[name])
+        if name in _ALWAYS or name in table.axes or differs or (first is not None and _is_partial(table, name)):
             varying.append(name)
-        elif values:
-            constant[name] = values[0]
-    return varying, constant
+        elif first is not None:
+            constant[name] = as_texts([first])[0] or ""
+    return varying, {name: constant[name] for name in (*inputs, *own, *results) if name in constant}
+
+
+def _first_value(values: list[Any]) -> tuple[Any, bool]:
+    """The first value that is one, and whether there are others; what is no number is no value."""
+    first = None
+    for value in values:
+        if value is None or value != value or value is first:
+            continue
+        if first is None:
+            first = value
+        elif value != first:
+            return first, True
+    return first, False
 
 
 def _is_partial(table: SweepColumns, name: str) -> bool:
     """Whether gaps in a column of one value say something beyond the status: those at points that failed do not."""
     rows = zip(table.columns[name], table.columns["status"], strict=True)
-    return name == "error" or any(value is None and status == "ok" for value, status in rows)
+    return any(value is None and (status == "ok" or name in _LAST) for value, status in rows)
 
 
 def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
@@ -104,11 +120,11 @@ def _data(
 
 def _selected(table: SweepColumns, varying: list[str], most: int) -> tuple[NDArray[np.intp], list[str]]:
     measures = {name: as_numbers(table.columns[name]) for name in JUDGED if name in varying and is_number(table.columns[name])}
-    tasks = [_codes(table.columns[name]) for name in varying if MEASURES.get(name, Measure(name)).role == "task"]
+    tasks = [_codes(table.columns[name]) for name in varying if measure_of(name).role == "task"]
     task = np.zeros(table.num_rows, np.intp)
     for codes in tasks:
         task = np.unique(task * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
-    axes = [_codes(table.columns[name]) for name in table.axes if MEASURES.get(name, Measure(name)).role != "task"]
+    axes = [_codes(table.columns[name]) for name in table.axes if measure_of(name).role != "task"]
     failed = np.array([status != "ok" for status in table.columns["status"]])
     return select_points(measures, axes, task, failed, most)
 

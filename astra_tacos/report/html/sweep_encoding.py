@@ -1,6 +1,7 @@
 """Columns of a sweep as compact arrays for a page: exact where they fit, else rounded to so many significant digits.
 
-sweep.js reads what is written here: `codes` into `values`, plain `numbers`, or `planes` and `exponents` of decimals.
+sweep_model.js reads what is written here: `codes` into `values`, plain `numbers`, `steps` of numbers that ascend by whole ones,
+or `planes` and `exponents` of decimals.
 """
 
 from __future__ import annotations
@@ -23,12 +24,10 @@ _LARGEST_EXACT = 1 << 53
 
 def is_number(values: list[Any]) -> bool:
     """Whether a column has numbers only, all of which a browser holds exactly; None is no value in any column."""
-    return all(
-        value is None
-        or isinstance(value, float)
-        or (isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_EXACT)
-        for value in values
-    )
+    kinds = {type(value) for value in values}
+    if not kinds <= {type(None), int, float}:
+        return False
+    return int not in kinds or all(abs(value) <= _LARGEST_EXACT for value in values if type(value) is int)
 
 
 def as_numbers(values: list[Any]) -> NDArray[np.float64]:
@@ -62,6 +61,9 @@ def encode_column(values: list[Any], digits: int | None) -> dict[str, Any]:
     if not is_number(values):
         return _coded_texts(as_texts(values))
     numbers = as_numbers(values)
+    steps = np.diff(numbers, prepend=0.0)
+    if np.all((steps >= 0) & (steps < 1 << 31) & (steps == np.rint(steps))):  # numbers of points
+        return {"type": "number", "steps": steps.astype(np.int32)}
     distinct = np.unique(numbers[~np.isnan(numbers)])
     if len(distinct) <= max(16, len(numbers) // 16):
         codes = np.searchsorted(distinct, numbers)

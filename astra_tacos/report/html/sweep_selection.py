@@ -76,12 +76,18 @@ def select_points(
     room = most - int(taken.sum())
     taken[_spread(rest, room)] = True
     if len(rest):
-        rules.append(f"{min(room, len(rest)):,} of the other {len(rest):,}, evenly spaced")
+        rules.append(f"{min(room, len(rest)):,} of the other {len(rest):,}, drawn by chance, the same each time")
     return np.flatnonzero(taken), rules
 
 
 def _spread(rows: NDArray[np.intp], room: int) -> NDArray[np.intp]:
-    return rows if len(rows) <= room else rows[np.linspace(0, len(rows) - 1, room).astype(np.intp)] if room else rows[:0]
+    """Some of the rows; not every n-th, which would keep step with the axes of a grid."""
+    if len(rows) <= room:
+        return rows
+    mixed = rows.astype(np.uint64)
+    for _ in range(2):  # integer hash: a multiplication spreads low bits upwards, a shift brings high ones down
+        mixed = ((mixed ^ (mixed >> np.uint64(16))) * np.uint64(0x45D9F3B)) & np.uint64(0xFFFFFFFF)
+    return rows[np.argsort(mixed, kind="stable")[:room]]
 
 
 def _fronts(lower: dict[str, NDArray[np.float64]], tasks: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -31,7 +31,7 @@ Object.assign(AT, {
       }
       if (/^[<>=]|\.\./.test(wanted)) return null;
     }
-    return (value, shown) => shown.toLowerCase().includes(wanted) || String(value ?? "").toLowerCase().includes(wanted);
+    return (value, shown) => String(value ?? "").toLowerCase().includes(wanted) || shown().toLowerCase().includes(wanted);
   },
 
   /** A table of columns. */
@@ -68,7 +68,7 @@ Object.assign(AT, {
       const active = tests.map((_, column) => column).filter((column) => inputs[column].value.trim());
       state.order = [];
       for (let row = 0; row < count; row += 1) {
-        if (active.every((column) => tests[column](columns[column].values[row], shown(column, row)))) state.order.push(row);
+        if (active.every((column) => tests[column](columns[column].values[row], () => shown(column, row)))) state.order.push(row);
       }
       state.page = 0;
       arrange();
@@ -100,6 +100,8 @@ Object.assign(AT, {
 
     function select(row) {
       state.selected = row;
+      const place = state.order.indexOf(row);
+      if (place >= 0) state.page = Math.floor(place / pageSize);
       draw();
       if (onSelect) onSelect(row);
     }

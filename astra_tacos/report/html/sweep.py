@@ -1,0 +1,116 @@
+"""The page of a sweep: its table, fronts, heat maps and lines, all of them over what the table's filter leaves."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
+from astra_tacos.report.html.sweep_headline import failures_html, headline_html
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from astra_tacos.report.sweep_columns import SweepColumns
+
+_SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_grids.js", "sweep.js")
+_TABLE = '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div>'
+_CHOSEN = '<div id="sweep-point"></div>'
+_PAPER_COLUMNS = 10
+"""sweep.css hides the others in print."""
+_STYLES = "sweep.css"
+_REQUIRED = ("point", "status")
+
+
+def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> bytes:
+    """The page of a sweep.
+
+    Parameters
+    ----------
+    table
+        Its rows.
+    source
+        Name of the file that has all rows, which the page points to.
+    title
+        The heading; by default the sweep's name.
+
+    Raises
+    ------
+    ConfigError
+        If there are no rows, or not the columns that every sweep has.
+    """
+    if not table.num_rows:
+        raise ConfigError(f"{source}: has no rows, expected a point or more")
+    for name in _REQUIRED:
+        if name not in table.columns:
+            raise ConfigError(f"{source}: has no column {name}, which every sweep has")
+    varying, constant = varying_columns(table)
+    data = sweep_data(table, varying)
+    styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
+    overview = f"<style>\n{styles}</style>" + headline_html(table, varying, constant) + _detail_note(data, table.num_rows, source)
+    sections = [
+        Section("overview", "Overview", overview),
+        Section(
+            "points",
+            "Points",
+            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
+            "Columns that differ between points. The filters under the headings drive every picture below; "
+            "a row that is chosen (Enter or a click) is marked in all of them.",
+        ),
+        Section(
+            "front",
+            "Pareto front",
+            _picture("front") + '<h3>Points on the front</h3><div id="front-table"></div>',
+            "Points that no other one beats in one of two figures without being beaten in the other.",
+        ),
+        Section(
+            "heatmap",
+            "Heat map",
+            _picture("heat"),
+            "A figure over any two columns. Where several points share a cell, one of them, or their median, stands for all.",
+        ),
+        Section(
+            "lines",
+            "Lines",
+            _picture("lines"),
+            "One line for each value of a column; where several points share a place on a line, the best of them.",
+        ),
+        Section(
+            "failures",
+            "Failures",
+            failures_html(table),
+            "Points without a result, by status and message, over the whole sweep.",
+        ),
+    ]
+    subtitle = f"Sweep of {table.num_rows:,} points"
+    return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
+
+
+def _paper_note(num_columns: int) -> str:
+    if num_columns <= _PAPER_COLUMNS:
+        return ""
+    return f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {num_columns} columns.</p>'
+
+
+def _picture(name: str) -> str:
+    """Where sweep.js puts the controls of a picture, what it shows, and itself."""
+    scope = f'<p class="sweep-scope" id="{name}-scope"></p>'
+    return f'<div class="sweep-controls" id="{name}-controls"></div>{scope}<div id="{name}-chart"></div>'
+
+
+def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
+    """What of the sweep is not on the page, and where it is."""
+    rules, digits = data["rules"], data["digits"]
+    parts = []
+    if isinstance(rules, list):
+        parts.append(
+            f"{data['count']:,} of {num_rows:,} points are on this page, chosen in this order: {'; '.join(rules)}. "
+            "The figures in this section and under Failures are of all points; medians are of those on the page."
+        )
+    if digits is not None:
+        parts.append(f"Numbers of many different values are rounded to {digits} significant digits.")
+    if not parts:
+        return ""
+    return f'<p class="notice" id="sweep-detail">{escape(" ".join(parts))} All of it is in {escape(source)}.</p>'

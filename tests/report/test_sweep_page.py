@@ -1,0 +1,345 @@
+"""The page of a sweep in a real browser: what it shows is what slow Python finds in the rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import PHONE, browser, opened, saved
+from click.testing import CliRunner
+from sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
+
+from astra_tacos.cli.main import cli
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.html import sweep_data
+from astra_tacos.report.html.page import MOST_PAGE_BYTES
+from astra_tacos.report.html.sweep import render_sweep
+from astra_tacos.report.html.sweep_data import varying_columns
+from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
+from astra_tacos.report.sweep_columns import SweepColumns
+
+SIZE = 1 << 28
+"""The largest of the real sweep, which pictures start with."""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("sweep"), real_sweep())
+
+
+def written(directory: Path, table: SweepColumns) -> Path:
+    path = directory / "sweep.html"
+    path.write_bytes(render_sweep(table, "sweep.parquet"))
+    return path
+
+
+def rows_of(table: SweepColumns) -> list[dict[str, Any]]:
+    return [{name: values[row] for name, values in table.columns.items()} for row in range(table.num_rows)]
+
+
+def drawn(page: Any, count: int) -> None:
+    """Wait until the pictures show that many points."""
+    page.wait_for_selector(f"html[data-drawn='{count}']")
+
+
+def read_csv(page: Any, element: str) -> list[dict[str, str]]:
+    """What the CSV button of an element saves."""
+    content = saved(page, page.locator(f"{element} button[data-save=CSV]"))
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def choose(page: Any, picture: str, label: str, value: str) -> None:
+    page.locator(f"#{picture}-controls label", has=page.get_by_text(label, exact=True)).locator("select").select_option(value)
+    drawn(page, real_sweep().num_rows)
+
+
+def naive_front(rows: list[dict[str, Any]], x: str, y: str, goals: tuple[int, int]) -> set[int]:
+    valid = [(row["point"], -goals[0] * row[x], -goals[1] * row[y]) for row in rows if row["status"] == "ok"]
+    return {
+        point
+        for point, a, b in valid
+        if not any(c <= a and d <= b and (c < a or d < b) for _, c, d in valid)
+    }  # fmt: skip
+
+
+def test_same_rows_same_bytes(real: Path) -> None:
+    assert real.read_bytes() == render_sweep(real_sweep(), "sweep.parquet")
+
+
+def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
+    rows = rows_of(real_sweep())
+    with opened(running, real) as page:
+        tiles = page.locator("#overview .fact").all_inner_texts()
+        assert [tile.split("\n")[:2] for tile in tiles] == [
+            ["points", "240"],
+            ["ok", "210"],
+            ["refused by the synthesizer", "30"],
+        ]
+        best = page.locator("#overview table").inner_text()
+        for size in {row["size_bytes"] for row in rows}:
+            fastest = min(
+                (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["predicted_ns"]
+            )
+            assert f"show {fastest['point']}" in best
+        assert "tacos, ring, themis, halving-doubling" in page.locator("#overview").inner_text()
+
+
+def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> None:
+    with opened(running, real) as page:
+        page.get_by_label("Filter by synthesizer").fill("tacos")
+        drawn(page, 60)
+        assert "10 of 60 (240 without the filter)" in page.locator("#sweep-table .count").inner_text()
+        assert "60 filtered points of 240" in page.locator("#sweep-view").inner_text()
+        page.get_by_label("Filter by b0").fill(">=340")
+        drawn(page, 30)
+        assert "of 6 points are on the front (size 256 MiB)" in page.locator("#front-scope").inner_text()
+        assert {row["synthesizer"] for row in read_csv(page, "#heat-chart")} == {"tacos"}
+        page.get_by_label("Filter by size").fill("64 KiB")
+        drawn(page, 6)
+        assert "of 6 points" in page.locator("#heat-scope").inner_text()  # the size that is left is the one that is shown
+        page.get_by_role("button", name="Clear the filter").click()
+        drawn(page, 240)
+
+
+def test_csv_of_the_table_has_what_the_rows_have(running: Any, real: Path) -> None:
+    table = real_sweep()
+    with opened(running, real) as page:
+        content = saved(page, page.locator("#sweep-table button[data-save=CSV]")).decode()
+    header, *lines = csv.reader(io.StringIO(content))
+    varying, _ = varying_columns(table)
+    assert len(header) == len(varying) and len(lines) == table.num_rows
+    for place, name in enumerate(varying):
+        for line, value, text in zip(lines, table.columns[name], as_texts(table.columns[name]), strict=True):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                assert float(line[place]) == value
+            else:
+                assert line[place] == (text or "")
+
+
+FRONTS = (("cost", "predicted_ns", (-1, -1)), ("num_sends", "bus_bandwidth_gbps", (1, 1)), ("b0", "efficiency", (-1, 1)))
+
+
+def test_fronts_are_the_naive_ones(running: Any, real: Path) -> None:
+    rows = [row for row in rows_of(real_sweep()) if row["size_bytes"] == SIZE]
+    with opened(running, real) as page:
+        for x, y, goals in FRONTS:
+            for label, column, goal in (("up", y, goals[1]), ("across", x, goals[0])):
+                choose(page, "front", label, column)
+                choose(page, "front", f"{label} is", str(goal))
+            listed = {int(row["point"]) for row in read_csv(page, "#front-table")}
+            chart = read_csv(page, "#front-chart")
+            assert listed == naive_front(rows, x, y, goals)
+            assert {int(row["point"]) for row in chart if row["on the front"] == "yes"} == listed
+            assert {int(row["point"]) for row in chart} == {row["point"] for row in rows if row["status"] == "ok"}
+
+
+def test_cells_are_the_naive_groups(running: Any, real: Path) -> None:
+    groups: dict[tuple[float, str], list[float]] = {}
+    failed: dict[tuple[float, str], int] = {}
+    for row in rows_of(real_sweep()):
+        if row["size_bytes"] == SIZE:
+            cell = (row["b0"], row["synthesizer"])
+            failed[cell] = failed.get(cell, 0) + (row["status"] != "ok")
+            if row["status"] == "ok":
+                groups.setdefault(cell, []).append(row["predicted_ns"])
+    with opened(running, real) as page:
+        for how, reduce in (("best", min), ("median", statistics.median_low), ("worst", max)):
+            choose(page, "heat", "of points in a cell", how)
+            title = page.locator("#heat-chart .gtitle").text_content()
+            assert title == f"The {how} collective time by b0 and synthesizer, size 256 MiB"
+            found = read_csv(page, "#heat-chart")
+            assert len(found) == len(failed)
+            for row in found:
+                cell = (float(row["b0"]), row["synthesizer"])
+                assert float(row["collective time (ns)"]) == reduce(groups[cell])
+                assert (int(row["points"]), int(row["failed"])) == (len(groups[cell]), failed[cell])
+
+
+def test_axes_of_many_values_are_put_into_ranges(running: Any, tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    b0, time = draw.uniform(100, 500, 400), draw.integers(1000, 2000, 400)
+    rows = [{"point": i, "status": "ok", "b0": b0[i].item(), "half": i % 2, "predicted_ns": time[i].item()} for i in range(400)]
+    even = np.arange(400) % 2 == 0
+    edges = np.linspace(b0.min(), b0.max(), 21)
+    place = np.minimum(np.searchsorted(edges, b0, "right") - 1, 19)
+    with opened(running, written(tmp_path, as_columns("random", ("b0", "half"), rows))) as page:
+        found = [row for row in read_csv(page, "#heat-chart") if row["half"] == "0"]
+        assert "b0 in 20 ranges" in page.locator("#heat-chart .gtitle").text_content()
+    assert [int(row["points"]) for row in found] == [int(np.sum(even & (place == i))) for i in range(20)]
+    assert [float(row["collective time (ns)"]) for row in found] == [time[even & (place == i)].min() for i in range(20)]
+
+
+def test_lines_are_the_best_of_each_place_under_the_bound(running: Any, real: Path) -> None:
+    rows = [row for row in rows_of(real_sweep()) if row["status"] == "ok"]
+    with opened(running, real) as page:
+        found = read_csv(page, "#lines-chart")
+    lines = {(row["synthesizer"], int(row["size (bytes)"])): float(row["bus bandwidth (GB/s)"]) for row in found}
+    for name in {row["synthesizer"] for row in rows}:
+        for size in {row["size_bytes"] for row in rows}:
+            mine = [row["bus_bandwidth_gbps"] for row in rows if (row["synthesizer"], row["size_bytes"]) == (name, size)]
+            assert lines[name, size] == max(mine)
+            assert lines[name, size] <= lines["bound", size] * (1 + 1e-12)
+
+
+def test_a_chosen_row_is_marked_everywhere_by_keyboard(running: Any, real: Path) -> None:
+    with opened(running, real) as page:
+        page.get_by_label("Filter by size").focus()
+        page.keyboard.type("256 MiB")
+        drawn(page, 48)
+        page.locator("#sweep-table tbody tr").nth(1).focus()
+        page.keyboard.press("Enter")
+        drawn(page, 48)
+        point = int(page.locator("#sweep-table tbody tr[aria-selected=true] td").first.inner_text())
+        assert page.locator(".sweep-chosen h3").inner_text().startswith(f"Point {point}")
+        for picture in ("front", "lines"):
+            names = page.evaluate(f"document.querySelector('#{picture}-chart .js-plotly-plot').data.map((t) => t.name)")
+            assert names.count(f"point {point}") == 1
+        assert page.evaluate("document.querySelector('#heat-chart .js-plotly-plot').layout.shapes.length") == 1
+        page.get_by_role("button", name="Clear the mark").focus()
+        page.keyboard.press("Enter")
+        drawn(page, 48)
+        assert page.locator(".sweep-chosen").count() == 0
+        page.locator("#heat-controls select").first.focus()
+        before = page.evaluate("document.activeElement.value")
+        page.keyboard.press("ArrowDown")
+        drawn(page, 48)
+        after = page.evaluate("[document.activeElement.tagName, document.activeElement.value]")
+        assert after[0] == "SELECT" and after[1] != before
+
+
+def test_a_click_on_a_point_of_a_picture_chooses_it(running: Any, real: Path) -> None:
+    with opened(running, real) as page:
+        mark = page.locator("#front-chart .scatterlayer .points path").first
+        mark.scroll_into_view_if_needed()
+        mark.hover(force=True)
+        mark.click(force=True)
+        page.wait_for_selector(".sweep-chosen")
+        shown = int(page.locator(".sweep-chosen h3").inner_text().split()[1])
+        assert shown in {int(row["point"]) for row in read_csv(page, "#front-chart")}
+
+
+def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> None:
+    with opened(running, real) as page:
+        page.get_by_label("Filter by synthesizer").fill("ring")
+        drawn(page, 60)
+        page.locator("#heat-controls label", has=page.get_by_text("colour", exact=True)).locator("select").select_option(
+            "efficiency"
+        )
+        page.locator("#sweep-table tbody tr").nth(2).click()
+        drawn(page, 60)
+        page.locator("nav a", has_text="Lines").click()
+        address, point = page.url, page.locator(".sweep-chosen h3").inner_text()
+    with opened(running, real) as page:
+        page.goto("about:blank")
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        drawn(page, 60)
+        assert page.get_by_label("Filter by synthesizer").input_value() == "ring"
+        assert page.locator(".sweep-chosen h3").inner_text() == point
+        assert "efficiency" in page.locator("#heat-chart .gtitle").text_content()
+
+
+def test_pictures_are_saved(running: Any, real: Path) -> None:
+    with opened(running, real) as page:
+        for picture in ("front", "heat", "lines"):
+            buttons = page.locator(f"#{picture}-chart button[data-save]")
+            assert saved(page, buttons.nth(0)).startswith(b"<svg")
+            assert saved(page, buttons.nth(1)).startswith(b"\x89PNG")
+            assert page.locator(f"#{picture}-chart [role=img]").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("make", [real_sweep, workload_sweep, odd_sweep, lambda: made_up_sweep(2000)])
+def test_fits_a_phone(running: Any, tmp_path: Path, make: Any) -> None:
+    with opened(running, written(tmp_path, make()), PHONE, touch=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_path: Path) -> None:
+    table = odd_sweep()
+    with opened(running, written(tmp_path, table)) as page:
+        assert page.locator("main img, main i:not(.key i), main b").count() == 0
+        assert page.locator("h1").inner_text() == table.name
+        assert table.columns["synthesizer"][0] in page.locator("#sweep-table").inner_text()
+        marks = page.evaluate("document.querySelector('#heat-chart .js-plotly-plot').data.map((t) => [t.name, t.x.length])")
+        assert marks[1:] == [["failed", 1], ["no value", 1], ["no point", 2]]
+        assert (
+            "1 of 1 points are on the front. 3 points without both figures are left out."
+            in page.locator("#front-scope").inner_text()
+        )
+        lines = saved(page, page.locator("#sweep-table button[data-save=CSV]")).decode()
+        assert "Infinity" in lines and "NaN" not in lines
+        assert table.columns["error"][3] in page.locator("#failures").inner_text()
+
+
+def test_labels_of_training_runs(running: Any, tmp_path: Path) -> None:
+    with opened(running, written(tmp_path, workload_sweep())) as page:
+        text = page.locator("main").inner_text()
+        assert "End of the run against cost" in page.locator("#front-chart .gtitle").text_content()
+        assert "speed-up" in text and "exposed communication" in text and "collective time" not in text
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows: int) -> None:
+    table = as_columns("tiny", ("a",), [{"point": i, "status": "error", "error": "no", "a": i} for i in range(rows)])
+    with opened(running, written(tmp_path, table)) as page:
+        text = page.locator("main").inner_text()
+        assert "No point has a result." in text and "needs two columns" in text
+
+
+def test_a_hundred_thousand_points_fit(running: Any, tmp_path: Path) -> None:
+    table = made_up_sweep(100_000)
+    path = written(tmp_path, table)
+    assert path.stat().st_size <= MOST_PAGE_BYTES
+    with opened(running, path) as page:
+        assert "rounded to 6 significant digits" in page.locator("#sweep-detail").inner_text()
+        assert "of 100,000" in page.locator("#sweep-table .count").inner_text()
+        assert "shades count" in page.locator("#front-scope").inner_text()
+        for name in ("predicted_ns", "efficiency", "point", "b0"):
+            some = "filter((_, row) => row % 97 === 0).map((value) => value === null ? NaN : value)"
+            held = np.array(page.evaluate(f"AT.sweep.open(AT.data).column('{name}').values.{some}"), float)
+            values = as_numbers(table.columns[name])
+            rounded = round_to(values, 6) if name in ("predicted_ns", "efficiency") else values
+            np.testing.assert_array_equal(held, rounded[::97])
+
+
+def test_too_many_points_are_chosen_and_counted(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_data, "MOST_POINTS", 1500)
+    with opened(running, written(tmp_path, made_up_sweep(4000))) as page:
+        note = page.locator("#sweep-detail").inner_text()
+        assert "1,500 of 4,000 points are on this page" in note and "sweep.parquet" in note
+        assert "all 1,500 points on this page, out of 4,000" in page.locator("#sweep-view").inner_text()
+        assert page.locator("#overview .fact dd").first.inner_text().startswith("4,000")
+
+
+def test_rows_that_are_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"sweep\.parquet: has no rows"):
+        render_sweep(SweepColumns("s", (), {"point": [], "status": []}), "sweep.parquet")
+    with pytest.raises(ConfigError, match=r"sweep\.parquet: has no column status"):
+        render_sweep(SweepColumns("s", (), {"point": [0]}), "sweep.parquet")
+
+
+def test_report_of_the_directory_of_a_sweep(tmp_path: Path) -> None:
+    from astra_tacos.sweep.table import read_sweep, write_table
+
+    table = workload_sweep()
+    kinds = {name: "str" if isinstance(values[0], str | None) else "float" for name, values in table.columns.items()} | {
+        "point": "int"
+    }
+    write_table(tmp_path / "sweep.parquet", table.name, table.axes, kinds, rows_of(table))
+    result = CliRunner().invoke(cli, ["report", str(tmp_path), "--title", "My <sweep>", "-o", str(tmp_path / "report.html")])
+    assert result.exit_code == 0, result.output
+    content = (tmp_path / "report.html").read_bytes()
+    assert content == render_sweep(read_sweep(tmp_path), "sweep.parquet", "My <sweep>")
+    assert b"<title>My &lt;sweep&gt;</title>" in content
