@@ -9,7 +9,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _ALIGNMENT = 8
