@@ -39,7 +39,9 @@ _BINS = {"double": 1500, "single": 700}
 _BAR_HEIGHT = 0.86
 _PALE = 0.22
 """How much of a colour is left of what is not highlighted."""
-_MOST_TREE_LINES = 3_000
+_MOST_RIMS = 600
+_MOST_TREE_LINES = 400
+"""Past so many lines from send to send nothing can be followed: the bars of the chunk stand alone."""
 
 
 def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
@@ -66,7 +68,7 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
     if not schedule.num_sends:
         raise ConfigError("timeline: the schedule has no sends, expected some to draw")
     rows = link_rows(schedule.topology)
-    unit, scale = time_unit(schedule.collective_time_ns / 2)
+    unit, scale = time_unit(schedule.collective_time_ns / 20)
     figure = Figure(figsize=(WIDTH_INCHES[width], _HEIGHT_INCHES[width]), layout="constrained")
     axes: Any = figure.subplots()
     note = ""
@@ -114,10 +116,12 @@ def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, is_on_top: 
         own = np.flatnonzero(bars.reduces == reduces)
         begin, end, at = bars.start_ns[own] / scale, bars.end_ns[own] / scale, bars.row[own] + (1 - _BAR_HEIGHT) / 2
         corners = np.stack((begin, at, begin, at + _BAR_HEIGHT, end, at + _BAR_HEIGHT, end, at), axis=1).reshape(-1, 4, 2)
-        # A white rim tells a bar from the next one; where bars are thin it would hide them.
         is_few = len(bars.row) <= MOST_VECTOR_BARS
-        style: dict[str, Any] = {"linewidths": 0.25 if is_few else 0.0, "edgecolors": "white" if is_few else "none"}
-        style |= {"rasterized": not is_few, "zorder": 3 if is_on_top else 2}
+        # A white rim tells a bar from the next one, where bars are large; one of its own colour keeps a thin one visible.
+        rim = (0.25, "white") if len(bars.row) <= _MOST_RIMS else (0.0, "none")
+        style: dict[str, Any] = {"linewidths": rim[0], "edgecolors": rim[1], "rasterized": not is_few, "zorder": 2}
+        if is_on_top:
+            style |= {"linewidths": 0.9, "edgecolors": colour, "zorder": 5}
         axes.add_collection(PolyCollection(list(corners), facecolors=[_mixed(colour, strength)], **style))
 
 
@@ -146,10 +150,11 @@ def _add_tree(axes: Axes, own: Schedule, rows: LinkRows, scale: float) -> None:
     first, source = data_dependencies(own)
     waits = np.repeat(np.arange(own.num_sends), np.diff(first))
     at = rows.row[own.topology.channel_link[own.channel]] + 0.5
+    if len(source) > _MOST_TREE_LINES:
+        return
     lines = np.stack((own.done_ns[source] / scale, at[source], own.start_ns[waits] / scale, at[waits]), axis=1)
-    is_few = len(lines) <= _MOST_TREE_LINES
-    style: dict[str, Any] = {"colors": "#222222", "linewidths": 0.5 if len(lines) < 300 else 0.25, "zorder": 4}
-    axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), rasterized=not is_few, **style))
+    style: dict[str, Any] = {"colors": "#222222", "linewidths": 0.5 if len(lines) < 60 else 0.3, "zorder": 4}
+    axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **style))
 
 
 def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, width: str) -> None:

@@ -63,10 +63,10 @@ def link_rows(topology: Topology) -> LinkRows:
     out = np.flatnonzero(topology.link_src < topology.num_npus)
     if topology.dimensions:
         kind = topology.link_dimension[out].astype(np.int64)
-        labels = [f"{d.block} {d.size}\n{d.bandwidth_gibps:g} GB/s" for d in topology.dimensions]
+        labels = [f"{d.block} {d.size}\n{d.bandwidth_gibps:g} GiB/s" for d in topology.dimensions]
     else:
         distinct, kind = np.unique(-topology.link_bandwidth_gibps[out], return_inverse=True)
-        labels = [f"{-bandwidth:g} GB/s" for bandwidth in distinct.tolist()]
+        labels = [f"{-bandwidth:g} GiB/s" for bandwidth in distinct.tolist()]
         if len(labels) > _MOST_BANDWIDTHS:
             labels, kind = ["links"], np.zeros(len(out), np.int64)
     link = out[np.lexsort((topology.link_dst[out], topology.link_src[out], kind))]
