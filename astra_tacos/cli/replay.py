@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, progress
-from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
+from astra_tacos.cli.replay_path import AWARE, UNAWARE, default_backend, replay_path
 from astra_tacos.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
     from astra_tacos.linter.lint import LintReport
 
-AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
+ASTRA_SIM = "astra-sim"
 _file = click.Path(path_type=Path)
 
 
@@ -40,6 +39,12 @@ _file = click.Path(path_type=Path)
 )
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline that Perfetto (ui.perfetto.dev) opens.")
+@click.option(
+    "--output",
+    type=_file,
+    metavar="DIR",
+    help="Write replay.json (what --json prints) and replay.npz here, for `astra-tacos report`.",
+)
 @json_option
 def replay(
     path: Path | None,
@@ -49,6 +54,7 @@ def replay(
     astra_sim_bin: Path | None,
     csv_path: Path | None,
     chrome_trace: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Replay a training run, a schedule or a trace, to the nanosecond as ASTRA-sim would.
@@ -69,19 +75,19 @@ def replay(
             raise click.UsageError("Missing option '--network'.")
         _check_outputs((csv_path, chrome_trace), (network_path, files.system, files.comm_group, files.remote_memory))
         if backend == ASTRA_SIM:
-            if csv_path or chrome_trace:
+            if csv_path or chrome_trace or output:
                 raise click.UsageError(
-                    "--csv and --chrome-trace need an embedded backend: ASTRA-sim prints only when ranks finish."
+                    "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only when ranks finish."
                 )
             _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
         else:
-            _replay_run(files, network_path, backend, csv_path, chrome_trace, as_json)
+            _replay_run(files, network_path, backend, csv_path, chrome_trace, output, as_json)
         return
     if path is None:
         raise click.UsageError("Missing PATH, or --workload, --system and --network.")
-    if csv_path or chrome_trace or astra_sim_bin or backend == ASTRA_SIM:
-        raise click.UsageError("--csv, --chrome-trace and astra-sim are for whole runs: give --workload and --system.")
-    _replay_path(path, network_path, backend, as_json)
+    if csv_path or chrome_trace or output or astra_sim_bin or backend == ASTRA_SIM:
+        raise click.UsageError("--csv, --chrome-trace, --output and astra-sim are for whole runs: give --workload and --system.")
+    replay_path(path, network_path, backend, as_json)
 
 
 def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, ...]) -> None:
@@ -97,19 +103,34 @@ def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, 
 
 
 def _replay_run(
-    files: RunFiles, network_path: Path, backend: str | None, csv_path: Path | None, chrome_trace: Path | None, as_json: bool
+    files: RunFiles,
+    network_path: Path,
+    backend: str | None,
+    csv_path: Path | None,
+    chrome_trace: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     from astra_tacos.replayer.run_replay import replay_run
+    from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import print_run_tables, run_result, run_rows, write_run_csv
     from astra_tacos.report.table import print_rows
     from astra_tacos.run.run import read_run
 
     with progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
-    model = backend or _default_backend(run.network)
+    model = backend or default_backend(run.network)
+    if output is not None:
+        check_replay_directory(output)
     with progress("replaying (ranks that have finished)") as advanced:
         try:
-            outcome = replay_run(run, model, record_transmissions=chrome_trace is not None, progress=advanced)
+            outcome = replay_run(
+                run,
+                model,
+                record_transmissions=chrome_trace is not None,
+                route_loads=output is not None,
+                progress=advanced,
+            )
         except ReplayError as error:
             if not as_json:
                 raise
@@ -131,6 +152,9 @@ def _replay_run(
         with progress("writing"):
             write_chrome_trace(chrome_trace, run, outcome)
         written.append(chrome_trace)
+    if output is not None:
+        write_replay_directory(output, result, run, outcome)
+        written.append(output)
     if as_json:
         print_json(result)
         return
@@ -169,7 +193,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
     network = read_network(network_path)
     program = find_binary(binary, len(network.dimensions))
     model = (
-        UNAWARE if "unaware" in program.name.lower() else AWARE if "aware" in program.name.lower() else _default_backend(network)
+        UNAWARE if "unaware" in program.name.lower() else AWARE if "aware" in program.name.lower() else default_backend(network)
     )
     num_ranks = min(len(trace_files(files.workload)), network.num_npus)
     with progress("running ASTRA-sim"):
@@ -231,76 +255,3 @@ def _why(files: RunFiles, network_path: Path, model: str) -> str:
     except AstraTacosError as error:
         return str(error)
     return "finishes; if lint finds no error: is the binary of the same kind, and do paths resolve from --directory?"
-
-
-def _replay_path(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
-    kind, target = identify(path)
-    with progress("replaying"):
-        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
-            if network_path or backend:
-                raise click.UsageError("--network and --backend are for traces: a schedule has its own network and model.")
-            schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
-            result = _replay_schedule(schedule_file)
-        elif kind is Kind.TRACE:
-            if network_path is None:
-                raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
-            result = _replay_trace(target, network_path, backend)
-        else:
-            raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
-    if not result.get("as_predicted", True):
-        raise click.exceptions.Exit(CHECK_FAILED)
-
-
-def _default_backend(network: NetworkConfig) -> str:
-    return AWARE if len(network.dimensions) == 1 else UNAWARE
-
-
-def _replay_schedule(path: Path) -> dict[str, Any]:
-    from astra_tacos.replayer.schedule_replay import replay_schedule
-    from astra_tacos.schedule.storage import load_schedule
-
-    schedule = load_schedule(path)
-    replayed = replay_schedule(schedule)
-    return {
-        "path": str(path),
-        "model": f"{schedule.timing.link_model} links",
-        "finish_ns": replayed.finish_ns.tolist(),
-        "collective_time_ns": replayed.collective_time_ns,
-        "predicted_ns": schedule.collective_time_ns,
-        "as_predicted": replayed.collective_time_ns == schedule.collective_time_ns,
-        "link_busy_ns": replayed.link_busy_ns.tolist(),
-    }
-
-
-def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
-    from astra_tacos.config.network import read_network
-    from astra_tacos.replayer.trace_replay import replay_trace
-    from astra_tacos.trace.reader import read_trace
-
-    network = read_network(network_path)
-    model = backend or _default_backend(network)
-    replayed = replay_trace(read_trace(prefix, chunks=False), network, model)
-    finish = replayed.finish_ns.tolist()
-    return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}
-
-
-def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.report.table import print_rows
-    from astra_tacos.units import format_time
-
-    finish = result["finish_ns"]
-    last, first = max(finish), min(finish)
-    rows = [
-        ("replayed", f"{result['path']} ({result['model']}, {len(finish)} NPUs)"),
-        ("collective time", f"{last:,} ns ({format_time(last)})"),
-        ("last to finish", f"NPU {finish.index(last)} at {last:,} ns"),
-        ("first to finish", f"NPU {finish.index(first)} at {first:,} ns"),
-    ]
-    if "predicted_ns" in result:
-        same = "as predicted" if result["as_predicted"] else f"predicted were {result['predicted_ns']:,} ns"
-        rows.append(("prediction", same))
-    print_rows(rows)

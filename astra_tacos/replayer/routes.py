@@ -89,6 +89,7 @@ class CongestionAware:
     def __init__(self, network: NetworkConfig) -> None:
         self._network, self._topology = network, _topology_of(network)
         self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
+        self.link_dimension = self._topology.link_dimension
         self.link_latency_ns = self._topology.link_latency_ns.copy()  # writable, as all arrays that the kernel is compiled for
         self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
 

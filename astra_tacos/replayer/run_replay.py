@@ -13,6 +13,7 @@ from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_replay_kernels as kernels
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
+from astra_tacos.replayer.link_loads import link_loads
 from astra_tacos.replayer.routes import BACKENDS
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
@@ -29,6 +30,7 @@ def replay_run(
     backend: str,
     *,
     record_transmissions: bool = False,
+    route_loads: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> RunOutcome:
     """Replay a run from the first node to the last.
@@ -46,6 +48,8 @@ def replay_run(
         A key of `BACKENDS`.
     record_transmissions
         Keep every use of a link.
+    route_loads
+        Work out what links would carry, where the backend has none.
     progress
         Called with (ranks that have finished, ranks) now and then.
 
@@ -92,6 +96,7 @@ def replay_run(
         link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
+        loads=link_loads(compiled, casts, state, run.network) if route_loads and not len(model.link_src) else None,
     )
     for name in (field.name for field in fields(outcome)):
         if isinstance(array := getattr(outcome, name), np.ndarray):

@@ -31,6 +31,27 @@ class Transmissions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LinkLoads:
+    """What messages put on the links of their routes, where the model has no links that they could wait for.
+
+    Parameters
+    ----------
+    src, dst
+        int32[num_links], devices at the ends of each directed link, switches after the NPUs.
+    dimension
+        int16[num_links], the network's dimension that it belongs to.
+    size_bytes, busy_ns
+        int64[num_links], what it carries, and the time that this takes at its bandwidth, which may be more than the run takes.
+    """
+
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    dimension: NDArray[np.int16]
+    size_bytes: NDArray[np.int64]
+    busy_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RunOutcome:
     """What a replay saw. Arrays are read-only.
 
@@ -56,8 +77,8 @@ class RunOutcome:
         int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty under congestion-unaware.
     link_bytes, link_busy_ns
         int64[num_links], what each link carried, and how long it was held.
-    transmissions
-        None unless asked for.
+    transmissions, loads
+        None unless asked for; `loads` only where the model has no links.
     """
 
     backend: str
@@ -75,6 +96,7 @@ class RunOutcome:
     link_bytes: NDArray[np.int64]
     link_busy_ns: NDArray[np.int64]
     transmissions: Transmissions | None
+    loads: LinkLoads | None = None
 
     @property
     def exposed_comm_ns(self) -> NDArray[np.int64]:

@@ -13,6 +13,8 @@ from astra_tacos.errors import AstraTacosError
 from astra_tacos.files import replaced_directory
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.workload.attempts import Attempt, choices
@@ -88,13 +90,14 @@ def plan(
             place = folder / f"attempt{len(attempts)}"
             place.mkdir()
             written = write_run(place, inputs, workload, chosen, order, model)
-            after = replay_run(read_inputs(planned_inputs(place, inputs)), model)
+            after = replay_run(read_inputs(planned_inputs(place, inputs)), model, route_loads=True)
             attempts.append(Attempt(place, chosen, written, after))
         best = min(attempts, key=lambda attempt: attempt.after.end_ns)
         _move_up(best.folder, folder)
         result = plan_result(workload, best.solutions, model, baseline, before, best.after, extras)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
+        save_recording(_recording(workload, best.after, before), folder / REPLAY_FILE)
     return result
 
 
@@ -139,9 +142,16 @@ def _solve_all(
 def _replay_before(run: Run, model: str) -> RunOutcome | str:
     """The outcome, or why there is none."""
     try:
-        return replay_run(run, model)
+        return replay_run(run, model, route_loads=True)
     except AstraTacosError as error:
         return str(error)
+
+
+def _recording(workload: Workload, after: RunOutcome, before: RunOutcome | str) -> Recording:
+    nodes = workload.instances.nodes
+    pattern = workload.run.columns.comm_type.copy()
+    pattern[nodes.row] = nodes.pattern
+    return record_run(workload.run, after, None if isinstance(before, str) else before, pattern)
 
 
 def _move_up(attempt: Path, folder: Path) -> None:

@@ -15,11 +15,12 @@ from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.files import check_replaceable, write_json
+from astra_tacos.run.recording import REPLAY_FILE
 
 PLAN_FILE = "plan.json"
 GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
 WORKLOAD, COLLECTIVE = "workload", "collective"
-_OWN = {PLAN_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
+_OWN = {PLAN_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The frame of every report page: one HTML file that asks nothing of anybody.
 
-Styles, scripts, data and the plotting library are all in the file; a content security policy forbids the browser to ask for more.
-The builders beside this module make sections and data; their scripts draw through `AT` (`assets/core.js`, `figure.js`, `table.js`,
-`timeline.js`), whose functions are described where they are.
+Styles, scripts, data and the plotting library are all in the file; a content security policy keeps the browser from asking for
+more. The builders beside this module make sections and data; their scripts draw through `AT` (`assets/core.js`, `figure.js`,
+`table.js`, `timeline.js`), whose functions are described where they are.
 """
 
 from __future__ import annotations

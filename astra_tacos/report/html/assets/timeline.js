@@ -14,17 +14,18 @@
  *   onPoint    bar or null: what the pointer is over, or the keyboard moved to
  *   onPick     bar or null: clicked, or Enter; null on Escape or a click beside bars
  *   columns    [{title, values}, ...]: more columns for the CSV
+ *   mix        draw too many bars as the mixture of their colours, where these say more than that a row is in use
  *   highlight  an iterable of bars, or null: those are lit, all others fade
  *   shown()    {kind: "bars" or "heat", count, view, selected}
  */
 Object.assign(AT, {
   timeline(element, { rows, groups = [], bars, legend = [{ label: "", colour: "#4477aa" }], unit = "ns", describe = null, onPoint = null, onPick = null,
-    name = "timeline", alt = "", columns = [], height = null }) {
+    name = "timeline", alt = "", columns = [], height = null, mix = false }) {
     const colours = legend.map(({ colour }) => colour);
     const tall = height || Math.min(560, Math.max(180, 60 + 16 * rows.length));
     const svg = AT.svg("svg", { xmlns: "http://www.w3.org/2000/svg", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `${alt} Arrow keys move between bars, plus and minus zoom, 0 shows all, Enter picks, Escape clears.` });
     const holder = AT.el("div", { class: "timeline-box" }, svg);
-    const drawer = AT._timelineView(svg, { rows, groups, colours, unit, height: tall });
+    const drawer = AT._timelineView(svg, { rows, groups, colours, unit, height: tall, mix });
     const state = { model: null, view: null, chosen: null, selected: -1, pointed: -1, shown: null, width: 0, drag: null, touches: new Map() };
 
     const inputs = (given) => ({ ...given, colour: given.colour || new Uint8Array(given.row.length) });
@@ -47,7 +48,7 @@ Object.assign(AT, {
       const { t0, t1, r0, r1 } = state.view;
       const range = `${time(t0)} to ${time(t1)}, ${AT.format.count(Math.min(rows.length, Math.ceil(r1)) - Math.max(0, Math.floor(r0)))} of ${AT.format.count(rows.length)} rows`;
       says.textContent = kind === "bars" ? `Every bar is drawn: ${AT.format.count(count)} in view (${range}).`
-        : `Share of time in use by row and time: the ${AT.format.count(count)} bars in view (${range}) are too many to draw. Zoom in to see each.`;
+        : `${mix ? "Colours are mixed by their shares of time" : "Share of time in use by row and time"}: the ${AT.format.count(count)} bars in view (${range}) are too many to draw. Zoom in to see each.`;
     }
 
     // Drawing, at most once per frame.
@@ -62,7 +63,7 @@ Object.assign(AT, {
       drawer.resize(state.width);
       state.shown = drawer.draw(state.view, state.model, state.chosen, state.selected);
       svg.dataset.shows = state.shown.kind;
-      heatKey.hidden = state.shown.kind !== "heat";
+      heatKey.hidden = mix || state.shown.kind !== "heat";
       barKey.hidden = !heatKey.hidden;
       tell();
     }

@@ -99,4 +99,32 @@ Object.assign(AT, {
       },
     };
   },
+
+  /** RGBA of a view's cells (see `heat`), colours mixed by the time that they take, white for no bar. */
+  _mixed(model, view, rows, columns, colours) {
+    const channels = colours.map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
+    const sums = new Float32Array(4 * rows * columns);
+    const width = (view.t1 - view.t0) / columns, tall = (view.r1 - view.r0) / rows;
+    model.visit(view, (bar) => {
+      const low = Math.max(model.start[bar], view.t0), high = Math.min(model.end[bar], view.t1);
+      const line = Math.min(rows - 1, Math.max(0, Math.floor((model.row[bar] - view.r0) / tall)));
+      const begin = Math.floor((low - view.t0) / width), stop = Math.min(columns - 1, Math.floor((high - view.t0) / width));
+      const [r, g, b] = channels[model.colour[bar]];
+      for (let c = begin; c <= stop; c += 1) {
+        const share = (Math.min(high, view.t0 + (c + 1) * width) - Math.max(low, view.t0 + c * width)) / width;
+        const cell = 4 * (line * columns + c);
+        sums[cell] += share * r;
+        sums[cell + 1] += share * g;
+        sums[cell + 2] += share * b;
+        sums[cell + 3] += share;
+      }
+    });
+    const pixels = new Uint8ClampedArray(sums.length);
+    for (let cell = 0; cell < sums.length; cell += 4) {
+      const covered = sums[cell + 3], most = Math.max(covered, Math.max(1, Math.round(tall)));
+      for (let i = 0; i < 3; i += 1) pixels[cell + i] = (sums[cell + i] + 255 * (most - covered)) / most;
+      pixels[cell + 3] = 255;
+    }
+    return pixels;
+  },
 });

@@ -18,7 +18,7 @@ Object.assign(AT, {
     return { ticks, name };
   },
 
-  _timelineView(svg, { rows, groups, colours, unit, height }) {
+  _timelineView(svg, { rows, groups, colours, unit, height, mix = false }) {
     const foot = 40, strip = groups.length ? 22 : 0;
     const longest = rows.reduce((most, text) => Math.max(most, text.length), 1);
     const box = { left: 0, top: 6, width: 0, height: height - foot - 6 };
@@ -97,12 +97,13 @@ Object.assign(AT, {
       const columns = Math.max(1, Math.round(box.width / 2));
       const lines = Math.max(1, Math.min(Math.ceil(view.r1) - Math.floor(view.r0), Math.floor(box.height / 2)));
       const whole = { ...view, r0: Math.floor(view.r0), r1: Math.ceil(view.r1) };
-      const cells = model.heat(whole, lines, columns);
+      const cells = mix ? null : model.heat(whole, lines, columns);
       const canvas = AT.el("canvas", { width: columns, height: lines });
       const context = canvas.getContext("2d");
       const image = context.createImageData(columns, lines);
       const palette = Array.from({ length: 256 }, (_, i) => AT.ramp(i / 255).match(/\d+/g).map(Number));
-      cells.forEach((share, i) => {
+      if (mix) image.data.set(AT._mixed(model, whole, lines, columns, colours));
+      else cells.forEach((share, i) => {
         const [r, g, b] = share > 0 ? palette[Math.round(255 * share)] : [255, 255, 255];
         image.data.set([r, g, b, 255], 4 * i);
       });

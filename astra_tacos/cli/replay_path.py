@@ -1,0 +1,93 @@
+"""`astra-tacos replay PATH`: schedules and traces of collectives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+
+AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
+
+
+def replay_path(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
+    """Replay a trace, or the schedule in a file or run directory, and print what it took."""
+    kind, target = identify(path)
+    with progress("replaying"):
+        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
+            if network_path or backend:
+                raise click.UsageError("--network and --backend are for traces: a schedule has its own network and model.")
+            schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
+            result = _replay_schedule(schedule_file)
+        elif kind is Kind.TRACE:
+            if network_path is None:
+                raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
+            result = _replay_trace(target, network_path, backend)
+        else:
+            raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+    if not result.get("as_predicted", True):
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def default_backend(network: NetworkConfig) -> str:
+    """The model that stock ASTRA-sim has for a network of so many dimensions."""
+    return AWARE if len(network.dimensions) == 1 else UNAWARE
+
+
+def _replay_schedule(path: Path) -> dict[str, Any]:
+    from astra_tacos.replayer.schedule_replay import replay_schedule
+    from astra_tacos.schedule.storage import load_schedule
+
+    schedule = load_schedule(path)
+    replayed = replay_schedule(schedule)
+    return {
+        "path": str(path),
+        "model": f"{schedule.timing.link_model} links",
+        "finish_ns": replayed.finish_ns.tolist(),
+        "collective_time_ns": replayed.collective_time_ns,
+        "predicted_ns": schedule.collective_time_ns,
+        "as_predicted": replayed.collective_time_ns == schedule.collective_time_ns,
+        "link_busy_ns": replayed.link_busy_ns.tolist(),
+    }
+
+
+def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replayer.trace_replay import replay_trace
+    from astra_tacos.trace.reader import read_trace
+
+    network = read_network(network_path)
+    model = backend or default_backend(network)
+    replayed = replay_trace(read_trace(prefix, chunks=False), network, model)
+    finish = replayed.finish_ns.tolist()
+    return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}
+
+
+def _print(result: dict[str, Any]) -> None:
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.units import format_time
+
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    rows = [
+        ("replayed", f"{result['path']} ({result['model']}, {len(finish)} NPUs)"),
+        ("collective time", f"{last:,} ns ({format_time(last)})"),
+        ("last to finish", f"NPU {finish.index(last)} at {last:,} ns"),
+        ("first to finish", f"NPU {finish.index(first)} at {first:,} ns"),
+    ]
+    if "predicted_ns" in result:
+        same = "as predicted" if result["as_predicted"] else f"predicted were {result['predicted_ns']:,} ns"
+        rows.append(("prediction", same))
+    print_rows(rows)

@@ -1,0 +1,58 @@
+"""What links would carry under a model that has none: every message on the route that it takes through the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer.casting import Casts
+from astra_tacos.replayer.compilation import Compiled
+from astra_tacos.replayer.routes import CongestionAware
+from astra_tacos.run.outcome import LinkLoads
+
+
+def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig) -> LinkLoads:
+    """Loads of all links after a replay without them.
+
+    Messages cross the dimensions in order, lowest first, as under the congestion-aware model; failed links are there, as they are
+    for the congestion-unaware one.
+    """
+    src, dst, sent = compiled.pair_src, compiled.pair_dst, pair_bytes(compiled, casts, state)
+    used = np.flatnonzero(sent)
+    model = CongestionAware(replace(network, failed_links=()))
+    routes = model.routes(src[used], dst[used])
+    hops = np.diff(np.append(routes.first_hop, len(routes.link))) - 1  # each route ends with a -1
+    carried = np.zeros(len(model.link_src), np.int64)
+    np.add.at(carried, routes.link[routes.link >= 0], np.repeat(sent[used], hops))
+    loads = LinkLoads(
+        src=model.link_src,
+        dst=model.link_dst,
+        dimension=model.link_dimension,
+        size_bytes=carried,
+        busy_ns=(carried / model.link_bytes_per_ns).astype(np.int64),
+    )
+    loads.size_bytes.flags.writeable = loads.busy_ns.flags.writeable = False
+    return loads
+
+
+def pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
+    """int64[num_pairs], bytes between each pair of `compiled`: messages of the workload, and collectives that ran."""
+    code = compiled.code
+    num_rows = len(code.slot)
+    sent = np.zeros(len(compiled.pair_src), np.int64)
+    own = np.flatnonzero((code.nodes["action"][:num_rows] == kernels.SEND) & (state.issue_ns[:num_rows] >= 0))
+    np.add.at(sent, code.address["pair"][own], code.nodes["amount"][own])
+    ran = np.flatnonzero(state.ran >= 0)
+    cast = state.ran[ran].astype(np.int64)
+    is_native = np.array([program.native for program in casts.programs], np.bool_)[casts.cast_program[cast]]
+    template = np.where(is_native, code.native_template[ran], code.cast_template[cast] + code.position[ran])
+    played, times = np.unique(np.stack((cast, template)), axis=1, return_counts=True)
+    for which, position, count in zip(*played.tolist(), times.tolist(), strict=True):
+        rows = np.arange(code.template_first[position], code.template_first[position + 1])
+        rows = rows[np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))]
+        np.add.at(sent, code.address["pair"][rows + code.cast_shift[which]], code.nodes["amount"][rows] * count)
+    return sent

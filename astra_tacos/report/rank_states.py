@@ -1,0 +1,168 @@
+"""What every rank does at every moment of a recorded replay: it computes, communicates, both, waits for a message, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
+
+STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
+"""By number. ASTRA-sim's exposed communication is the time without compute: of the last three together."""
+COMPUTES, OVERLAPS, EXPOSED, WAITS, IDLE = range(len(STATES))
+NO_NODE = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """Times in which a rank's state and nodes stay the same; those of a rank follow one another, from 0 until it has finished.
+
+    Parameters
+    ----------
+    rank_first
+        int64[num_ranks + 1], first segment of each rank.
+    start_ns, end_ns
+        int64[n].
+    state
+        uint8[n], entry of `STATES`.
+    compute, communication
+        int64[n], node that computes, and the collective, message or memory access that goes on or, where nothing else does, is
+        waited for; NO_NODE where there is none.
+    """
+
+    rank_first: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    compute: NDArray[np.int64]
+    communication: NDArray[np.int64]
+
+    @property
+    def rank(self) -> NDArray[np.int64]:
+        """int64[n], rank of each segment."""
+        return np.repeat(np.arange(len(self.rank_first) - 1), np.diff(self.rank_first))
+
+    def totals(self) -> NDArray[np.int64]:
+        """int64[num_ranks, len(STATES)], ns of each rank in each state."""
+        spent = np.zeros((len(self.rank_first) - 1, len(STATES)), np.int64)
+        np.add.at(spent, (self.rank, self.state), self.end_ns - self.start_ns)
+        return spent
+
+
+def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
+    """Segments of all ranks.
+
+    A rank runs one compute node, and one collective, message or access at a time. Receives may be many and are posted long before
+    their message comes, so they count only while the rank does nothing else; then the next that ends is what it waits for.
+    """
+    rank = nodes.rank
+    took_time = replay.end_ns > np.maximum(replay.issue_ns, -1)
+    took_time &= replay.issue_ns >= 0
+    rows = {
+        COMPUTES: np.flatnonzero(took_time & (nodes.kind == COMPUTE)),
+        EXPOSED: np.flatnonzero(took_time & np.isin(nodes.kind, (COLLECTIVE, SEND, MEMORY))),
+        WAITS: np.flatnonzero(took_time & (nodes.kind == RECEIVE)),
+    }
+    every = np.concatenate(list(rows.values()))
+    ranks = np.arange(nodes.num_ranks)
+    times, at = np.unique(
+        np.concatenate((np.zeros(len(ranks), np.int64), replay.finish_ns, replay.issue_ns[every], replay.end_ns[every])),
+        return_inverse=True,
+    )
+    key = np.concatenate((ranks, ranks, rank[every], rank[every])) * len(times) + at
+    moments = np.unique(key)  # of all ranks, in order; a segment begins at each but the last of a rank
+
+    def place(of_rank: NDArray[np.int64], ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(moments, of_rank * len(times) + np.searchsorted(times, ns))
+
+    compute, communication = (
+        _node_of_moment(found, place(rank[found], replay.issue_ns[found]), place(rank[found], replay.end_ns[found]), len(moments))
+        for found in (rows[COMPUTES], rows[EXPOSED])
+    )
+    receives = rows[WAITS]
+    opened = place(rank[receives], replay.issue_ns[receives])
+    closed = place(rank[receives], replay.end_ns[receives])
+    awaited = _next_to_end(receives, opened, closed, len(moments))
+    waits = (compute == NO_NODE) & (communication == NO_NODE) & (awaited != NO_NODE)
+    state = np.select(
+        ((compute != NO_NODE) & (communication != NO_NODE), compute != NO_NODE, communication != NO_NODE, waits),
+        (OVERLAPS, COMPUTES, EXPOSED, WAITS),
+        IDLE,
+    ).astype(np.uint8)
+    communication = np.where(waits, awaited, communication)
+    of_rank, ns = moments // len(times), times[moments % len(times)]
+    return _merged(of_rank, ns, replay.finish_ns, state, compute, communication)
+
+
+def _node_of_moment(
+    rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int
+) -> NDArray[np.int64]:
+    """Which of some nodes, no two of which overlap, goes on from each moment to the next."""
+    node = np.full(num_moments, NO_NODE, np.int64)
+    length = end - begin
+    first = np.concatenate(([0], np.cumsum(length)))[:-1]
+    node[np.repeat(begin - first, length) + np.arange(length.sum())] = np.repeat(rows, length)
+    return node
+
+
+def _next_to_end(
+    rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int
+) -> NDArray[np.int64]:
+    """Of nodes that are open at each moment, the next to end; NO_NODE where none is, or that one is not open yet."""
+    node = np.full(num_moments, NO_NODE, np.int64)
+    if not len(rows):
+        return node
+    order = np.lexsort((begin, end))
+    begin, end, rows = begin[order], end[order], rows[order]
+    is_open = np.cumsum(np.bincount(begin, minlength=num_moments) - np.bincount(end, minlength=num_moments)[:num_moments]) > 0
+    moment = np.flatnonzero(is_open)
+    # Those that end next may not be open yet: of the nodes from there on, the earliest to end that is.
+    entry = np.searchsorted(end, moment, side="right")
+    while (late := np.flatnonzero(begin[entry] > moment)).size:
+        entry[late] += 1
+    node[moment] = rows[entry]
+    return node
+
+
+def _merged(
+    rank: NDArray[np.int64],
+    ns: NDArray[np.int64],
+    finish_ns: NDArray[np.int64],
+    state: NDArray[np.uint8],
+    compute: NDArray[np.int64],
+    communication: NDArray[np.int64],
+) -> Segments:
+    """Segments from moment to moment, those of one kind as one, without what comes after a rank has finished."""
+    kept = np.flatnonzero(ns < finish_ns[rank])
+    rank, ns, state, compute, communication = rank[kept], ns[kept], state[kept], compute[kept], communication[kept]
+    changes = np.zeros(len(kept), np.bool_)
+    changes[:1] = True
+    for column in (rank, state, compute, communication):
+        changes[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(changes)
+    of_rank, start = rank[first], ns[first]
+    last = np.append(of_rank[1:] != of_rank[:-1], True)
+    end = np.where(last, finish_ns[of_rank], np.append(start[1:], 0))
+    rank_first = np.searchsorted(of_rank, np.arange(len(finish_ns) + 1))
+    return Segments(rank_first, start, end, state[first], compute[first], communication[first])
+
+
+def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[len(STATES), len(edges) - 1], ranks in each state, on average over the time between two edges."""
+    found = np.empty((len(STATES), len(edges_ns) - 1))
+    for number in range(len(STATES)):
+        chosen = segments.state == number
+        spent = _time_since(segments.start_ns[chosen], edges_ns) - _time_since(segments.end_ns[chosen], edges_ns)
+        found[number] = np.diff(spent) / np.diff(edges_ns)
+    return found
+
+
+def _time_since(moments: NDArray[np.int64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """At each edge, the sum of the times since those moments that are past."""
+    ordered = np.sort(moments)
+    total = np.concatenate(([0], np.cumsum(ordered)))
+    passed = np.searchsorted(ordered, edges_ns)
+    since: NDArray[np.float64] = passed * edges_ns - total[passed]
+    return since

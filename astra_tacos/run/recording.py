@@ -1,0 +1,243 @@
+"""Replays of a run on disk: one `.npz` with what a report needs, of the run as it is, and of what it was before."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_file
+from astra_tacos.schedule.storage import column
+
+REPLAY_FILE = "replay.npz"
+"""Its name in the directory of a plan or replay."""
+FORMAT = "astra_tacos replay 1"
+KINDS = ("compute", "collective", "send", "receive", "memory", "other")
+"""What a node does, by number. GPU compute nodes compute; those of the CPU are `other`."""
+COMPUTE, COLLECTIVE, SEND, RECEIVE, MEMORY, OTHER = range(len(KINDS))
+_HEADER = "header"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """Nodes of a workload, sorted by rank.
+
+    Parameters
+    ----------
+    rank_first
+        int64[num_ranks + 1], first node of each rank.
+    node_id
+        uint64[num_nodes], ids as the workload has them.
+    kind
+        uint8[num_nodes], entry of `KINDS`.
+    pattern
+        int8[num_nodes], `CommType` of a collective, -1 for other nodes.
+    size_bytes
+        int64[num_nodes], of a collective or message, -1 for other nodes.
+    group, name
+        int32[num_nodes], entries of `texts`: the group's id and the node's name; -1 where there is none.
+    """
+
+    rank_first: NDArray[np.int64]
+    node_id: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    pattern: NDArray[np.int8]
+    size_bytes: NDArray[np.int64]
+    group: NDArray[np.int32]
+    name: NDArray[np.int32]
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self.rank_first) - 1
+
+    @property
+    def rank(self) -> NDArray[np.int64]:
+        """int64[num_nodes], rank of each node."""
+        return np.repeat(np.arange(self.num_ranks), np.diff(self.rank_first))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedReplay:
+    """One replay.
+
+    Parameters
+    ----------
+    finish_ns, compute_ns, sent_bytes
+        int64[num_ranks].
+    issue_ns, end_ns
+        int64[num_nodes], when a node began and ended; -1 if it never ran.
+    algorithm
+        int32[num_nodes], entry of `texts` that a collective ran, -1 for other nodes.
+    link_src, link_dst, link_dimension
+        int32, int32 and int16[num_links]: ends of each directed link, switches after the NPUs, and its dimension, -1 if none.
+    link_bytes, link_busy_ns
+        int64[num_links].
+    approximate
+        Why it is no exact image of ASTRA-sim's replay; empty where it is.
+    links_are_routed
+        Whether the model has no links, so that theirs are sums over the messages' routes.
+    """
+
+    finish_ns: NDArray[np.int64]
+    compute_ns: NDArray[np.int64]
+    sent_bytes: NDArray[np.int64]
+    issue_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    algorithm: NDArray[np.int32]
+    link_src: NDArray[np.int32]
+    link_dst: NDArray[np.int32]
+    link_dimension: NDArray[np.int16]
+    link_bytes: NDArray[np.int64]
+    link_busy_ns: NDArray[np.int64]
+    approximate: tuple[str, ...]
+    links_are_routed: bool
+
+    @property
+    def exposed_comm_ns(self) -> NDArray[np.int64]:
+        """int64[num_ranks], ASTRA-sim's `exposed communication`: finish minus compute."""
+        return self.finish_ns - self.compute_ns
+
+    @property
+    def run_end_ns(self) -> int:
+        """When the last rank has finished."""
+        return int(self.finish_ns.max())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Replays of a run.
+
+    Parameters
+    ----------
+    network, shape, block_sizes, num_npus
+        The network's name, its shape in words, NPUs of each dimension (none of a graph), and in all.
+    backend
+        The network model.
+    texts
+        What nodes' names, groups and algorithms are entries of.
+    nodes
+        Nodes of the workload; the same rows before and after.
+    after, before
+        Replay of the run, and of what it was before a plan; `before` is None if there was no other, or it does not end.
+    """
+
+    network: str
+    shape: str
+    block_sizes: tuple[int, ...]
+    num_npus: int
+    backend: str
+    texts: tuple[str, ...]
+    nodes: Nodes
+    after: RecordedReplay
+    before: RecordedReplay | None
+
+
+_NODES = {
+    "rank_first": np.int64,
+    "node_id": np.uint64,
+    "kind": np.uint8,
+    "pattern": np.int8,
+    "size_bytes": np.int64,
+    "group": np.int32,
+    "name": np.int32,
+}
+_REPLAY = {
+    "finish_ns": np.int64,
+    "compute_ns": np.int64,
+    "sent_bytes": np.int64,
+    "issue_ns": np.int64,
+    "end_ns": np.int64,
+    "algorithm": np.int32,
+    "link_src": np.int32,
+    "link_dst": np.int32,
+    "link_dimension": np.int16,
+    "link_bytes": np.int64,
+    "link_busy_ns": np.int64,
+}
+_OF_RANKS, _OF_NODES, _OF_LINKS = ("finish_ns", "compute_ns", "sent_bytes"), ("issue_ns", "end_ns", "algorithm"), "link_"
+
+
+def save_recording(recording: Recording, path: Path) -> None:
+    """Write a recording: the same bytes for the same recording."""
+    arrays: dict[str, NDArray[Any]] = {f"nodes_{name}": getattr(recording.nodes, name) for name in _NODES}
+    header: dict[str, Any] = {"format": FORMAT}
+    header |= {name: getattr(recording, name) for name in ("network", "shape", "block_sizes", "num_npus", "backend", "texts")}
+    for when, replay in (("after", recording.after), ("before", recording.before)):
+        header[when] = replay and {"approximate": replay.approximate, "links_are_routed": replay.links_are_routed}
+        if replay is not None:
+            arrays |= {f"{when}_{name}": getattr(replay, name) for name in _REPLAY}
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with replaced_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, **{_HEADER: text}, **arrays)  # type: ignore[arg-type]
+
+
+def load_recording(path: Path) -> Recording:
+    """Read a recording.
+
+    Raises
+    ------
+    ConfigError
+        If the file is none, or its columns do not fit one another.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            header = json.loads(column(archive[_HEADER], np.uint8, _HEADER).tobytes())
+            if header["format"] != FORMAT:
+                raise ConfigError(f"{path}: format is {header['format']!r}, expected {FORMAT!r}")
+            nodes = Nodes(**{name: column(archive[f"nodes_{name}"], kind, name) for name, kind in _NODES.items()})
+            replays = {when: _replay(archive, when, header[when], nodes) for when in ("after", "before")}
+        if replays["after"] is None:
+            raise ValueError("no replay")
+        texts = tuple(map(str, header["texts"]))
+        _check(nodes, len(texts), [replay for replay in replays.values() if replay])
+        return Recording(
+            network=str(header["network"]),
+            shape=str(header["shape"]),
+            block_sizes=tuple(map(int, header["block_sizes"])),
+            num_npus=int(header["num_npus"]),
+            backend=str(header["backend"]),
+            texts=texts,
+            nodes=nodes,
+            after=replays["after"],
+            before=replays["before"],
+        )
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+        detail = "" if "allow_pickle" in str(error) else f" ({' '.join(str(error).split())})"
+        raise ConfigError(f"{path}: not a recorded replay of astra_tacos{detail}") from None
+
+
+def _replay(archive: Any, when: str, header: dict[str, Any] | None, nodes: Nodes) -> RecordedReplay | None:
+    if header is None:
+        return None
+    columns = {name: column(archive[f"{when}_{name}"], kind, name) for name, kind in _REPLAY.items()}
+    for name, values in columns.items():
+        wanted = nodes.num_ranks if name in _OF_RANKS else len(nodes.node_id) if name in _OF_NODES else len(columns["link_src"])
+        if len(values) != wanted:
+            raise ValueError(f"{when}: {len(values)} values of {name}, expected {wanted}")
+    return RecordedReplay(
+        **columns, approximate=tuple(map(str, header["approximate"])), links_are_routed=bool(header["links_are_routed"])
+    )
+
+
+def _check(nodes: Nodes, num_texts: int, replays: list[RecordedReplay]) -> None:
+    """Entries are in range, and so is what they are entries of; else ValueError."""
+    num_nodes = len(nodes.node_id)
+    first = nodes.rank_first
+    if nodes.num_ranks < 1 or first[0] != 0 or first[-1] != num_nodes or (np.diff(first) < 0).any():
+        raise ValueError("its ranks' nodes do not follow one another")
+    for values, count in ((getattr(nodes, field.name), num_nodes) for field in fields(nodes) if field.name != "rank_first"):
+        if len(values) != count:
+            raise ValueError("the columns of its nodes differ in length")
+    if nodes.kind.max(initial=0) >= len(KINDS):
+        raise ValueError("it has nodes of an unknown kind")
+    for entries in (nodes.group, nodes.name, *(replay.algorithm for replay in replays)):
+        if len(entries) and not -1 <= entries.min() <= entries.max() < num_texts:
+            raise ValueError("a text is missing")
