@@ -12,7 +12,7 @@ import astra_tacos
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"units", "files", "csr"},
+    {"units", "files", "csr", "version"},
     {"config"},
     {"topology"},
     {"collective"},
@@ -21,10 +21,26 @@ LEVELS = (
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "export", "report", "linter"},
     {"workload", "optimizer"},
+    {"sweep"},
     {"cli"},
 )
 """Low to high; a module may import from lower levels and its own room."""
-HEAVY = ("numba", "llvmlite", "scipy", "networkx", "matplotlib", "dask", "google.protobuf", "rich", "yaml", "numpy")
+HEAVY = (
+    "numba",
+    "llvmlite",
+    "scipy",
+    "networkx",
+    "matplotlib",
+    "dask",
+    "distributed",
+    "pyarrow",
+    "plotly",
+    "jinja2",
+    "google.protobuf",
+    "rich",
+    "yaml",
+    "numpy",
+)
 
 
 def level(room: str) -> int:

@@ -12,7 +12,7 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import json_option, network_option
-from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
+from astra_tacos.cli.search_options import SearchRequest, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
@@ -168,6 +168,7 @@ def _rows(
     topology: Topology, request: SearchRequest, sizes: tuple[int, ...], synthesizers: tuple[str, ...], with_checks: bool
 ) -> Iterator[CompareRow]:
     from astra_tacos.bounds.certificate import certify
+    from astra_tacos.sweep.schedule_check import check_schedule
 
     for size in sizes:
         for name in synthesizers:

@@ -137,21 +137,3 @@ def _with_request(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, request=request, **options)
 
     return with_request
-
-
-def check_schedule(schedule: Any) -> None:
-    """The oracle has no objection, and the embedded replay takes exactly the predicted time.
-
-    Raises
-    ------
-    VerificationError
-        If one of them disagrees.
-    """
-    from astra_tacos.errors import VerificationError
-    from astra_tacos.replayer.schedule_replay import replay_schedule
-    from astra_tacos.verifier.schedule_oracle import check
-
-    check(schedule)
-    replayed = replay_schedule(schedule).collective_time_ns
-    if replayed != schedule.collective_time_ns:
-        raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")

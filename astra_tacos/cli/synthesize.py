@@ -10,7 +10,7 @@ import click
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
-from astra_tacos.cli.search_options import SearchRequest, check_schedule, search_options
+from astra_tacos.cli.search_options import SearchRequest, search_options
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
@@ -67,6 +67,7 @@ def synthesize(
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
     from astra_tacos.schedule.timing import choose_link_model
+    from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.config.network_yaml import network_yaml
 from astra_tacos.errors import ConfigError
 from astra_tacos.units import BYTES_PER_GB, BYTES_PER_GIB
 
@@ -45,16 +46,8 @@ class Shape:
 
     def to_yaml(self, split: Sequence[float]) -> str:
         """The network file for a split in GB/s per NPU."""
-        dimensions = self.dimensions(split)
-        blocks = f"topology: [ {', '.join(self.blocks)} ]\n"
         per_npu = ", ".join(f"{gbps:.6g}" for gbps in split)
-        return (
-            f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n"
-            + (f"astra_tacos:\n  {blocks}" if "Mesh" in self.blocks else blocks)
-            + f"npus_count: [ {', '.join(map(str, self.sizes))} ]\n"
-            + f"bandwidth: [ {', '.join(repr(d.bandwidth_gibps) for d in dimensions)} ]  # GB/s of a link, 2^30 bytes/s\n"
-            + f"latency: [ {', '.join(repr(d.latency_ns) for d in dimensions)} ]  # ns\n"
-        )
+        return f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n{network_yaml(self.dimensions(split))}"
 
 
 def links_per_npu(block: str, size: int) -> int:

@@ -8,7 +8,6 @@ collective is a candidate, too.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search import AUTO_BUDGET_S, search
 from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import check
+from astra_tacos.version import package_version
 from astra_tacos.workload.candidates import AWARE, Task, list_tasks
 from astra_tacos.workload.case import Case
 from astra_tacos.workload.case_cache import CaseCache
@@ -151,11 +151,3 @@ def _native_ns(case: Case, network: NetworkConfig, system: SystemConfig, backend
         return replay_together(None, case.pattern, case.size_bytes, case.groups, network, system, backend)
     except AstraTacosError:
         return None
-
-
-def package_version() -> str:
-    """Version of this package: what another one found is not taken from a cache."""
-    try:
-        return version("astra-tacos")
-    except PackageNotFoundError:
-        return "unknown"

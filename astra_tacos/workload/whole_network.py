@@ -21,12 +21,12 @@ from astra_tacos.synthesizer.search import AUTO_BUDGET_S, search
 from astra_tacos.synthesizer.together import together
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import check, verify_together
+from astra_tacos.version import package_version
 from astra_tacos.workload.candidates import link_model_of
 from astra_tacos.workload.case import Case
 from astra_tacos.workload.case_cache import CaseCache
 from astra_tacos.workload.judge import disjoint
 from astra_tacos.workload.solution import Options
-from astra_tacos.workload.synthesis import package_version
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _JOINT_SENDS = 1 << 16

@@ -1,0 +1,201 @@
+"""`astra-tacos sweep`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.options import Size, json_option
+from astra_tacos.cli.sweep_progress import duration, sweep_progress
+
+if TYPE_CHECKING:
+    from astra_tacos.sweep.outcome import Conditions
+    from astra_tacos.sweep.run_sweep import SweepRun
+    from astra_tacos.sweep.store import Store
+    from astra_tacos.sweep.sweep_file import Sweep
+
+_INTERRUPTED = 130
+_path = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
+@click.option("--output", type=_path, required=True, metavar="DIR", help="Rows and table; what is there is not done again.")
+@click.option(
+    "--dask", "address", metavar="ADDRESS", help="A Dask scheduler: tcp://host:port. By default this machine does it all."
+)
+@click.option("--workers", type=click.IntRange(1), help="Points at a time on this machine; by default one per core.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each point, at most.")
+@click.option(
+    "--memory", type=Size(), metavar="SIZE", help="For each point, at most: 4GiB. Python and kernels take 200 MiB of it."
+)
+@click.option("--cache", type=_path, metavar="DIR", help="Schedules that sweeps share.")
+@click.option(
+    "--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, each schedule."
+)
+@click.option("--retry-failed", is_flag=True, help="Compute points again that ended with an error or at a limit.")
+@click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
+@json_option
+def sweep(
+    sweep_file: Path,
+    output: Path,
+    address: str | None,
+    workers: int | None,
+    timeout: float | None,
+    memory: int | None,
+    cache: Path | None,
+    with_checks: bool,
+    retry_failed: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run a grid of networks, collectives and algorithms, or of training runs to plan, and make a table of the results.
+
+    DIR gets a file per result as soon as it is there, and in the end sweep.parquet with a row per point. A sweep that was
+    interrupted or killed goes on where it was when it is started again. A point that fails is a row that says why.
+    """
+    from astra_tacos.sweep.outcome import Conditions
+    from astra_tacos.sweep.run_sweep import SweepRun
+    from astra_tacos.sweep.store import Store
+    from astra_tacos.sweep.sweep_file import read_sweep_file
+
+    if address is not None and workers is not None:
+        raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
+    with progress("reading"):
+        asked = read_sweep_file(sweep_file)
+    conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))
+    store = Store(output)
+    store.check()
+    if dry_run:
+        _estimate(SweepRun(asked.points, store, conditions, retry_failed), conditions, asked, address, workers, as_json)
+        return
+    begin = time.monotonic()
+    with store.opened(sweep_file.read_bytes()), _terminable():
+        run = SweepRun(asked.points, store, conditions, retry_failed)
+        is_interrupted = False
+        try:
+            _compute(run, address, workers)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        finally:
+            result = _write(run, asked, store)
+    result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
+    print_json(result) if as_json else _print(result)
+    if is_interrupted:
+        click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
+        raise click.exceptions.Exit(_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM, by which job schedulers end a job, does what Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _compute(run: SweepRun, address: str | None, workers: int | None) -> None:
+    from astra_tacos.sweep.cluster import open_client
+
+    if not run.missing:
+        return
+    with open_client(address, workers) as client, sweep_progress() as show:
+        run.compute(client, show)
+
+
+def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
+    """The table of what there is, and its summary."""
+    from astra_tacos.sweep.store import TABLE_FILE
+    from astra_tacos.sweep.summary import summarize
+    from astra_tacos.sweep.table import table_columns, table_row, write_table
+
+    rows = [table_row(point, outcome) for point, outcome in run.results()]
+    table = store.directory / TABLE_FILE
+    write_table(table, asked.name, asked.axes, table_columns(asked.points), rows)
+    about = {"name": asked.name, "output": str(store.directory), "table": str(table)}
+    return about | summarize(rows, len(asked.points), asked.axes)
+
+
+def _estimate(
+    run: SweepRun, conditions: Conditions, asked: Sweep, address: str | None, workers: int | None, as_json: bool
+) -> None:
+    from astra_tacos.report.table import print_rows
+    from astra_tacos.sweep.cluster import num_threads, open_client
+    from astra_tacos.sweep.estimate import estimate
+
+    threads = workers or os.cpu_count() or 1
+    if address is not None:
+        with open_client(address, None) as client:
+            threads = max(num_threads(client), 1)
+    with progress("trying a few points"):
+        guess = estimate(run.missing, conditions)
+    failed = sum(point.error is not None for point in asked.points)
+    result = {
+        "name": asked.name,
+        "points": len(asked.points),
+        "invalid": failed,
+        "results": len(run.outcomes) + len(run.missing),
+        "reused": run.num_reused,
+        "workers": threads,
+        "sampled": guess.num_sampled,
+        "seconds": guess.seconds / min(threads, max(len(run.missing), 1)),
+        "is_least": guess.is_least,
+    }
+    if as_json:
+        print_json(result)
+        return
+    least = "at least " if guess.is_least else "about "
+    time_text = (
+        f"{least}{duration(result['seconds'])} on {threads} worker{'s'[: threads > 1]}, by {guess.num_sampled} that were tried"
+    )
+    rows = [
+        ("points", f"{len(asked.points):,} of {', '.join(asked.axes) or 'no axes'}"),
+        ("results", f"{result['results']:,} different ones, {run.num_reused:,} of them are there"),
+        ("time", time_text if run.missing else "none: all is there"),
+    ]
+    if failed:
+        rows.insert(1, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
+    print_rows(rows)
+
+
+def _print(result: dict[str, Any]) -> None:
+    from astra_tacos.report.table import print_rows, print_table
+    from astra_tacos.sweep.summary import best_table
+
+    done = sum(result["statuses"].values())
+    statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none done"
+    points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
+    print_rows(
+        [
+            ("points", f"{points}: {statuses}"),
+            ("time", f"{duration(result['seconds'])}, {result['reused']:,} results were there before"),
+            ("table", result["table"]),
+        ]
+    )
+    for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
+        if result[name]:
+            print_table(title, *best_table(result[name]))
+    if result["errors"]:
+        click.echo("")
+    for each in result["errors"]:
+        click.echo(f"{each['points']:,} x {each['status']}: {each['error']}")
+    if result["more_errors"]:
+        click.echo(f"and {result['more_errors']:,} other messages: see the column `error`")

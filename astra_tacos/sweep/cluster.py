@@ -1,0 +1,118 @@
+"""Dask's distributed scheduler: one of our own on this machine, or one that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.sweep.task import stop_all
+from astra_tacos.version import package_version
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_S = 10
+_ADDRESS = "expected the address of one, such as tcp://host:8786"
+
+
+@contextlib.contextmanager
+def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
+    """A client of the scheduler at `address`; None: of one in this process, with so many threads, by default one per core.
+
+    Raises
+    ------
+    ConfigError
+        If no scheduler answers there, or its workers have another version of this package.
+    """
+    with _quiet():
+        if address is None:
+            with _local(workers or os.cpu_count() or 1) as client:
+                yield client
+            return
+        with _remote(address) as client:
+            yield client
+
+
+def num_threads(client: Client) -> int:
+    """Points that the workers compute at a time."""
+    return sum(client.nthreads().values())
+
+
+@contextlib.contextmanager
+def _local(workers: int) -> Iterator[Client]:
+    from distributed import Client, LocalCluster
+
+    # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
+    cluster = LocalCluster(
+        processes=False,
+        n_workers=1,
+        threads_per_worker=workers,
+        memory_limit=0,
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+    )
+    try:
+        with cluster, Client(cluster, set_as_default=False) as client:
+            yield client
+    finally:
+        stop_all()
+
+
+@contextlib.contextmanager
+def _remote(address: str) -> Iterator[Client]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:  # OSError: nobody, or somebody else, is there
+        reason = " ".join(str(error).split()) if isinstance(error, ValueError | TypeError) else f"none answers in {CONNECT_S} s"
+        raise ConfigError(f"{address}: no Dask scheduler ({reason}), {_ADDRESS}") from None
+    with client:
+        _check_workers(client)
+        yield client
+
+
+def _check_workers(client: Client) -> None:
+    """Workers that are there have this version of the package; of later ones their rows tell."""
+
+    def version() -> str:  # nested, so that it is pickled by value: the package may be missing there
+        try:
+            from astra_tacos.version import package_version
+        except ImportError:
+            return "none"
+        return package_version()
+
+    for worker, found in client.run(version).items():
+        check_version(str(found), worker)
+
+
+def check_version(found: str, worker: str) -> None:
+    """Check that a worker has our version.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
+    if found != package_version():
+        raise ConfigError(
+            f"{worker}: the worker has version {found} of astra-tacos, expected {package_version()} as here: install that there"
+        )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Lost workers are Dask's business: what matters of it is said in rows and errors."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

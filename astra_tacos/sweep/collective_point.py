@@ -1,0 +1,82 @@
+"""A collective on a network: synthesized, verified, and told in figures."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import make_collective
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.sweep.outcome import Conditions
+from astra_tacos.sweep.point import CollectiveTask
+from astra_tacos.sweep.schedule_check import check_schedule
+from astra_tacos.synthesizer.search import search
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.version import package_version
+from astra_tacos.workload.case_cache import CaseCache
+
+_FIGURES = {
+    "predicted_ns": "predicted_ns",
+    "bound_ns": "bound_ns",
+    "bound": "bound",
+    "efficiency": "efficiency",
+    "algorithm_bandwidth_gbps": "algorithm_bandwidth_gbps",
+    "bus_bandwidth_gbps": "bus_bandwidth_gbps",
+    "num_sends": "num_sends",
+    "made_by": "synthesizer",
+    "made_chunks_per_npu": "chunks_per_npu",
+    "made_seed": "seed",
+    "made_link_model": "link_model",
+}
+"""Columns of a row, and what a certificate calls them."""
+
+
+def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any]:
+    """The results of a collective.
+
+    Raises
+    ------
+    AstraTacosError
+        If it cannot be synthesized, or its schedule is wrong.
+    """
+    schedule, seconds = _schedule(network, task, conditions)
+    if conditions.with_checks:
+        check_schedule(schedule)
+    certificate = certify(schedule)
+    figures = {column: certificate[name] for column, name in _FIGURES.items()}
+    return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _schedule(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> tuple[Schedule, float]:
+    """A schedule, found in the cache or by a search, and how many seconds the search took."""
+    cache = CaseCache(None if conditions.cache is None else Path(conditions.cache))
+    identity: dict[str, Any] = {}
+    if cache.directory is not None:
+        identity = {"network": asdict(network) | {"source": ""}, "task": asdict(task), "version": package_version()}
+        kept = cache.find(identity)
+        if kept is not None:
+            return kept[0], float(kept[1]["synthesis_seconds"])
+    topology = build_topology(network)
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, task.chunks_per_npu or 1, task.root)
+    begin = time.perf_counter()
+    found = search(
+        topology,
+        collective,
+        synthesizer=task.synthesizer,
+        recut=task.chunks_per_npu is None,
+        max_sends=task.max_sends,
+        link_model=cast("LinkModel", task.link_model),
+        reduce_bandwidth_gbps=task.reduce_bandwidth_gbps,
+        trials=task.trials,
+        seed=task.seed,
+        budget_s=task.budget_s,
+        threads=1,
+    )
+    seconds = time.perf_counter() - begin
+    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})
+    return found.schedule, seconds

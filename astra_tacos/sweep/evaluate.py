@@ -1,0 +1,56 @@
+"""From a point to its outcome, whatever happens on the way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.errors import AstraTacosError, SynthesisError
+from astra_tacos.sweep.collective_point import evaluate_collective
+from astra_tacos.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
+from astra_tacos.sweep.point import CollectiveTask, Point
+from astra_tacos.sweep.workload_point import evaluate_workload
+
+
+def evaluate(point: Point, conditions: Conditions) -> Outcome:
+    """Compute a point, without its limits: `Guard` sees to those. Every exception is an outcome."""
+    begin = time.perf_counter()
+    status, error, results = OK, None, {}
+    try:
+        results = _results(point, conditions)
+    except SynthesisError as refusal:
+        status, error = REFUSED, _one_line(str(refusal))
+    except AstraTacosError as failure:
+        status, error = ERROR, _one_line(str(failure))
+    except MemoryError as failure:
+        status, error = OUT_OF_MEMORY, _one_line(f"memory could not be had {failure}")
+    except Exception as failure:  # a fault of this package must not end a sweep of thousands
+        status, error = ERROR, _one_line(f"{type(failure).__name__}: {failure}")
+    return Outcome(status, error, results | {"seconds": time.perf_counter() - begin})
+
+
+def warm_up() -> None:
+    """Have all kernels compiled, or loaded, so that no point's time is spent on that."""
+    network = NetworkConfig("", (Dimension("Ring", 3, 50.0, 500.0), Dimension("Switch", 2, 50.0, 500.0)))
+    task = CollectiveTask("all-reduce", None, 1 << 20, 1, 1 << 20, "auto", 1, 0, 1000.0, "auto", 0.0)
+    evaluate(Point(0, {}, network, task, {}), Conditions())
+
+
+def _results(point: Point, conditions: Conditions) -> dict[str, Any]:
+    # Points of one key share a row, whatever their networks are called: its text must not depend on which of them ran.
+    network = replace(point.network, source=_shape(point.network))
+    if isinstance(point.task, CollectiveTask):
+        return evaluate_collective(network, point.task, conditions)
+    return evaluate_workload(network, point.task, conditions)
+
+
+def _shape(network: NetworkConfig) -> str:
+    if not network.dimensions:
+        return f"graph of {network.num_npus} NPUs"
+    return " x ".join(f"{dimension.block} {dimension.size}" for dimension in network.dimensions)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

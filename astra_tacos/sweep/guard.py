@@ -1,0 +1,203 @@
+"""A point within its limits: computed in a process of its own, which is ended when it takes too long or too much memory.
+
+A thread of a Dask worker keeps one such process for all its points: starting Python and loading the kernels takes a second or
+two. It is no `multiprocessing.Process`, for Dask's workers are daemons, which may have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from astra_tacos.sweep.outcome import DIED, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.units import format_size
+
+_POLL_S = 0.02
+"""How often memory is looked at."""
+_ATTEMPTS = 2
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class _Died(Exception):
+    """The process ended before it answered; the argument says how."""
+
+
+class Guard:
+    """Computes points in a process, one at a time. For use by one thread, but for `stop`."""
+
+    def __init__(self) -> None:
+        self._process: _Process | None = None
+        self._key: str | None = None
+
+    def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
+        """What becomes of a point.
+
+        A process that dies by itself gets another one, as the reason may have been elsewhere (the system was out of memory).
+        """
+        message = {"point": request, "conditions": conditions.to_json()}
+        cause = ""
+        self._key = key
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return self._ask(message, conditions)
+                except _Died as death:
+                    self.close()
+                    cause = str(death)
+                    if self._key is None:
+                        return Outcome(DIED, "it was given up", {})
+        finally:
+            self._key = None
+        return Outcome(DIED, f"the process that computed it {cause}, also when tried again", {})
+
+    def stop(self, keys: Collection[str]) -> None:
+        """End the process now if it computes one of these points, from another thread; the point becomes "died"."""
+        process = self._process
+        if process is not None and self._key in keys:
+            self._key = None
+            process.kill()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def _ask(self, message: dict[str, Any], conditions: Conditions) -> Outcome:
+        process = self._ready(conditions)
+        begin = time.monotonic()
+        process.send(message)
+        while True:
+            wait = _POLL_S if conditions.memory_bytes is not None else 1.0
+            if conditions.timeout_s is not None:
+                left = conditions.timeout_s - (time.monotonic() - begin)
+                if left <= 0:
+                    return self._overrun(TIMEOUT, f"took longer than {conditions.timeout_s:g} s", begin)
+                wait = min(wait, left)
+            answer = process.receive(wait)
+            if answer is not None:
+                return Outcome.from_json(answer)
+            if conditions.memory_bytes is not None and process.resident_bytes() > conditions.memory_bytes:
+                return self._overrun(OUT_OF_MEMORY, f"took more than {format_size(conditions.memory_bytes)}", begin)
+
+    def _overrun(self, status: str, error: str, begin: float) -> Outcome:
+        self.close()
+        return Outcome(status, error, {"seconds": time.monotonic() - begin})
+
+    def _ready(self, conditions: Conditions) -> _Process:
+        """A process that is there, and for points with limits one that has loaded its kernels and holds little memory."""
+        limit = conditions.memory_bytes
+        process = self._process
+        if process is not None and (not process.is_alive() or (limit and process.resident_bytes() > limit / 2)):
+            self.close()
+        if self._process is None:
+            self._process = _Process()
+        if (conditions.timeout_s or limit) and not self._process.is_warm:
+            self._process.warm_up()
+        return self._process
+
+
+class _Process:
+    """A running `point_process`, and a thread that waits for what it says."""
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.mkdtemp(prefix="astra-tacos-")
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "astra_tacos.sweep.point_process", self._scratch],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            encoding="utf-8",
+            env=os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths},
+            start_new_session=True,  # Ctrl-C on a terminal is for the sweep alone
+        )
+        self._answers: SimpleQueue[str | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._memory: Any = None
+        self.is_warm = False
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def warm_up(self) -> None:
+        """Wait until its kernels are loaded."""
+        self.send({"warm_up": True})
+        while self.receive(60.0) is None:
+            pass
+        self.is_warm = True
+
+    def is_alive(self) -> bool:
+        return self._child.poll() is None
+
+    def send(self, message: dict[str, Any]) -> None:
+        stream = self._child.stdin
+        assert stream is not None
+        try:
+            stream.write(json.dumps(message) + "\n")
+            stream.flush()
+        except OSError:
+            raise _Died(self._cause()) from None
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """The answer, None if there is none yet."""
+        try:
+            line = self._answers.get(timeout=timeout_s)
+        except Empty:
+            return None
+        if line is None:
+            raise _Died(self._cause())
+        return dict(json.loads(line))
+
+    def resident_bytes(self) -> int:
+        import psutil
+
+        try:
+            self._memory = self._memory or psutil.Process(self.pid)
+            return int(self._memory.memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def end(self) -> None:
+        """End it and clean up after it."""
+        self._child.kill()
+        self._child.wait()
+        self._reader.join()
+        for stream in (self._child.stdin, self._child.stdout, self._errors):
+            with contextlib.suppress(OSError):  # a request that nobody reads any more
+                stream.close()  # type: ignore[union-attr]
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _read(self) -> None:
+        stream = self._child.stdout
+        assert stream is not None
+        for line in stream:
+            if line.endswith("\n"):  # else it died while it answered
+                self._answers.put(line)
+        self._answers.put(None)
+
+    def _cause(self) -> str:
+        """How it ended, and the last thing that it said."""
+        code = self._child.wait()
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"ended with {name}" + (f" ({said[:200]})" if said else "")

@@ -1,0 +1,109 @@
+"""What became of a point: the part of its row that is known after it ran."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "timeout", "out-of-memory", "died"
+STATUSES = (OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
+FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
+"""Refused is none of them: that a synthesizer cannot do something is an answer."""
+RESULT_COLUMNS: dict[str, str] = {
+    "predicted_ns": "int",
+    "bound_ns": "int",
+    "bound": "str",
+    "efficiency": "float",
+    "algorithm_bandwidth_gbps": "float",
+    "bus_bandwidth_gbps": "float",
+    "num_sends": "int",
+    "made_by": "str",
+    "made_chunks_per_npu": "int",
+    "made_seed": "int",
+    "made_link_model": "str",
+    "verified": "bool",
+    "before_ns": "int",
+    "speed_up": "float",
+    "exposed_before_ns": "int",
+    "exposed_ns": "int",
+    "num_collectives": "int",
+    "num_cases": "int",
+    "time_cost": "float",
+    "synthesis_seconds": "float",
+    "seconds": "float",
+}
+"""Columns of results in order, and what is in them; where a point has none, they are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How points are computed, beyond what they are.
+
+    Parameters
+    ----------
+    timeout_s, memory_bytes
+        What a point may take at most: seconds, and resident memory of its process. None: no limit.
+    with_checks
+        Whether the oracle checks, and the replay times, each schedule.
+    cache
+        Directory of schedules that sweeps share, an absolute path; None for none.
+    """
+
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+    with_checks: bool = True
+    cache: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for a request."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a point.
+
+    Parameters
+    ----------
+    status
+        One of `STATUSES`.
+    error
+        One line: why there is no result; None for "ok".
+    results
+        Some of `RESULT_COLUMNS`.
+    """
+
+    status: str
+    error: str | None
+    results: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {"status": self.status, "error": self.error, "results": self.results}
+
+    @classmethod
+    def from_json(cls, about: dict[str, Any]) -> Outcome:
+        """What `to_json` described.
+
+        Raises
+        ------
+        ValueError
+            If that is no outcome: a file may have been torn or changed.
+        """
+        try:
+            status, error, results = about["status"], about["error"], about["results"]
+            fits = status in STATUSES and (error is None if status == OK else isinstance(error, str))
+            fits &= all(_fits(value, RESULT_COLUMNS[name]) for name, value in results.items())
+        except (KeyError, TypeError, AttributeError):
+            fits = False
+        if not fits:
+            raise ValueError("no outcome of a point")
+        return cls(status, error, results)
+
+
+def _fits(value: object, kind: str) -> bool:
+    if value is None:
+        return True
+    if kind in ("int", "float"):
+        return isinstance(value, int if kind == "int" else (int, float)) and not isinstance(value, bool)
+    return isinstance(value, bool if kind == "bool" else str)

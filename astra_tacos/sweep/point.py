@@ -1,0 +1,220 @@
+"""A point of a sweep: a network, what to run on it, and the columns of its row that are known before it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+
+ROW_FORMAT = "astra_tacos sweep 1"
+"""Format of the rows; a change of their meaning changes it, and with it every key."""
+COLLECTIVE, WORKLOAD = "collective", "workload"
+KINDS = (COLLECTIVE, WORKLOAD)
+INPUT_COLUMNS: dict[str, str] = {
+    "kind": "str",
+    "network": "str",
+    "topology": "str",
+    "num_npus": "int",
+    "num_links": "int",
+    "link_bandwidth_gibps": "floats",
+    "latency_ns": "floats",
+    "bandwidth_per_npu_gbps": "floats",
+    "total_bandwidth_gbps": "float",
+    "cost": "float",
+    "failed_links": "int",
+    "failed_fraction": "float",
+    "failed_seed": "int",
+    "collective": "str",
+    "root": "int",
+    "size_bytes": "int",
+    "synthesizer": "str",
+    "chunks_per_npu": "int",
+    "trials": "int",
+    "seed": "int",
+    "budget_s": "float",
+    "link_model": "str",
+    "reduce_bandwidth_gbps": "float",
+    "workload": "str",
+    "baseline": "str",
+    "backend": "str",
+}
+"""Columns of every row that are known before a point runs, in order, and what is in them; all but the first two may be null."""
+Scalar = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTask:
+    """A collective to synthesize, with the options of `astra-tacos synthesize`.
+
+    `chunks_per_npu` None leaves it to the search; `trials` and `budget_s` None take the search's own.
+    """
+
+    collective: str
+    root: int | None
+    size_bytes: int
+    chunks_per_npu: int | None
+    max_sends: int
+    synthesizer: str
+    trials: int | None
+    seed: int
+    budget_s: float | None
+    link_model: str
+    reduce_bandwidth_gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTask:
+    """A training run to plan and replay, with the options of `astra-tacos plan`.
+
+    Parameters
+    ----------
+    workload, system, comm_group, remote_memory, directory
+        Absolute paths of its files: prefix of the traces, and what goes with them.
+    digest
+        SHA-256 over the content of all of these, and of the traces that the system file names.
+    """
+
+    workload: str
+    system: str
+    comm_group: str | None
+    remote_memory: str | None
+    directory: str
+    backend: str | None
+    baseline: str | None
+    synthesizer: str
+    chunks_per_npu: int | None
+    reduce_bandwidth_gbps: float
+    trials: int
+    seed: int
+    budget_s: float | None
+    digest: str
+
+
+_PATHS = ("workload", "system", "comm_group", "remote_memory", "directory")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a sweep, resolved.
+
+    Parameters
+    ----------
+    index
+        Its number in the sweep, from 0.
+    axes
+        Values of its axes and definitions, by name.
+    network
+        The network as it is built: links read, failed links chosen.
+    inputs
+        `INPUT_COLUMNS`, and the columns of axes and definitions that are none of these.
+    error
+        Why it cannot run, found while reading the sweep; such a point is a row with status "error".
+    """
+
+    index: int
+    axes: dict[str, Scalar]
+    network: NetworkConfig
+    task: CollectiveTask | WorkloadTask
+    inputs: dict[str, Any]
+    error: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        return COLLECTIVE if isinstance(self.task, CollectiveTask) else WORKLOAD
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of all that the result depends on: points of one key have one result, whatever they are called."""
+        task = asdict(self.task)
+        if isinstance(self.task, WorkloadTask):
+            for name in _PATHS:  # the digest stands for the content
+                del task[name]
+        about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
+        return hashlib.sha256(_canonical(about)).hexdigest()
+
+    def to_request(self) -> dict[str, Any]:
+        """The point as plain values that JSON can carry."""
+        return {
+            "index": self.index,
+            "axes": self.axes,
+            "network": _network_to_json(self.network),
+            "kind": self.kind,
+            "task": asdict(self.task),
+            "inputs": self.inputs,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_request(cls, request: dict[str, Any]) -> Point:
+        """The point that `to_request` described."""
+        task_type: type[CollectiveTask | WorkloadTask] = CollectiveTask if request["kind"] == COLLECTIVE else WorkloadTask
+        return cls(
+            request["index"],
+            request["axes"],
+            _network_from_json(request["network"]),
+            task_type(**request["task"]),
+            request["inputs"],
+            request["error"],
+        )
+
+
+class _Same:
+    """A network by identity: many points share one, and comparing thousands of links takes longer than all else."""
+
+    __slots__ = ("network",)
+
+    def __init__(self, network: NetworkConfig) -> None:
+        self.network = network
+
+    def __hash__(self) -> int:
+        return id(self.network)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.network is self.network
+
+
+@lru_cache(maxsize=1024)
+def _network_digest(same: _Same) -> str:
+    network = _network_to_json(same.network)
+    del network["source"]
+    return hashlib.sha256(_canonical(network)).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    from astra_tacos.version import package_version
+
+    return package_version()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _network_to_json(network: NetworkConfig) -> dict[str, Any]:
+    return {
+        "source": network.source,
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
+        "links": [_link_to_json(link) for link in network.links],
+        "failed_links": [list(ends) for ends in network.failed_links],
+        "link_overrides": [_link_to_json(link) for link in network.link_overrides],
+    }
+
+
+def _link_to_json(link: LinkSpec) -> list[float | None]:
+    return [link.src, link.dst, link.bandwidth_gibps, link.latency_ns]
+
+
+def _network_from_json(network: dict[str, Any]) -> NetworkConfig:
+    return NetworkConfig(
+        network["source"],
+        tuple(Dimension(*row) for row in network["dimensions"]),
+        tuple(LinkSpec(*row) for row in network["links"]),
+        tuple((src, dst) for src, dst in network["failed_links"]),
+        tuple(LinkSpec(*row) for row in network["link_overrides"]),
+    )

@@ -1,0 +1,72 @@
+"""The process that computes points, one after another, so that one which takes too much can be ended: `Guard` starts it.
+
+    python -m astra_tacos.sweep.point_process SCRATCH
+
+A line on standard input is a request, a line on standard output its answer, both JSON; whatever else is printed goes to standard
+error. It ends when standard input does, or when nothing was asked of it for a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from queue import Empty, SimpleQueue
+from typing import Any, TextIO
+
+IDLE_S = 60.0
+WENT_IDLE = 75
+"""How long it stays without work, and its exit code then."""
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which then ends this process
+    scratch = tempfile.tempdir = sys.argv[1]
+    requests: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_read, args=(requests, scratch), daemon=True).start()
+    _serve(requests, answers)
+    _leave(scratch, WENT_IDLE)
+
+
+def _serve(requests: SimpleQueue[str], answers: TextIO) -> None:
+    """Until it goes idle."""
+    from astra_tacos.sweep.evaluate import evaluate, warm_up
+    from astra_tacos.sweep.outcome import Conditions
+    from astra_tacos.sweep.point import Point
+
+    while True:
+        try:
+            request: dict[str, Any] = json.loads(requests.get(timeout=IDLE_S))
+        except Empty:
+            return
+        if "point" in request:
+            answer = evaluate(Point.from_request(request["point"]), Conditions(**request["conditions"])).to_json()
+        else:
+            answer = {}
+            warm_up()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _read(requests: SimpleQueue[str], scratch: str) -> None:
+    """Pass lines on. Their end is that of the process that asks, also when it was killed: nobody wants the answer then."""
+    for line in sys.stdin:
+        requests.put(line)
+    _leave(scratch, 0)
+
+
+def _leave(scratch: str, code: int) -> None:
+    """End now, whatever the other thread computes; kernels and their threads do not wait for one another."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Whether a schedule is what it says: by the oracle, and by the replay."""
+
+from __future__ import annotations
+
+from astra_tacos.errors import VerificationError
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.verifier.schedule_oracle import check
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """The oracle has no objection, and the embedded replay takes exactly the predicted time.
+
+    Raises
+    ------
+    VerificationError
+        If one of them disagrees.
+    """
+    check(schedule)
+    replayed = replay_schedule(schedule).collective_time_ns
+    if replayed != schedule.collective_time_ns:
+        raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")

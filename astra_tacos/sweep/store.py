@@ -1,0 +1,156 @@
+"""The directory of a sweep: a file per result, found again by the key of its points, so that a sweep goes on where it ended.
+
+    DIR/rows/3f/3fa0....json    what became of the points of that key
+    DIR/sweep.yml               the sweep file
+    DIR/sweep.parquet           the table
+
+A row is written to a temporary file and renamed as soon as it is there, so that a sweep that is killed leaves whole rows only. It
+is not forced to the disk (fsync would cost more than a small point): after a power cut the last rows may be missing or torn, and
+a row that cannot be read counts as missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_file
+from astra_tacos.sweep.outcome import DIED, FAILED, OK, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.sweep.point import ROW_FORMAT
+from astra_tacos.version import package_version
+
+ROWS, SWEEP_FILE, TABLE_FILE = "rows", "sweep.yml", "sweep.parquet"
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An outcome, and the limits that it was computed under."""
+
+    outcome: Outcome
+    timeout_s: float | None
+    memory_bytes: int | None
+
+    def stands(self, conditions: Conditions, retry_failed: bool) -> bool:
+        """Whether it need not be computed again."""
+        status = self.outcome.status
+        if status == DIED or (retry_failed and status in FAILED):
+            return False
+        if status == TIMEOUT:
+            return not _is_more(conditions.timeout_s, self.timeout_s)
+        if status == OUT_OF_MEMORY:
+            return not _is_more(conditions.memory_bytes, self.memory_bytes)
+        return not (status == OK and conditions.with_checks and not self.outcome.results.get("verified"))
+
+
+def _is_more(now: float | None, then: float | None) -> bool:
+    """Whether a limit allows more than it did; None allows all."""
+    return then is not None and (now is None or now > then)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The directory of a sweep."""
+
+    directory: Path
+
+    @contextlib.contextmanager
+    def opened(self, sweep_file: bytes) -> Iterator[None]:
+        """Make it, if it is not there, and keep others from writing to it; what killed sweeps left unfinished goes.
+
+        Raises
+        ------
+        ConfigError
+            If something else is there, or another sweep writes to it.
+        """
+        self.check()
+        try:
+            (self.directory / ROWS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{self.directory}: cannot be written ({error.strerror})") from None
+        with _locked(self.directory):
+            for stale in (*self.directory.glob(".*.tmp"), *self.directory.glob(f"{ROWS}/*/.*.tmp")):
+                stale.unlink(missing_ok=True)
+            with replaced_file(self.directory / SWEEP_FILE) as temporary:
+                temporary.write_bytes(sweep_file)
+            yield
+
+    def check(self) -> None:
+        """Check that rows may be added: nothing is there, or a sweep.
+
+        Raises
+        ------
+        ConfigError
+            If anything else is there.
+        """
+        path = self.directory
+        if not path.exists():
+            return
+        if not path.is_dir():
+            raise ConfigError(f"{path}: exists and is no directory: choose another output")
+        names = {entry.name for entry in path.iterdir() if entry.name != _LOCK and entry.suffix != ".tmp"}
+        if not names <= {ROWS} and not names >= {ROWS, SWEEP_FILE}:
+            raise ConfigError(f"{path}: exists and is no sweep of astra_tacos: choose another output")
+
+    def read(self, keys: Iterable[str]) -> dict[str, Row]:
+        """Rows by key, as far as they are there and can be read."""
+        found = {}
+        for key in keys:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                found[key] = self._read(key)
+        return found
+
+    def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
+        """Keep an outcome."""
+        row = Row(outcome, conditions.timeout_s, conditions.memory_bytes)
+        about = {
+            "format": ROW_FORMAT,
+            "version": package_version(),
+            "key": key,
+            **outcome.to_json(),
+            "timeout_s": row.timeout_s,
+            "memory_bytes": row.memory_bytes,
+        }
+        path = self._path(key)
+        with replaced_file(path) as temporary:
+            temporary.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        return row
+
+    def _read(self, key: str) -> Row:
+        about: dict[str, Any] = json.loads(self._path(key).read_text(encoding="utf-8"))
+        if about["format"] != ROW_FORMAT or about["key"] != key:
+            raise ValueError("not a row of this key")
+        limits = about["timeout_s"], about["memory_bytes"]
+        if not all(limit is None or isinstance(limit, int | float) for limit in limits):
+            raise ValueError("limits are no numbers")
+        return Row(Outcome.from_json(about), *limits)
+
+    def _path(self, key: str) -> Path:
+        return self.directory / ROWS / key[:2] / f"{key}.json"
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Alone in a directory; the system lets go of the lock when the process ends, however it does."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        yield
+        return
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{directory}: another sweep is writing to it, expected one at a time") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,66 @@
+"""A sweep that has run, in a few figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from astra_tacos.sweep.outcome import OK, REFUSED, STATUSES
+from astra_tacos.units import format_size
+
+_BEST = 5
+_ERRORS = 5
+
+
+def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[str]) -> dict[str, Any]:
+    """Counts by status, the best points and the first errors, ready for JSON.
+
+    Parameters
+    ----------
+    rows
+        Of the points whose outcome is known, in order.
+    num_points
+        How many there are, known or not.
+    axes
+        Columns of the axes; they tell points from one another.
+    """
+    counts = Counter(row["status"] for row in rows)
+    result: dict[str, Any] = {
+        "points": num_points,
+        "statuses": {status: counts[status] for status in STATUSES if counts[status]},
+        "best_time": _best(rows, "predicted_ns", axes),
+        "best_time_cost": _best(rows, "time_cost", axes),
+    }
+    messages = Counter((row["status"], row["error"]) for row in rows if row["status"] not in (OK, REFUSED))
+    result["errors"] = [
+        {"status": status, "error": error, "points": count} for (status, error), count in list(messages.items())[:_ERRORS]
+    ]
+    result["more_errors"] = max(len(messages) - _ERRORS, 0)
+    return result
+
+
+def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> list[dict[str, Any]]:
+    known = [row for row in rows if row.get(column) is not None]
+    names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
+    best = sorted(known, key=lambda row: (row[column], row["point"]))[:_BEST]
+    return [{name: row.get(name) for name in names} for row in best]
+
+
+def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and lines of such points; axes in which they agree and columns without values are left out."""
+    shared = {name for name in best[0] if len(best) > 1 and len({str(row[name]) for row in best}) == 1}
+    names = [name for name in best[0] if name not in shared and any(row[name] is not None for row in best)]
+    return tuple(names), [tuple(_text(name, row[name]) for name in names) for row in best]
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name == "size_bytes":
+        return format_size(value)
+    if name == "efficiency":
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

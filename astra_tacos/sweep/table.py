@@ -1,0 +1,119 @@
+"""Rows of a sweep as a Parquet file: a column per axis, input and result, typed whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_file
+from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.sweep.outcome import RESULT_COLUMNS, Outcome
+from astra_tacos.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
+from astra_tacos.sweep.store import TABLE_FILE
+from astra_tacos.units import NS_PER_S
+from astra_tacos.version import package_version
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+METADATA = b"astra_tacos"
+_OWN_COLUMNS = {"point": "int", "key": "str", "status": "str", "error": "str"}
+
+
+def table_columns(points: Sequence[Point]) -> dict[str, str]:
+    """All columns in order, and what is in them: "int", "float", "bool", "str" or "floats" (a list of numbers).
+
+    Axes and definitions that are no columns of every sweep come after the first ones. What is in them depends on all points
+    of the sweep, run or not: whole numbers become "float" beside others, and anything beside text becomes text.
+    """
+    known = _OWN_COLUMNS | INPUT_COLUMNS | RESULT_COLUMNS
+    own: dict[str, set[type]] = {}
+    for point in points:
+        for name, value in point.inputs.items():
+            if name not in known:
+                own.setdefault(name, set()).add(type(value))
+    variables = {name: _kind(types - {type(None)}) for name, types in own.items()}
+    return {**_OWN_COLUMNS, **variables, **INPUT_COLUMNS, **RESULT_COLUMNS}
+
+
+def _kind(types: set[type]) -> str:
+    if types in ({int}, {bool}):
+        return "int" if types == {int} else "bool"
+    return "float" if types and types <= {int, float} else "str"
+
+
+def table_row(point: Point, outcome: Outcome) -> dict[str, Any]:
+    """The columns of a point that have a value."""
+    row: dict[str, Any] = {"point": point.index, "key": point.key, "status": outcome.status, "error": outcome.error}
+    row |= point.inputs | outcome.results
+    time_ns, cost = row.get("predicted_ns"), row.get("cost")
+    if time_ns is not None and cost is not None:  # here, as the cost is no part of the key
+        row["time_cost"] = time_ns / NS_PER_S * cost
+    return row
+
+
+def write_table(
+    path: Path, name: str, axes: Sequence[str], columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write rows as Parquet, the same bytes for the same rows.
+
+    Parameters
+    ----------
+    name, axes
+        Of the sweep; columns of all axes.
+    columns
+        As of `table_columns`.
+    rows
+        In the order of the file; what a row lacks is null.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    about = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
+    fields = [pa.field(column, _arrow_type(kind)) for column, kind in columns.items()]
+    schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
+    content: dict[str, list[Any]] = {column: [] for column in columns}
+    for row in rows:
+        for column, values in content.items():
+            values.append(row.get(column))
+    for column, kind in columns.items():
+        if kind in ("str", "float"):
+            convert = str if kind == "str" else float
+            content[column] = [None if value is None else convert(value) for value in content[column]]
+    with replaced_file(path) as temporary:
+        parquet.write_table(pa.table(content, schema=schema), temporary)
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    import pyarrow as pa
+
+    types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
+    return types[kind]
+
+
+def read_sweep(directory: Path) -> SweepColumns:
+    """The table in the directory of a sweep.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or it is no table of a sweep.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = directory / TABLE_FILE
+    if not path.is_file():
+        raise ConfigError(f"{directory}: has no {TABLE_FILE}, expected the output of `astra-tacos sweep` that has ended")
+    try:
+        table = parquet.read_table(path, partitioning=None)
+        about = json.loads((table.schema.metadata or {})[METADATA])
+        if about["format"] != ROW_FORMAT:
+            raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
+        return SweepColumns(str(about["name"]), tuple(about["axes"]), table.to_pydict())
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        detail = " ".join(str(error).split())
+        raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None

@@ -1,0 +1,63 @@
+"""A training run on a network: planned, replayed before and after, and told in figures."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.network_yaml import write_network
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.sweep.outcome import Conditions
+from astra_tacos.sweep.point import WorkloadTask
+from astra_tacos.workload.plan import plan
+from astra_tacos.workload.plan_result import PlanResult
+from astra_tacos.workload.run_files import RunInputs
+from astra_tacos.workload.solution import Options
+
+
+def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:
+    """The results of a run; what the plan writes goes again.
+
+    Raises
+    ------
+    AstraTacosError
+        If it cannot be read, planned or replayed.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            result = _plan(network, task, conditions, Path(scratch))
+        except AstraTacosError as error:
+            raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # a row must not name what is gone
+    return {
+        "predicted_ns": result.after_ns,
+        "verified": True,  # a plan checks its schedules, and its end is that of a replay
+        "before_ns": result.before_ns,
+        "speed_up": result.speed_up,
+        "exposed_before_ns": result.exposed_before_ns,
+        "exposed_ns": result.exposed_after_ns,
+        "num_collectives": result.num_collectives,
+        "num_cases": len(result.cases),
+    }
+
+
+def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, folder: Path) -> PlanResult:
+    network_file = folder / "network.yml"
+    write_network(network, network_file)
+    inputs = RunInputs(
+        Path(task.workload),
+        Path(task.system),
+        network_file,
+        _path(task.comm_group),
+        _path(task.remote_memory),
+        Path(task.directory),
+    )
+    options = Options(task.synthesizer, task.reduce_bandwidth_gbps, task.chunks_per_npu, task.trials, task.seed, task.budget_s)
+    cache = _path(conditions.cache)
+    return plan(inputs, folder / "plan", backend=task.backend, baseline=task.baseline, options=options, cache=cache)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
