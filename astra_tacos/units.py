@@ -22,6 +22,10 @@ BYTES_PER_GB = 1_000_000_000
 MAX_SIZE_BYTES = 1 << 53
 """Largest collective: sizes go through double precision, as in ASTRA-sim, and stay exact up to here."""
 
+MAX_SIZES = 64
+"""Most sizes that `parse_sizes` takes."""
+_SIZE_STEP = 4
+
 _SIZE_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
@@ -55,6 +59,33 @@ def parse_size(text: str) -> int:
     if not 0 < size <= MAX_SIZE_BYTES:
         raise ConfigError(f"size: found {text!r}, expected 1 byte to {format_size(MAX_SIZE_BYTES)}")
     return size
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Sizes of `64KiB,1MiB`, or of `64KiB:1GiB`: every size from the first on, four times larger each, up to the second.
+
+    Returns
+    -------
+    sizes
+        In ascending order, each once.
+
+    Raises
+    ------
+    ConfigError
+        If a part is no size or no range of sizes, or there are more than `MAX_SIZES`.
+    """
+    sizes: set[int] = set()
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        size, end = parse_size(first), parse_size(last if colon else first)
+        if size > end:
+            raise ConfigError(f"sizes: found {part!r}, expected the smaller size first")
+        while size <= end:
+            sizes.add(size)
+            size *= _SIZE_STEP
+    if len(sizes) > MAX_SIZES:
+        raise ConfigError(f"sizes: found {len(sizes)}, expected at most {MAX_SIZES}")
+    return tuple(sorted(sizes))
 
 
 def format_size(size_bytes: int) -> str:

@@ -19,13 +19,10 @@ from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.units import MAX_SIZE_BYTES, parse_size
+from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.topology.topology import Topology
-
-_SIZE_STEP = 4
-_MOST_SIZES = 64
 
 
 class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -34,21 +31,10 @@ class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     name = "sizes"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        sizes: list[int] = []
         try:
-            for part in str(value).split(","):
-                first, colon, last = part.partition(":")
-                size, end = parse_size(first), parse_size(last if colon else first)
-                if size > end:
-                    self.fail(f"sizes: found {part!r}, expected the smaller size first", param, ctx)
-                while size <= end:
-                    sizes.append(size)
-                    size *= _SIZE_STEP
+            return parse_sizes(str(value))
         except ConfigError as error:
-            self.fail(str(error), param, ctx)
-        if len(set(sizes)) > _MOST_SIZES:
-            self.fail(f"sizes: found {len(set(sizes))}, expected at most {_MOST_SIZES}", param, ctx)
-        return tuple(sorted(set(sizes)))
+            return self.fail(str(error), param, ctx)
 
 
 class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2

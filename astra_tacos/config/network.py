@@ -7,7 +7,7 @@ unknown keys, so one file serves both programs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,31 @@ def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str,
                 expected = " or ".join(ASTRA_SIM_BLOCKS)
                 hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if block == "Mesh" else ""
                 raise ConfigError(f"{path}: topology[{index}] is {describe(block)}, expected {expected}{hint}")
-    lists = {key: _list(path, document, key) for key in ("npus_count", "bandwidth", "latency")}
+    return make_dimensions(path, document, blocks, topology_key)
+
+
+def make_dimensions(
+    path: str | Path,
+    document: Mapping[str, Any],
+    blocks: Sequence[str],
+    topology_key: str = "topology",
+    bandwidth_key: str = "bandwidth",
+) -> tuple[Dimension, ...]:
+    """Dimensions of these blocks, with the sizes, bandwidths and latencies that a mapping lists.
+
+    Parameters
+    ----------
+    path
+        What to call the mapping in messages.
+    topology_key, bandwidth_key
+        Where the blocks came from, and where bandwidths are found.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    lists = {key: _list(path, document, key) for key in ("npus_count", bandwidth_key, "latency")}
     for key, values in lists.items():
         if len(values) != len(blocks):
             raise ConfigError(f"{path}: {key} has {_entries(values)}, {topology_key} has {len(blocks)}")
@@ -113,12 +137,12 @@ def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str,
     num_npus = math.prod(sizes)
     if num_npus > MAX_NPUS:
         raise ConfigError(f"{path}: npus_count gives {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
-    bandwidths = [_bandwidth(path, f"bandwidth[{i}]", value) for i, value in enumerate(lists["bandwidth"])]
+    bandwidths = [_bandwidth(path, f"{bandwidth_key}[{i}]", value) for i, value in enumerate(lists[bandwidth_key])]
     latencies = [_latency(path, f"latency[{i}]", value) for i, value in enumerate(lists["latency"])]
     return tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
 
 
-def _list(path: Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
+def _list(path: str | Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
     if key not in mapping:
         raise ConfigError(f"{path}: {prefix}{key} is missing, expected a list of one entry per dimension")
     value = mapping[key]
@@ -132,7 +156,7 @@ def _entries(values: list[Any]) -> str:
     return f"{len(values)} {'entry' if len(values) == 1 else 'entries'}"
 
 
-def _size(path: Path, index: int, value: object) -> int:
+def _size(path: str | Path, index: int, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 1:
         raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
     return value
@@ -149,14 +173,14 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _bandwidth(path: Path, key: str, value: object) -> float:
+def _bandwidth(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
     if number is None or not 0 < number <= _MAX_BANDWIDTH_GIBPS:
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0")
     return number
 
 
-def _latency(path: Path, key: str, value: object) -> float:
+def _latency(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
     if number is None or number < 0:
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more")

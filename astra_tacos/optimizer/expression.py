@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 import math
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from astra_tacos.config.expression_text import parse_expression_text
 from astra_tacos.errors import ConfigError
 
 MAX_LENGTH = 300
@@ -86,12 +86,9 @@ class _Parser:
         if len(self.text) > MAX_LENGTH:
             raise self.refuse(f"{len(self.text)} characters", f"at most {MAX_LENGTH}")
         expected = "a comparison such as B0 + B1 <= 300"
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(self.text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise self.refuse("no expression", expected) from None
+        tree = parse_expression_text(self.text)
+        if tree is None:
+            raise self.refuse("no expression", expected)
         if not isinstance(tree, ast.Compare):
             raise self.refuse("no comparison", expected)
         try:

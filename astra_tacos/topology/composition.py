@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,22 +44,11 @@ def build_topology(network: NetworkConfig) -> Topology:
 
 
 def _compose(network: NetworkConfig) -> Topology:
+    check_dimensions(network)
     num_npus = network.num_npus
     blocks: list[tuple[BlockLinks, int, Dimension]] = []
     stride = 1
-    total = 0
-    for index, dimension in enumerate(network.dimensions):
-        if dimension.block not in BUILDING_BLOCKS:
-            raise ConfigError(
-                f"{network.source}: astra_tacos.topology[{index}] is {describe(dimension.block)}, "
-                f"expected {' or '.join(BUILDING_BLOCKS)}"
-            )
-        total += _estimated_channels(dimension) * (num_npus // dimension.size)
-        if total > MAX_CHANNELS:
-            raise ConfigError(
-                f"{network.source}: {dimension.block} {dimension.size} among {num_npus:,} NPUs makes {total:,} channels, "
-                f"expected at most {MAX_CHANNELS:,}"
-            )
+    for dimension in network.dimensions:
         blocks.append((BUILDING_BLOCKS[dimension.block](dimension.size), stride, dimension))
         stride *= dimension.size
     src: list[NDArray[np.int64]] = []
@@ -88,6 +78,42 @@ def _compose(network: NetworkConfig) -> Topology:
         link_dimension.astype(np.int16),
         network.dimensions,
     )
+
+
+def check_dimensions(network: NetworkConfig) -> None:
+    """Check, before any array is made, that there are such building blocks, and not too many channels.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
+    total = 0
+    for index, dimension in enumerate(network.dimensions):
+        if dimension.block not in BUILDING_BLOCKS:
+            raise ConfigError(
+                f"{network.source}: astra_tacos.topology[{index}] is {describe(dimension.block)}, "
+                f"expected {' or '.join(BUILDING_BLOCKS)}"
+            )
+        total += _estimated_channels(dimension) * (network.num_npus // dimension.size)
+        if total > MAX_CHANNELS:
+            raise ConfigError(
+                f"{network.source}: {dimension.block} {dimension.size} among {network.num_npus:,} NPUs makes {total:,} channels, "
+                f"expected at most {MAX_CHANNELS:,}"
+            )
+
+
+def count_links(network: NetworkConfig) -> int:
+    """Links of a network, those that failed left out, without building it."""
+    links = len(network.links)
+    for dimension in network.dimensions:
+        links += _links_of_group(dimension.block, dimension.size) * (network.num_npus // dimension.size)
+    return links - len(network.failed_links)
+
+
+@lru_cache(maxsize=256)
+def _links_of_group(block: str, size: int) -> int:
+    return len(BUILDING_BLOCKS[block](size).src)
 
 
 def _estimated_channels(dimension: Dimension) -> int:
