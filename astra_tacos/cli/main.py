@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
+    "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""

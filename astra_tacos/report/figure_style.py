@@ -20,8 +20,8 @@ WIDTH_INCHES = {"double": 7.16, "single": 3.5}
 
 REDUCE, COPY = "#4477aa", "#ee6677"
 """Sends that reduce and sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
-COMPUTE, EXPOSED, IDLE = "#4477aa", "#ee6677", "#dddddd"
-"""What a rank does: it computes, waits for communication, or is done."""
+RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
+"""What a rank does, in the order of `rank_states.STATES`."""
 SYNTHESIZER_STYLES = {
     "auto": ("#000000", "*"),
     "tacos": ("#332288", "o"),

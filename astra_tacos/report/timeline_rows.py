@@ -135,7 +135,7 @@ def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: in
         bars = bars_of(schedule, rows)
         for which, part in enumerate((bars.reduces, ~bars.reduces)):
             line = line_of_row[bars.row[part]]
-            shares[which] = _coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, None, (lines, bins))
+            shares[which] = coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, None, (lines, bins))
     else:
         _add_rounds(schedule, line_of_row[rows.row[schedule.topology.channel_link]], scale, shares)
     shares /= np.bincount(line_of_row, minlength=lines)[:, None]
@@ -159,20 +159,20 @@ def _add_rounds(schedule: LockstepSchedule, line: NDArray[np.int64], scale: floa
                 many = counts[own]
                 at = np.broadcast_to(schedule.start_ns[first:last][own][:, None] * scale, many.shape).ravel()
                 of = np.broadcast_to(used_lines, many.shape).ravel()
-                shares[part] += _coverage(of, at, at + held[which] * scale, many.ravel(), shares.shape[1:])
+                shares[part] += coverage(of, at, at + held[which] * scale, many.ravel(), shares.shape[1:])
 
 
-def _coverage(
+def coverage(
     line: NDArray[np.int64],
     start: NDArray[np.float64],
     end: NDArray[np.float64],
     weight: NDArray[np.int64] | None,
     shape: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """float64[lines, bins], how much of each bin intervals cover, in bins, summed.
+    """float64[lines, bins], how much of each bin intervals on lines cover, summed.
 
-    What an interval covers up to the edges of bins is a ramp from its start less one from its end; a ramp that begins within a
-    bin has two entries in the second differences.
+    Intervals, float64[n] start and end in bins, count `weight` times, or once. What one covers up to the edges of bins is a ramp
+    from its start less one from its end; a ramp that begins within a bin has two entries in the second differences.
     """
     lines, bins = shape
     width = bins + 2
