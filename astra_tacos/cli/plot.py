@@ -11,10 +11,12 @@ import click
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure_style import FORMATS, WIDTHS, check_figure
+from astra_tacos.report.sweep_choice import KINDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from astra_tacos.report.sweep_columns import SweepColumns
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.topology.topology import Topology
@@ -57,7 +59,7 @@ def plot() -> None:
     """
 
 
-@plot.command()
+@plot.command(short_help="Draw devices and links of a network or a schedule.")
 @click.argument("path", type=_path)
 @_figure_options
 def topology(path: Path, output: Path, width: str) -> None:
@@ -73,7 +75,7 @@ def topology(path: Path, output: Path, width: str) -> None:
     click.echo(f"written: {output}")
 
 
-@plot.command()
+@plot.command(short_help="Draw links over time, or ranks before and after a plan.")
 @click.argument("path", type=_path)
 @click.option("--chunk", type=int, metavar="N", help="Let the sends of this chunk stand out.")
 @_figure_options
@@ -96,7 +98,7 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
     click.echo(f"written: {output}")
 
 
-@plot.command()
+@plot.command(short_help="Draw a comparison of synthesizers again.")
 @click.argument("path", type=_path)
 @_figure_options
 def compare(path: Path, output: Path, width: str) -> None:
@@ -106,6 +108,64 @@ def compare(path: Path, output: Path, width: str) -> None:
 
     save_plot(read_rows(path), output, width)
     click.echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw a sweep: lines, a heat map or a Pareto front.")
+@click.argument("directory", metavar="DIR", type=_path)
+@click.option("--kind", type=click.Choice(KINDS), help="By default what suits the axes of the sweep.")
+@click.option("--x", metavar="COLUMN", help="Column along the x axis.")
+@click.option("--y", metavar="COLUMN", help="Column along the y axis.")
+@click.option("--value", metavar="COLUMN", help="Column that the colours of a heat map show.")
+@click.option("--by", metavar="COLUMN", help="Column that tells lines, or colours of points, apart.")
+@click.option("--where", metavar="EXPR", help="Only points for which this holds: 'size_bytes >= 1048576 and num_npus == 64'.")
+@_figure_options
+def sweep(
+    directory: Path,
+    kind: str | None,
+    x: str | None,
+    y: str | None,
+    value: str | None,
+    by: str | None,
+    where: str | None,
+    output: Path,
+    width: str,
+) -> None:
+    """Draw a sweep from its table: DIR is the --output of `sweep`.
+
+    lines: a column against another, by default bus bandwidth against size. heatmap: two axes and a colour. pareto: time against
+    cost, and the points that no other one beats in both. Every task (size, collective, workload) has a panel of its own. Where
+    points share a place the best one is drawn, and the figure says over what.
+    """
+    from astra_tacos.report.sweep_choice import choose
+    from astra_tacos.report.sweep_plot import save_sweep
+    from astra_tacos.sweep.table import read_sweep
+
+    table = read_sweep(directory)
+    note = ""
+    if where is not None:
+        table = _filtered(table, where)
+        note = f"where {where}"
+    save_sweep(table, output, choose(table, kind, x, y, value, by), width, note)
+    click.echo(f"written: {output}")
+
+
+def _filtered(table: SweepColumns, where: str) -> SweepColumns:
+    """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
+    from astra_tacos.report.sweep_columns import SweepColumns
+    from astra_tacos.sweep.expression import parse_expression
+
+    expression = parse_expression(where, "--where")
+    for name in sorted(expression.names):
+        if name not in table.columns:
+            raise ConfigError(f"--where: found {name!r}, expected columns of the sweep: {', '.join(table.columns)}")
+    kept = []
+    for row in range(table.num_rows):
+        names = {name: table.columns[name][row] for name in expression.names}
+        if not any(value is None for value in names.values()) and expression.value(names):
+            kept.append(row)
+    if not kept:
+        raise ConfigError(f"--where: {where!r} holds for none of {table.num_rows:,} points, expected one or more")
+    return SweepColumns(table.name, table.axes, {name: [values[row] for row in kept] for name, values in table.columns.items()})
 
 
 def _recording_file(path: Path) -> Path | None:

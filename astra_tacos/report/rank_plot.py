@@ -40,7 +40,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     shown = [(name, replay, find_segments(recording.nodes, replay)) for name, replay in replays if replay is not None]
     end_ns = max(replay.run_end_ns for _, replay, _ in shown)
     unit, scale = time_unit(max(end_ns, 1) / 20)
-    figure = Figure(figsize=(WIDTH_INCHES[width], 0.9 + 1.45 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_INCHES[width], 1.0 + 1.45 * len(shown)), layout="constrained")
     panels: Any = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     note = ""
     for axes, (name, replay, segments) in zip(panels, shown, strict=True):
@@ -49,16 +49,17 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
         facts = f"{_text(replay.run_end_ns)}, exposed communication {_text(int(replay.exposed_comm_ns.max()))}"
         axes.set_title(f"{name}: {facts}" if len(shown) > 1 else facts, loc="left", fontsize=7.5)
         axes.set(ylabel="rank", ylim=(ranks, 0))
-        axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
+        axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4, clip_on=False)
         step = max(1, -(-ranks // 8))
         axes.set_yticks(np.arange(0, ranks, step) + 0.5, [str(rank) for rank in range(0, ranks, step)])
     panels[-1].set(xlim=(0, end_ns / scale or 1.0), xlabel=f"time ({unit})")
-    where = f"{recording.network} ({shape_text(recording.shape)})" if recording.shape else recording.network
-    figure.suptitle(f"{len(recording.after.finish_ns):,} ranks on {where}", fontsize=8)
+    shape = f" ({shape_text(recording.shape)})" if recording.shape else ""
+    shape = shape if width == "double" else shape.replace(" ", "\n", 1)
+    figure.suptitle(f"{len(recording.after.finish_ns):,} ranks on {recording.network}{shape}", fontsize=8)
     used = sorted({int(state) for _, _, segments in shown for state in np.unique(segments.state)})
     handles = [Patch(facecolor=RANK_STATES[state], label=STATES[state]) for state in used]
-    columns = len(handles) if width == "double" else 2
-    legend = {"ncols": columns, "title": note or None, "title_fontsize": 7, "handlelength": 1.4}
+    legend: dict[str, Any] = {"title": note or None, "title_fontsize": 7, "handlelength": 1.2, "columnspacing": 1.2}
+    legend |= {"ncols": len(handles)} if width == "double" else {"ncols": 2, "fontsize": 6.5}
     figure.legend(handles=handles, loc="outside lower center", **legend)
     return figure
 
