@@ -31,13 +31,11 @@ _path = click.Path(path_type=Path)
 @click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
 @click.option("--output", type=_path, required=True, metavar="DIR", help="Rows and table; what is there is not done again.")
 @click.option(
-    "--dask", "address", metavar="ADDRESS", help="A Dask scheduler: tcp://host:port. By default this machine does it all."
+    "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine does it all."
 )
 @click.option("--workers", type=click.IntRange(1), help="Points at a time on this machine; by default one per core.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each point, at most.")
-@click.option(
-    "--memory", type=Size(), metavar="SIZE", help="For each point, at most: 4GiB. Python and kernels take 200 MiB of it."
-)
+@click.option("--memory", type=Size(), metavar="SIZE", help="For each point, at most: 4GiB. Python and kernels take 0.2 GiB.")
 @click.option("--cache", type=_path, metavar="DIR", help="Schedules that sweeps share.")
 @click.option(
     "--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, each schedule."
@@ -150,6 +148,7 @@ def _estimate(
     failed = sum(point.error is not None for point in asked.points)
     result = {
         "name": asked.name,
+        "combinations": asked.num_combinations,
         "points": len(asked.points),
         "invalid": failed,
         "results": len(run.outcomes) + len(run.missing),
@@ -162,17 +161,18 @@ def _estimate(
     if as_json:
         print_json(result)
         return
-    least = "at least " if guess.is_least else "about "
-    time_text = (
-        f"{least}{duration(result['seconds'])} on {threads} worker{'s'[: threads > 1]}, by {guess.num_sampled} that were tried"
-    )
+    least = "at least" if guess.is_least else "about"
+    where = f"{threads} worker{'s'[: threads > 1]}"
+    time_text = f"{least} {duration(result['seconds'])} on {where}, judged by {guess.num_sampled} that were tried"
+    refused = asked.num_combinations - len(asked.points)
     rows = [
-        ("points", f"{len(asked.points):,} of {', '.join(asked.axes) or 'no axes'}"),
+        ("axes", ", ".join(asked.axes) or "none"),
+        ("points", f"{len(asked.points):,}" + (f", {refused:,} more are left out by where" if refused else "")),
         ("results", f"{result['results']:,} different ones, {run.num_reused:,} of them are there"),
         ("time", time_text if run.missing else "none: all is there"),
     ]
     if failed:
-        rows.insert(1, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
+        rows.insert(2, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
     print_rows(rows)
 
 

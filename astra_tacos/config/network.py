@@ -33,6 +33,11 @@ class Dimension:
     latency_ns: float
 
 
+def describe_dimensions(dimensions: Sequence[Dimension]) -> str:
+    """`Ring 2 x FullyConnected 4 x Switch 8`."""
+    return " x ".join(f"{dimension.block} {dimension.size}" for dimension in dimensions)
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
     """A directed link between devices; in an override, None keeps what the link has."""

@@ -43,7 +43,7 @@ INPUT_COLUMNS: dict[str, str] = {
     "backend": "str",
 }
 """Columns of every row that are known before a point runs, in order, and what is in them; all but the first two may be null."""
-Scalar = bool | int | float | str
+Scalar = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)

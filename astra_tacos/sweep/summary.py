@@ -10,6 +10,9 @@ from astra_tacos.sweep.outcome import OK, REFUSED, STATUSES
 from astra_tacos.units import format_size
 
 _BEST = 5
+_MOST_KINDS = 12
+_COMPARABLE = ("kind", "collective", "size_bytes", "workload")
+"""Points that agree in these do the same, so that times tell which is better."""
 _ERRORS = 5
 
 
@@ -41,9 +44,13 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
 
 
 def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> list[dict[str, Any]]:
-    known = [row for row in rows if row.get(column) is not None]
+    """Of one collective and size, or one run, the best few points; of several, the best point of each."""
+    ranked = sorted((row for row in rows if row.get(column) is not None), key=lambda row: (row[column], row["point"]))
+    firsts: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in ranked:
+        firsts.setdefault(tuple(row.get(name) for name in _COMPARABLE), row)
+    best = list(firsts.values())[:_MOST_KINDS] if len(firsts) > 1 else ranked[:_BEST]
     names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
-    best = sorted(known, key=lambda row: (row[column], row["point"]))[:_BEST]
     return [{name: row.get(name) for name in names} for row in best]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 METADATA = b"astra_tacos"
+_MAX_INT = (1 << 63) - 1
 _OWN_COLUMNS = {"point": "int", "key": "str", "status": "str", "error": "str"}
 
 
@@ -34,7 +35,8 @@ def table_columns(points: Sequence[Point]) -> dict[str, str]:
     for point in points:
         for name, value in point.inputs.items():
             if name not in known:
-                own.setdefault(name, set()).add(type(value))
+                is_long = isinstance(value, int) and abs(value) > _MAX_INT
+                own.setdefault(name, set()).add(float if is_long else type(value))
     variables = {name: _kind(types - {type(None)}) for name, types in own.items()}
     return {**_OWN_COLUMNS, **variables, **INPUT_COLUMNS, **RESULT_COLUMNS}
 

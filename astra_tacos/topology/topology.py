@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import Dimension
+from astra_tacos.config.network import Dimension, describe_dimensions
 from astra_tacos.errors import ConfigError
 
 MAX_CHANNELS = 100_000_000
@@ -114,9 +114,7 @@ class Topology:
 
     def describe_shape(self) -> str:
         """`Ring 2 x FullyConnected 4 x Switch 8`, or the number of links of an arbitrary graph."""
-        if not self.dimensions:
-            return f"graph of {self.num_links} links"
-        return " x ".join(f"{dimension.block} {dimension.size}" for dimension in self.dimensions)
+        return describe_dimensions(self.dimensions) or f"graph of {self.num_links} links"
 
     def channel_graph(self, weight: NDArray[np.number]) -> Any:
         """The channels as a SciPy sparse matrix of NPUs by NPUs, each with its entry of `weight`, for shortest paths."""

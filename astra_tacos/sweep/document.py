@@ -1,0 +1,201 @@
+"""What stands in a sweep file, each part read and checked, before any point is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.libra_files import CostModel, read_cost_model
+from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Axes, Part, read_axes
+from astra_tacos.sweep.definitions import Conditions, Definitions, read_conditions, read_definitions
+from astra_tacos.sweep.expression import Expression
+from astra_tacos.sweep.field import Field, check_keys, read_field
+from astra_tacos.sweep.network_spec import FailureSpec, NetworkSpec, read_failure_spec, read_network_spec
+from astra_tacos.sweep.point import COLLECTIVE, WORKLOAD
+from astra_tacos.sweep.settings import REQUIRED, SETTINGS
+
+_KEYS = ("name", "point", "axes", "define", "where", "cost_model")
+_COST = "cost"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A sweep file.
+
+    Parameters
+    ----------
+    name, path
+        Of the sweep, and of its file.
+    network, failures
+        Those of `point`, None where it has none.
+    constants, fields
+        Other keys of `point`: with their values as they are used, and with expressions.
+    axes, definitions, conditions, cost_model
+        What else it says.
+    """
+
+    name: str
+    path: Path
+    network: NetworkSpec | None
+    failures: FailureSpec | None
+    constants: dict[str, Any]
+    fields: dict[str, Field]
+    axes: Axes
+    definitions: Definitions
+    conditions: Conditions
+    cost_model: CostModel | None
+
+
+def read_document(path: Path) -> Document:
+    """Read a sweep file; of the files that it names, only the cost model.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    check_keys(document, str(path), _KEYS)
+    name = document.get("name", path.stem)
+    if not isinstance(name, str) or not name.strip() or len(name) > 200 or "\n" in name:
+        raise ConfigError(f"{path}: name is {describe(name)}, expected one line of text")
+    if "point" not in document:
+        raise ConfigError(f"{path}: point is missing, expected a mapping with a network and what to run on it")
+    reader = _PointReader(path)
+    reader.read(document["point"])
+    axes = Axes({}, ())
+    if "axes" in document:
+        axes = read_axes(document["axes"], f"{path}: axes", reader.of_axis, reader.missing)
+    definitions = read_definitions(document.get("define", {}), f"{path}: define", axes.places)
+    conditions = read_conditions(document.get("where", []), f"{path}: where")
+    cost_model = None
+    if "cost_model" in document:
+        if not isinstance(document["cost_model"], str):
+            raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
+        cost_model = read_cost_model(path.parent / document["cost_model"])
+    _check_names(reader.expressions, axes, definitions, conditions, cost_model)
+    return Document(
+        name,
+        path,
+        reader.network,
+        reader.failures,
+        reader.constants,
+        reader.fields,
+        axes,
+        definitions,
+        conditions,
+        cost_model,
+    )
+
+
+@dataclass(slots=True)
+class _PointReader:
+    """Reads keys of `point`, there and as axes."""
+
+    path: Path
+    network: NetworkSpec | None = None
+    failures: FailureSpec | None = None
+    constants: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict)
+    expressions: list[Expression] = field(default_factory=list)
+    labels: dict[str, object] = field(default_factory=dict)
+    """What each name of a network of an axis stands for."""
+
+    def read(self, document: object) -> None:
+        where = f"{self.path}: point"
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"{where} is {describe(document)}, expected a mapping with a network and what to run on it")
+        check_keys(document, where, POINT_KEYS)
+        for key, value in document.items():
+            place = f"{where}.{key}"
+            if key == NETWORK:
+                self.network = read_network_spec(value, place, self.path)
+                self.expressions += self.network.field.expressions
+            elif key == FAILED_LINKS:
+                self.failures = read_failure_spec(value, place)
+                self.expressions += self.failures.field.expressions if self.failures else ()
+            else:
+                found = read_field(value, place)
+                self.expressions += found.expressions
+                if found.is_constant:
+                    self.constants[key] = SETTINGS[key].read(value, place)
+                else:
+                    self.fields[key] = found
+
+    def of_axis(self, key: str, value: Any, where: str) -> Part:
+        """The part that a value of an axis sets."""
+        if key == NETWORK:
+            spec = read_network_spec(value, where, self.path)
+            self.expressions += spec.field.expressions
+            label = self.label(value, where)
+            return Part({key: label}, {key: replace(spec, name=label)})
+        if key == FAILED_LINKS:
+            failures = read_failure_spec(value, where)
+            self.expressions += failures.field.expressions if failures else ()
+            return Part({}, {key: failures})
+        found = read_field(value, where)
+        if not found.is_constant:
+            raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
+        setting = SETTINGS[key].read(value, where)
+        return Part({key: value if setting is None else setting}, {key: setting})
+
+    def label(self, value: Any, where: str) -> str:
+        """What rows call a network of an axis."""
+        if isinstance(value, Mapping):
+            label = value.get("name")
+            if not isinstance(label, str) or not label or label.lstrip().startswith("="):
+                found = "is missing" if label is None else f"is {describe(label)}"
+                raise ConfigError(f"{where}.name {found}, expected a plain name: rows tell the networks of an axis by it")
+            if self.labels.setdefault(label, value) != value:
+                raise ConfigError(f"{where}.name is {describe(label)}, as that of another network, expected another name")
+            return label
+        if value.lstrip().startswith("="):
+            raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template with a name")
+        stem = Path(value).stem
+        label = stem if self.labels.setdefault(stem, value) == value else value
+        if self.labels.setdefault(label, value) != value:
+            raise ConfigError(f"{where} is {describe(value)}, the name of another network, expected another path")
+        return label
+
+    def missing(self, key: str) -> Part:
+        """What an axis is worth where an entry of a list has no value for it: what `point` says, if that is plain."""
+        if key in (NETWORK, FAILED_LINKS) or key in self.fields:
+            return Part()
+        kind = WORKLOAD if "workload" in self.constants or "workload" in self.fields else COLLECTIVE
+        value = self.constants.get(key, SETTINGS[key].default(kind))
+        return Part() if value is REQUIRED else Part({key: value})
+
+
+def _check_names(
+    expressions: Iterable[Expression],
+    axes: Axes,
+    definitions: Definitions,
+    conditions: Conditions,
+    cost_model: CostModel | None,
+) -> None:
+    """Check that every name that is used is known, and every axis used."""
+    known = [*axes.places, *definitions.expressions]
+    used: set[str] = set()
+    for expression in (*expressions, *definitions.expressions.values()):
+        _check_known(expression, known)
+        used |= expression.names
+    derived = [name for name in DERIVED if name != _COST or cost_model is not None]
+    for condition in conditions.expressions:
+        if _COST in condition.names and cost_model is None:
+            raise ConfigError(f"{condition.where} {describe(condition.text)}: found cost, expected a cost_model that says it")
+        _check_known(condition, [*known, *derived])
+        used |= condition.names
+    for name, place in axes.places.items():
+        if name not in used and name not in POINT_KEYS:
+            raise ConfigError(f"{place}: nothing uses {name}, expected a key of point, or an expression with it")
+
+
+def _check_known(expression: Expression, known: list[str]) -> None:
+    for name in sorted(expression.names):
+        if name not in known:
+            expected = ", ".join(known) or "no names: there are no axes"
+            raise ConfigError(f"{expression.where} {describe(expression.text)}: found the name {name}, expected {expected}")

@@ -1,0 +1,93 @@
+"""Values of a sweep file that may hold expressions: `"= 600 - b0 - b1"`, alone, in a list or in a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.sweep.expression import Expression, Names, parse_expression
+
+MARK = "="
+"""How a string begins that is an expression."""
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A value of the sweep file.
+
+    Parameters
+    ----------
+    where
+        File and key, for error messages.
+    expressions
+        Those in it; none in a constant.
+    value
+        The value where names have these values; whole numbers come as such, even from a division.
+    """
+
+    where: str
+    expressions: tuple[Expression, ...]
+    value: Callable[[Names], Any]
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.expressions
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that its expressions need, in alphabetical order."""
+        return tuple(sorted({name for expression in self.expressions for name in expression.names}))
+
+    def depends_on(self, names: Names) -> tuple[Any, ...]:
+        """The values of its names: where they are the same, so is its own."""
+        return tuple(names.get(name, _ABSENT) for name in self.names)
+
+
+def read_field(value: object, where: str) -> Field:
+    """The field that a value of a YAML file is.
+
+    Raises
+    ------
+    ConfigError
+        If an expression in it is none.
+    """
+    if isinstance(value, str) and value.lstrip().startswith(MARK):
+        expression = parse_expression(value.lstrip()[len(MARK) :], where)
+        return Field(where, (expression,), lambda names: _whole(expression.value(names)))
+    if isinstance(value, list):
+        entries = [read_field(entry, f"{where}[{index}]") for index, entry in enumerate(value)]
+        return Field(where, _expressions(entries), lambda names: [entry.value(names) for entry in entries])
+    if isinstance(value, Mapping):
+        fields = {key: read_field(entry, f"{where}.{key}") for key, entry in value.items()}
+        return Field(
+            where, _expressions(fields.values()), lambda names: {key: field.value(names) for key, field in fields.items()}
+        )
+    return Field(where, (), lambda names: value)
+
+
+def _expressions(fields: Any) -> tuple[Expression, ...]:
+    return tuple(expression for field in fields for expression in field.expressions)
+
+
+def _whole(value: Any) -> Any:
+    """Lists by the entry; 4.0, as a division gives it, is 4."""
+    if isinstance(value, (list, tuple)):
+        return [_whole(entry) for entry in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def check_keys(mapping: Mapping[Any, Any], where: str, keys: tuple[str, ...]) -> None:
+    """Check that a mapping has no other keys.
+
+    Raises
+    ------
+    ConfigError
+        If it has.
+    """
+    for key in mapping:
+        if key not in keys:
+            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")

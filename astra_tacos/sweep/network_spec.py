@@ -1,0 +1,153 @@
+"""Networks of a sweep file: paths of network files, or templates, whose numbers may be expressions; and links that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.config.network import NetworkConfig, describe_dimensions, make_dimensions, read_network
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.shape import link_gibps, npu_gbps
+from astra_tacos.sweep.expression import Names
+from astra_tacos.sweep.field import Field, check_keys, read_field
+from astra_tacos.sweep.settings import read_number
+from astra_tacos.topology.composition import BUILDING_BLOCKS
+
+_BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
+_TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
+_FAILURE_KEYS = ("fraction", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNetwork:
+    """A network, what rows call it, and decimal GB/s that an NPU has in each dimension, as exactly as the file says."""
+
+    name: str
+    config: NetworkConfig
+    split_gbps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkSpec:
+    """A network as the sweep file gives it: the path of a file, or a template.
+
+    Parameters
+    ----------
+    field
+        What stands there.
+    source
+        The sweep file; paths are relative to where it is.
+    name
+        What rows call it, where the file says so, or there is another of its name.
+    """
+
+    field: Field
+    source: Path
+    name: str | None = None
+
+    def resolve(self, names: Names, files: dict[Path, NamedNetwork]) -> NamedNetwork:
+        """The network where names have these values; `files` are those read before, and are added to.
+
+        Raises
+        ------
+        ConfigError
+            If a file or a value is not what it should be.
+        """
+        value = self.field.value(names)
+        if isinstance(value, Mapping):
+            return self._from_template(value)
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"{self.field.where} is {describe(value)}, expected the path of a network YAML")
+        path = self.source.parent / value
+        if path not in files:
+            try:
+                config = read_network(path)
+            except ConfigError as error:
+                raise ConfigError(f"{self.field.where}: {error}") from None
+            files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
+        return files[path] if self.name is None else replace(files[path], name=self.name)
+
+    def _from_template(self, template: Mapping[str, Any]) -> NamedNetwork:
+        where = self.field.where
+        blocks = template["topology"]
+        if not isinstance(blocks, list) or not blocks:
+            raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
+        for index, block in enumerate(blocks):
+            if not isinstance(block, str) or block not in BUILDING_BLOCKS:
+                raise ConfigError(f"{where}.topology[{index}] is {describe(block)}, expected {' or '.join(BUILDING_BLOCKS)}")
+        key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
+        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
+        if key == _PER_NPU:
+            split = tuple(dimension.bandwidth_gibps for dimension in dimensions)
+            dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
+        else:
+            split = tuple(map(npu_gbps, dimensions))
+        name = template.get("name", describe_dimensions(dimensions))
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{where}.name is {describe(name)}, expected a name")
+        return NamedNetwork(self.name or name, NetworkConfig(str(self.source), dimensions), split)
+
+
+def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
+    """The network that a value of the sweep file gives; that of an axis needs a `name` to be told from others.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither a path nor a template, or a template lacks a key or has others.
+    """
+    if isinstance(value, Mapping):
+        check_keys(value, where, _TEMPLATE_KEYS)
+        if (_BANDWIDTH in value) == (_PER_NPU in value):
+            found = "both" if _BANDWIDTH in value else "neither"
+            raise ConfigError(f"{where} has {found} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
+        if "topology" not in value:
+            raise ConfigError(f"{where}.topology is missing, expected a list of one entry per dimension")
+    elif not isinstance(value, str) or not value:
+        raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template")
+    return NetworkSpec(read_field(value, where), source)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailureSpec:
+    """Which links fail, as the sweep file says it: a fraction and a seed."""
+
+    field: Field
+
+    def resolve(self, names: Names) -> tuple[float, int]:
+        """Fraction and seed where names have these values.
+
+        Raises
+        ------
+        ConfigError
+            If they are out of range.
+        """
+        value, where = self.field.value(names), self.field.where
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} is {describe(value)}, expected {{fraction, seed}}")
+        fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
+        seed = value.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
+            raise ConfigError(f"{where}.seed is {describe(seed)}, expected a whole number from 0 on")
+        return fraction, seed
+
+
+def read_failure_spec(value: object, where: str) -> FailureSpec | None:
+    """What a value of the sweep file says about links that fail; None if none do.
+
+    Raises
+    ------
+    ConfigError
+        If it is no mapping of a fraction and a seed.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is {describe(value)}, expected {{fraction, seed}} or null")
+    check_keys(value, where, _FAILURE_KEYS)
+    if "fraction" not in value:
+        raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
+    return FailureSpec(read_field(value, where))

@@ -1,0 +1,77 @@
+"""Training runs of a sweep: where their files are, and what is in them, as one digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_tacos.config.system import read_system
+from astra_tacos.errors import ConfigError
+from astra_tacos.trace.reader import trace_files
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """The files of a run, as absolute paths, a digest of all that is in them, and how many ranks it has."""
+
+    workload: str
+    system: str
+    comm_group: str | None
+    remote_memory: str | None
+    directory: str
+    digest: str
+    num_ranks: int
+
+
+def read_run_source(
+    folder: Path, workload: str, system: str, comm_group: str | None, remote_memory: str | None, directory: str | None
+) -> RunSource:
+    """Find the files of a run, and read them through.
+
+    Parameters
+    ----------
+    folder
+        Where relative paths begin.
+    directory
+        Where ASTRA-sim is started: paths in the system file begin there. By default where the system file is.
+
+    Raises
+    ------
+    ConfigError
+        If a file is missing or cannot be read.
+    """
+    folder = folder.resolve()
+    system_path = Path(os.path.normpath(folder / system))
+    start = system_path.parent if directory is None else Path(os.path.normpath(folder / directory))
+    if not start.is_dir():
+        raise ConfigError(f"{start}: no such directory, expected that in which ASTRA-sim is started")
+    config = read_system(system_path, start)
+    ranks = trace_files(folder / workload)
+    digest = hashlib.sha256()
+    _add(digest, "system", system_path)
+    for rank, path in enumerate(ranks):
+        _add(digest, f"workload {rank}", path)
+    optional = {"groups": comm_group, "remote memory": remote_memory, "per node": config.per_node_source}
+    for role, name in optional.items():
+        if name is not None:
+            _add(digest, role, (start if role == "per node" else folder) / name)
+    for prefix in sorted({*config.custom.values(), *config.per_node.values()}):
+        if not Path(f"{start / prefix}.0.et").is_file():
+            continue  # where it is used, reading the run says so
+        for rank, path in enumerate(trace_files(start / prefix)):
+            _add(digest, f"collective {prefix} {rank}", path)
+    groups, memory = (None if name is None else os.path.normpath(folder / name) for name in (comm_group, remote_memory))
+    prefix = os.path.normpath(folder / workload)
+    return RunSource(prefix, str(system_path), groups, memory, str(start), digest.hexdigest(), len(ranks))
+
+
+def _add(digest: hashlib._Hash, role: str, path: Path) -> None:
+    """Add what a file is for, and the digest of its content: no content can pass for another file."""
+    try:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    digest.update(f"{role} {content}\n".encode())

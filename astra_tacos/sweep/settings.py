@@ -1,0 +1,159 @@
+"""The keys of a sweep file's `point` that say what to run: those of `astra-tacos synthesize` and `astra-tacos plan`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.config.system import NATIVE_ALGORITHMS
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.routes import BACKENDS
+from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.chunking import MAX_SENDS
+from astra_tacos.units import MAX_SIZE_BYTES, parse_size
+
+REQUIRED = object()
+_BASELINES = tuple(name for name in NATIVE_ALGORITHMS if not name.startswith("one"))
+_MOST = (1 << 62) - 1
+_Read = Callable[[object, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of `point`.
+
+    Parameters
+    ----------
+    read
+        The value as it is used, from what the file says and where it says it; raises `ConfigError`.
+    column
+        Column of the row that has it.
+    kinds
+        Kinds of points that have it.
+    defaults
+        By kind, the value where the file has none; `REQUIRED` if it must have one.
+    """
+
+    read: _Read
+    column: str
+    kinds: tuple[str, ...] = KINDS
+    defaults: tuple[Any, ...] = (None, None)
+
+    def default(self, kind: str) -> Any:
+        return self.defaults[KINDS.index(kind)]
+
+
+def _refuse(value: object, where: str, expected: str) -> ConfigError:
+    return ConfigError(f"{where} is {describe(value)}, expected {expected}")
+
+
+def _choice(choices: Iterable[str], may_be_null: bool = False) -> _Read:
+    names = tuple(choices)
+
+    def read(value: object, where: str) -> Any:
+        if value is None and may_be_null:
+            return None
+        if not isinstance(value, str) or value not in names:
+            raise _refuse(value, where, ", ".join(names) + (" or null" if may_be_null else ""))
+        return value
+
+    return read
+
+
+def _whole(least: int, null: str = "") -> _Read:
+    """A whole number, or what `null` says, for which null can be written, too."""
+
+    def read(value: object, where: str) -> Any:
+        if null and (value is None or value == null):
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+            raise _refuse(value, where, f"a whole number from {least} on" + (f", or {null}" if null else ""))
+        return value
+
+    return read
+
+
+def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool]) -> float:
+    """A finite number that is fit, also one that YAML takes for a string (`1e3`).
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    """
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or not is_fit(number):
+        raise _refuse(value, where, expected)
+    return number
+
+
+def _budget(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    return read_number(value, where, "a number of seconds above 0, or null", lambda number: number > 0)
+
+
+def _speed(value: object, where: str) -> float:
+    return read_number(value, where, "a number of GB/s, 0 or more", lambda number: number >= 0)
+
+
+def read_size(value: object, where: str) -> int:
+    """Bytes of a size.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    """
+    if isinstance(value, str):
+        try:
+            return parse_size(value)
+        except ConfigError:
+            pass
+    elif isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE_BYTES:
+        return value
+    raise _refuse(value, where, "a size such as 4096, 64MiB or 1GB")
+
+
+def _path(may_be_null: bool = True) -> _Read:
+    def read(value: object, where: str) -> Any:
+        if value is None and may_be_null:
+            return None
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise _refuse(value, where, "a path" + (" or null" if may_be_null else ""))
+        return value
+
+    return read
+
+
+_ONLY_COLLECTIVE, _ONLY_WORKLOAD = (COLLECTIVE,), (WORKLOAD,)
+SETTINGS: dict[str, Setting] = {
+    "collective": Setting(_choice(COLLECTIVES), "collective", _ONLY_COLLECTIVE, ("all-reduce", None)),
+    "root": Setting(_whole(0, "null"), "root", _ONLY_COLLECTIVE),
+    "size": Setting(read_size, "size_bytes", _ONLY_COLLECTIVE, (REQUIRED, None)),
+    "max_sends": Setting(_whole(1), "max_sends", _ONLY_COLLECTIVE, (MAX_SENDS, None)),
+    "link_model": Setting(_choice((*LINK_MODELS, "auto")), "link_model", _ONLY_COLLECTIVE, ("auto", None)),
+    "synthesizer": Setting(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", defaults=(AUTO, AUTO)),
+    "chunks_per_npu": Setting(_whole(1, "auto"), "chunks_per_npu"),
+    "trials": Setting(_whole(1, "null"), "trials", defaults=(None, 4)),
+    "seed": Setting(_whole(0), "seed", defaults=(0, 0)),
+    "budget": Setting(_budget, "budget_s"),
+    "reduce_bandwidth": Setting(_speed, "reduce_bandwidth_gbps", defaults=(0.0, 0.0)),
+    "workload": Setting(_path(may_be_null=False), "workload", _ONLY_WORKLOAD, (None, REQUIRED)),
+    "system": Setting(_path(may_be_null=False), "system", _ONLY_WORKLOAD, (None, REQUIRED)),
+    "comm_group": Setting(_path(), "comm_group", _ONLY_WORKLOAD),
+    "remote_memory": Setting(_path(), "remote_memory", _ONLY_WORKLOAD),
+    "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
+    "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
+    "backend": Setting(_choice(BACKENDS, may_be_null=True), "backend", _ONLY_WORKLOAD),
+}
+"""Keys of `point` beside `network` and `failed_links`, as the options of the command line."""

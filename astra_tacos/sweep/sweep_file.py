@@ -1,0 +1,259 @@
+"""A sweep file, read to the last value, as points that can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.collective import ROOTED
+from astra_tacos.collective.collective import check_root
+from astra_tacos.config.yaml_text import describe
+from astra_tacos.errors import ConfigError
+from astra_tacos.sweep.axes import FAILED_LINKS, NETWORK, POINT_KEYS, Part
+from astra_tacos.sweep.definitions import holds
+from astra_tacos.sweep.document import Document, read_document
+from astra_tacos.sweep.network_spec import NetworkSpec
+from astra_tacos.sweep.networks import Networks, PointNetwork
+from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
+from astra_tacos.sweep.run_source import RunSource, read_run_source
+from astra_tacos.sweep.settings import REQUIRED, SETTINGS
+
+_NOTHING = dict.fromkeys(INPUT_COLUMNS)
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """All points of a sweep file.
+
+    Parameters
+    ----------
+    axes
+        Columns of the rows that have the values of its axes, in order of the file.
+    points
+        Those that meet all conditions.
+    num_combinations
+        Points before conditions.
+    left_out
+        By condition, how many points it is the first to refuse.
+    """
+
+    name: str
+    path: Path
+    axes: tuple[str, ...]
+    points: tuple[Point, ...]
+    num_combinations: int
+    left_out: dict[str, int]
+
+
+def read_sweep_file(path: str | Path) -> Sweep:
+    """Read a sweep file, the files that it names, and resolve all points.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected; of all that is wrong, the first. A point
+        whose network cannot be built is none of that, but has an `error`.
+    """
+    file = read_document(Path(path))
+    left_out = dict.fromkeys((condition.text for condition in file.conditions.expressions), 0)
+    points = tuple(_Resolver(file, left_out).points())
+    if not points:
+        refused = "; ".join(f"{text} refuses {count:,}" for text, count in left_out.items() if count)
+        raise ConfigError(f"{path}: where leaves none of {file.axes.num_combinations:,} points ({refused}), expected some")
+    return Sweep(file.name, file.path, tuple(_columns(file.axes.places)), points, file.axes.num_combinations, left_out)
+
+
+def _columns(axes: Iterable[str]) -> list[str]:
+    columns: list[str] = []
+    for name in axes:
+        if name == FAILED_LINKS:
+            columns += ["failed_fraction", "failed_seed"]
+        else:
+            columns.append(SETTINGS[name].column if name in SETTINGS else name)
+    return columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recipe:
+    """How points that the axes give the same keys are made.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    constants
+        Settings of all of them; null is the default.
+    varying
+        Keys of other settings: those that axes give, and those that are expressions.
+    """
+
+    kind: str
+    constants: dict[str, Any]
+    varying: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Resolver:
+    file: Document
+    left_out: dict[str, int]
+    networks: Networks = field(init=False)
+    recipes: dict[frozenset[str], _Recipe] = field(default_factory=dict)
+    read: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    runs: dict[tuple[Any, ...], RunSource] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.networks = Networks(self.file.cost_model)
+
+    def points(self) -> Iterable[Point]:
+        index = 0
+        for part in self.file.axes.combinations():
+            try:
+                point = self.point(index, part)
+            except ConfigError as error:
+                raise ConfigError(f"{error}{_at(part.names)}") from None
+            if point is not None:
+                yield point
+                index += 1
+
+    def point(self, index: int, part: Part) -> Point | None:
+        """The point of one part of each block of axes; None if a condition refuses it."""
+        names, file = part.names, self.file
+        recipe = self.recipe(part)
+        file.definitions.add_to(names)
+        for condition in file.conditions.early:
+            if not holds(condition, names):
+                self.left_out[condition.text] += 1
+                return None
+        network = self.network(part)
+        if file.conditions.late:
+            more = names | network.derived
+            for condition in file.conditions.late:
+                if not holds(condition, more):
+                    self.left_out[condition.text] += 1
+                    return None
+        settings = recipe.constants.copy()
+        for name in recipe.varying:
+            value = part.given[name] if name in part.given else self.computed(name, names)
+            if value is not None:
+                settings[name] = value
+        task, error = self.collective(settings, network) if recipe.kind == COLLECTIVE else self.workload(settings, network)
+        inputs = _NOTHING | network.columns
+        inputs["kind"] = recipe.kind
+        for name, value in settings.items():
+            column = SETTINGS[name].column
+            if column in inputs or name in part.given:
+                inputs[column] = value
+        for name, value in names.items():
+            if name not in POINT_KEYS:
+                inputs[name] = value
+        return Point(index, names, network.config, task, inputs, network.error or error)
+
+    def recipe(self, part: Part) -> _Recipe:
+        given = frozenset(part.given)
+        if given not in self.recipes:
+            self.recipes[given] = self.new_recipe(given)
+        return self.recipes[given]
+
+    def new_recipe(self, given: frozenset[str]) -> _Recipe:
+        """Check that keys go together, and that none is missing."""
+        file = self.file
+        there = {*file.constants, *file.fields, *given}
+        kind = WORKLOAD if "workload" in there else COLLECTIVE
+        if file.network is None and NETWORK not in given:
+            raise ConfigError(
+                f"{file.path}: point.network is missing, expected the path of a network YAML, a template, or an axis"
+            )
+        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.kinds}
+        for name in SETTINGS:
+            if name in there and name not in of_kind:
+                where = file.axes.places[name] if name in given else f"{file.path}: point.{name}"
+                what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
+                raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
+        constants = {name: setting.default(kind) for name, setting in of_kind.items()}
+        constants |= {name: value for name, value in file.constants.items() if value is not None}
+        for name, value in constants.items():
+            if value is REQUIRED and name not in there:
+                raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
+        return _Recipe(kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields))
+
+    def network(self, part: Part) -> PointNetwork:
+        spec = part.given.get(NETWORK, self.file.network)
+        assert isinstance(spec, NetworkSpec)  # the recipe has seen to it
+        return self.networks.resolve(spec, part.given.get(FAILED_LINKS, self.file.failures), part.names)
+
+    def computed(self, name: str, names: dict[str, Any]) -> Any:
+        """The value of a key of `point` that is an expression."""
+        found = self.file.fields[name]
+        key = (name, *found.depends_on(names))
+        if key not in self.read:
+            self.read[key] = SETTINGS[name].read(found.value(names), found.where)
+        return self.read[key]
+
+    def collective(self, settings: dict[str, Any], network: PointNetwork) -> tuple[CollectiveTask, str | None]:
+        name, root = settings["collective"], settings["root"]
+        error = None
+        if name in ROOTED:
+            root = settings["root"] = root or 0
+            if root >= network.config.num_npus:
+                try:
+                    check_root(name, network.config.num_npus, root)
+                except ConfigError as reason:
+                    error = str(reason)
+        elif root is not None:
+            rooted = ", ".join(sorted(ROOTED))
+            raise ConfigError(
+                f"{self.file.path}: root is {root} and collective {name}, expected {rooted}, as only these have a root"
+            )
+        task = CollectiveTask(
+            name,
+            root,
+            settings["size"],
+            settings["chunks_per_npu"],
+            settings["max_sends"],
+            settings["synthesizer"],
+            settings["trials"],
+            settings["seed"],
+            settings["budget"],
+            settings["link_model"],
+            settings["reduce_bandwidth"],
+        )
+        return task, error
+
+    def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
+        key = tuple(settings[name] for name in ("workload", "system", "comm_group", "remote_memory", "directory"))
+        if key not in self.runs:
+            self.runs[key] = read_run_source(self.file.path.parent, *key)
+        run = self.runs[key]
+        error = None
+        if run.num_ranks != network.config.num_npus:
+            error = (
+                f"{settings['workload']}: traces of {run.num_ranks} ranks, expected {network.config.num_npus}, as many as NPUs"
+            )
+        task = WorkloadTask(
+            run.workload,
+            run.system,
+            run.comm_group,
+            run.remote_memory,
+            run.directory,
+            settings["backend"],
+            settings["baseline"],
+            settings["synthesizer"],
+            settings["chunks_per_npu"],
+            settings["reduce_bandwidth"],
+            settings["trials"],
+            settings["seed"],
+            settings["budget"],
+            run.digest,
+        )
+        return task, error
+
+
+def _at(names: dict[str, Any]) -> str:
+    """Where a message comes from, if points differ."""
+    if not names:
+        return ""
+    listed = [f"{name} = {describe(value)}" for name, value in list(names.items())[:_MOST_NAMES]]
+    return f" (at {', '.join(listed)}{', ...' if len(names) > _MOST_NAMES else ''})"

@@ -1,0 +1,174 @@
+"""Points as outcomes: the figures of a synthesis and of a plan, and whatever goes wrong as a status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sweeps import SMALL, collective_point
+
+from astra_tacos.cli.generate import generate
+from astra_tacos.collective import all_reduce
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.config.network_yaml import write_network
+from astra_tacos.errors import ReplayError, VerificationError
+from astra_tacos.sweep import collective_point as collective_room
+from astra_tacos.sweep.evaluate import evaluate
+from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
+from astra_tacos.sweep.point import Point, WorkloadTask
+from astra_tacos.synthesizer.search import search
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.workload.plan import plan
+from astra_tacos.workload.run_files import RunInputs
+from astra_tacos.workload.solution import Options
+
+
+def plain(outcome: Outcome) -> dict[str, Any]:
+    return {name: value for name, value in outcome.results.items() if not name.endswith("seconds")}
+
+
+def test_a_collective_has_the_figures_of_its_search() -> None:
+    point = collective_point(
+        chunks_per_npu=None, synthesizer="auto", trials=2, seed=3, reduce_bandwidth_gbps=900.0, max_sends=2000
+    )
+    outcome = evaluate(point, Conditions())
+    topology = build_topology(SMALL)
+    found = search(
+        topology,
+        all_reduce(8, 1 << 20),
+        recut=True,
+        trials=2,
+        seed=3,
+        reduce_bandwidth_gbps=900.0,
+        max_sends=2000,
+        threads=1,
+    ).schedule
+    expected = {
+        "predicted_ns": found.collective_time_ns,
+        "num_sends": found.num_sends,
+        "made_by": found.synthesizer,
+        "made_seed": found.seed,
+        "made_chunks_per_npu": found.collective.chunks_per_npu,
+        "made_link_model": found.timing.link_model,
+        "verified": True,
+    }
+    assert outcome.status == "ok"
+    assert {name: outcome.results[name] for name in expected} == expected
+    assert outcome.results["efficiency"] == outcome.results["bound_ns"] / outcome.results["predicted_ns"]
+    assert 0 < outcome.results["synthesis_seconds"] < outcome.results["seconds"]
+    assert set(outcome.results) <= set(RESULT_COLUMNS)
+    assert Outcome.from_json(outcome.to_json()) == outcome
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "error"),
+    [
+        ({"synthesizer": "themis", "collective": "broadcast"}, "refused", "broadcast on Ring 4 x Switch 2: themis: "),
+        ({"size_bytes": 4}, "error", "expected at least one byte per chunk"),
+        ({"collective": "reduce", "root": 99}, "error", "99"),
+        ({"network": NetworkConfig("g.yml", (), (LinkSpec(0, 1, 1.0, 1.0), LinkSpec(1, 0, 1.0, 1.0)))}, "ok", None),
+    ],
+)
+def test_statuses(changes: dict[str, Any], status: str, error: str | None) -> None:
+    outcome = evaluate(collective_point(**changes), Conditions())
+    assert outcome.status == status
+    assert outcome.error is None if error is None else error in (outcome.error or "")
+    assert (outcome.error is None) == (outcome.status == "ok")
+    assert outcome.error is None or "\n" not in outcome.error
+
+
+def test_what_a_network_is_called_is_in_no_outcome() -> None:
+    asked = {"synthesizer": "themis", "collective": "broadcast"}
+    first = evaluate(collective_point(**asked), Conditions())
+    second = evaluate(collective_point(network=replace(SMALL, source="elsewhere/other.yml"), **asked), Conditions())
+    assert (first.status, first.error) == (second.status, second.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (VerificationError("wrong\nindeed"), "error"),
+        (ReplayError("stuck"), "error"),
+        (MemoryError(), "out-of-memory"),
+        (ZeroDivisionError("by\nzero"), "error"),
+        (RecursionError(), "error"),
+    ],
+)
+def test_every_exception_is_an_outcome(error: Exception, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(schedule: object) -> None:
+        raise error
+
+    monkeypatch.setattr(collective_room, "check_schedule", fail)
+    outcome = evaluate(collective_point(), Conditions())
+    assert outcome.status == status
+    assert outcome.error and "\n" not in outcome.error
+    unchecked = evaluate(collective_point(), Conditions(with_checks=False))
+    assert (unchecked.status, unchecked.results["verified"]) == ("ok", False)
+
+
+def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conditions = Conditions(cache=str(tmp_path))
+    point = collective_point(seed=5)
+    first = evaluate(point, conditions)
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+
+    def search_again(*_: object, **__: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(collective_room, "search", search_again)
+    second = evaluate(replace(point, network=replace(SMALL, source="other.yml")), conditions)
+    assert plain(second) == plain(first)
+    assert second.results["synthesis_seconds"] == first.results["synthesis_seconds"]
+    assert evaluate(collective_point(seed=6), conditions).error == "AssertionError: searched again"
+    for file in tmp_path.rglob("*.npz"):
+        file.write_bytes(file.read_bytes()[:-9])
+    assert evaluate(point, conditions).error == "AssertionError: searched again"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    options = "--dp 2 --tp 2 --pp 2 --layers 2 --hidden 64 --heads 8 --sequence 64 --vocab 512 --micro-batches 2"
+    result = CliRunner().invoke(generate, ["--output", str(folder), *options.split()], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
+    files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
+    task = WorkloadTask(*files, None, "ring", "ring", None, 0.0, 1, 0, None, "d" * 64)
+    return Point(0, {}, network, replace(task, **changes), {})
+
+
+def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 2, 25.0, 500.0)))
+    outcome = evaluate(workload_point(run, network), Conditions())
+    assert list(tmp_path.iterdir()) == []
+    write_network(network, tmp_path / "network.yml")
+    inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
+    result = plan(inputs, tmp_path / "plan", baseline="ring", options=Options("ring", trials=1))
+    assert outcome.status == "ok", outcome.error
+    assert plain(outcome) == {
+        "predicted_ns": result.after_ns,
+        "verified": True,
+        "before_ns": result.before_ns,
+        "speed_up": result.speed_up,
+        "exposed_before_ns": result.exposed_before_ns,
+        "exposed_ns": result.exposed_after_ns,
+        "num_collectives": result.num_collectives,
+        "num_cases": len(result.cases),
+    }
+    assert set(outcome.results) <= set(RESULT_COLUMNS)
+
+
+def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    outcome = evaluate(workload_point(run, NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0),))), Conditions())
+    assert outcome.status == "error"
+    assert "network.yml" in (outcome.error or "") and str(tmp_path) not in (outcome.error or "")
+    outcome = evaluate(workload_point(run, SMALL, system=str(run / "none.json")), Conditions())
+    assert (outcome.status, "none.json" in (outcome.error or "")) == ("error", True)
