@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 _LOG_FROM = 10.0
 """Largest by smallest value from which on a scale is logarithmic."""
+_LOG_WITHIN = 4.0
+"""The same within one panel of several."""
+_LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
+"""Ticks within a decade, where the limits of an axis are less than so far apart."""
 _MOST_TICKS = {"double": 8, "single": 6}
-_LONGEST_LABEL = 22
+_LONGEST_LABEL = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,22 @@ class Scale:
     is_share: bool
 
     def text(self, value: float) -> str:
-        """A value as ticks and cells show it."""
+        """A value as ticks show it."""
         if self.is_size:
             return format_size(round(value))
         if self.is_share:
             return f"{value:.4g}" if abs(value) > 10 else f"{value * 100:.4g}%"
         scaled = value / self.divisor
         return f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.3g}"
+
+    def cell(self, value: float) -> str:
+        """A value as cells of one table show it: with as many digits each."""
+        scaled = value / self.divisor
+        if self.is_share and abs(value) <= 10:
+            return f"{value * 100:.3g}%"
+        if self.is_size or abs(scaled) >= 1000 or scaled == round(scaled):
+            return self.text(value)
+        return f"{scaled:#.3g}".rstrip(".")
 
 
 def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
@@ -79,26 +92,28 @@ def texts(values: Sequence[Any], measure: Measure) -> list[str]:
 
 
 def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: str) -> None:
-    """Scale, ticks and grid of the x or y axis for values, before they are divided."""
+    """Scale, ticks and grid of the x or y axis for the values that are drawn, before they are divided."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     formatter = FuncFormatter(lambda value, _: scale.text(value * scale.divisor))
     distinct = sorted(set(values))
-    if scale.is_log:
+    is_log = scale.is_log and (scale.is_size or max(values) >= _LOG_WITHIN * min(values))
+    if is_log:
         axes.set(**{f"{which}scale": "log"})
     if scale.is_size:
         step = -(-len(distinct) // _MOST_TICKS[width])
         axis.set_major_locator(FixedLocator(distinct[::step]))
         axis.set_minor_locator(NullLocator())
-    elif scale.is_log:
-        is_short = max(values) < 50 * min(values)
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=10))
+    elif is_log:
+        low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+        subs = next((ticks for ratio, ticks in _LOG_TICKS if high < ratio * low), (1.0,))
+        axis.set_major_locator(LogLocator(subs=subs, numticks=10))
         axis.set_minor_formatter(NullFormatter())
     elif len(distinct) <= _MOST_TICKS[width] - 2 and which == "x":
         axis.set_major_locator(FixedLocator([value / scale.divisor for value in distinct]))
     else:
-        axis.set_major_locator(MaxNLocator(_MOST_TICKS[width] - 1))
+        axis.set_major_locator(MaxNLocator(_MOST_TICKS[width] - 1, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(formatter)
     axes.grid(visible=True, which="major", axis="x" if which == "x" else "y")
     axes.set_axisbelow(True)

@@ -58,10 +58,10 @@ def draw_heatmaps(
     image = None
     for place, (axes, own) in enumerate(zip(grid, cells, strict=True)):
         image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
-        most = _MOST_WRITTEN[width]
-        if len(x_values) * min(len(grid), 3 if width == "double" else 1) <= most[0] and len(y_values) <= most[1]:
+        beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
+        if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
             _write(axes, own, scale, shades, norm)
-        _label(axes, choice, table, x_values, y_values, width, is_first=place == 0 or width == "single")
+        _label(axes, choice, table, x_values, y_values, width, is_first=place % beside == 0, room=1 / beside)
     bar = figure.colorbar(image, ax=grid, pad=0.02, fraction=0.06)  # type: ignore[arg-type]
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: scale.text(value * scale.divisor)))
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
@@ -76,16 +76,23 @@ def _write(axes: Axes, cells: Any, scale: Any, shades: Any, norm: Any) -> None:
         if not np.isnan(value):
             red, green, blue, _ = shades(norm(value / scale.divisor))
             colour = "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
-            axes.text(right, down, scale.text(value), ha="center", va="center", fontsize=6, color=colour)
+            axes.text(right, down, scale.cell(value), ha="center", va="center", fontsize=6, color=colour)
 
 
 def _label(
-    axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any], y_values: list[Any], width: str, is_first: bool
+    axes: Axes,
+    choice: Choice,
+    table: SweepColumns,
+    x_values: list[Any],
+    y_values: list[Any],
+    width: str,
+    is_first: bool,
+    room: float,
 ) -> None:
-    x_step, y_step = (-(-len(values) // _MOST_LABELS[width]) for values in (x_values, y_values))
+    x_step, y_step = (-(-len(v) // max(int(_MOST_LABELS[width] * share), 8)) for v, share in ((x_values, room), (y_values, 1.0)))
     about = measure(table, choice.x), measure(table, choice.y)
     labels = texts(x_values, about[0])
-    is_long = sum(map(len, labels[::x_step])) > (60 if width == "double" else 30)
+    is_long = sum(map(len, labels[::x_step])) > (60 if width == "double" else 30) * room
     turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
     axes.set_xticks(range(0, len(x_values), x_step), labels[::x_step], **turned)
     axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, about[1])[::y_step] if is_first else [])

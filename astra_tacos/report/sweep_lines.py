@@ -52,6 +52,7 @@ def draw_lines(
     places: list[list[int]] = []
     for axes, panel in zip(grid, panels, strict=True):
         rows_at: dict[tuple[Any, Any], list[int]] = {}
+        drawn: list[float] = []
         for row in panel.rows:
             rows_at.setdefault((table.columns[choice.by][row] if choice.by else None, x_values[row]), []).append(row)
         for place, (value, name, (colour, marker)) in enumerate(zip(series, names, styles, strict=True)):
@@ -61,6 +62,7 @@ def draw_lines(
                     places.append(own)
                     best = representative([(row, y_values[row]) for row in own], goal)[1]  # type: ignore[misc]
                     points.append((position / x_scale.divisor if x_scale else at, best / y_scale.divisor))
+                    drawn.append(best)
             if not points:
                 continue
             below = place / max(len(series) - 1, 1)  # curves that coincide all show: those below are larger
@@ -69,7 +71,7 @@ def draw_lines(
             style |= {} if x_scale else {"linestyle": (0, (1, 2))}
             (line,) = axes.plot([x for x, _ in points], [y for _, y in points], label=name, **style)
             handles.setdefault(name, line)
-        _dress(axes, table, choice, (x_scale, y_scale), positions, [y_values[row] for row in panel.rows], width)
+        _dress(axes, table, choice, (x_scale, y_scale), positions, drawn, width)
     if choice.by is None:
         handles = {}
     return list(handles.values()), describe_reduction(table, places, goal)
@@ -96,7 +98,7 @@ def _dress(
         axes.set_xticklabels(texts(positions, about), **turned)
         axes.set_xlim(-0.5, len(positions) - 0.5)
     dress(axes, "y", y_scale, values, width)
-    if not y_scale.is_log and min(values) >= 0:
+    if axes.get_yscale() == "linear" and min(values) >= 0:
         axes.set_ylim(0, None if measure(table, choice.y).goal != HIGHER or not y_scale.is_share else max(1.0, max(values)))
     axes.set_xlabel(x_scale.label if x_scale else about.label)
     axes.set_ylabel(y_scale.label)

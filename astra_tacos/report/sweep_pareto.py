@@ -44,16 +44,16 @@ def draw_fronts(
         of = [table.columns[choice.by][row] for row in panel.rows] if choice.by else [None] * len(panel.rows)
         for value, (colour, marker) in zip(series, styles, strict=True):
             own = np.array([entry == value for entry in of], bool)
-            for part, alpha, size in ((own & ~front, 0.45, 9.0), (own & front, 1.0, 20.0)):
+            for part, alpha, size in ((own & ~front, 0.5, 12.0), (own & front, 1.0, 24.0)):
                 style: dict[str, Any] = {"color": [colour], "marker": marker, "s": size, "linewidths": 0.3, "edgecolors": "white"}
-                axes.scatter(x[part], y[part], alpha=alpha, zorder=3 if size < 10 else 4, rasterized=is_many, **style)
+                axes.scatter(x[part], y[part], alpha=alpha, zorder=3 if size < 20 else 4, rasterized=is_many, **style)
         order = np.flatnonzero(front)[np.lexsort((y[front], x[front]))]
         axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(about), zorder=2)
         for which, scale, values in (("x", scales[0], x), ("y", scales[1], y)):
             dress(axes, which, scale, (values * scale.divisor).tolist(), width)
         axes.set(xlabel=scales[0].label, ylabel=scales[1].label)
     handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=4, markeredgecolor="white", label=name)
+        Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=5, markeredgecolor="white", label=name)
         for name, (colour, marker) in zip(names, styles, strict=True)
         if choice.by
     ]

@@ -21,6 +21,7 @@ from astra_tacos.report.sweep_reduction import Panel, column, measure, numbers, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_COMMON = ("topology", "collective", "size_bytes")
 _NOTE_CHARACTERS = {"double": 116, "single": 54}
 
 
@@ -69,7 +70,7 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     for axes, panel in zip(grid, panels, strict=False):
         if panel.task:
             axes.set_title(_task_text(table, panel), fontsize=7.5)
-    figure.suptitle(table.name, fontsize=8)
+    figure.suptitle(textwrap.fill(_title(table), _NOTE_CHARACTERS[width]), fontsize=8)
     said = "; ".join(part for part in (reduced, _gaps(table, rows, shown), note) if part)
     said = textwrap.fill(said, _NOTE_CHARACTERS[width])
     if handles:
@@ -78,7 +79,8 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
         most = 6 if width == "double" else 3
         rows_of_legend = -(-len(handles) // most)
         legend: dict[str, Any] = {"ncols": -(-len(handles) // rows_of_legend), "handlelength": 2.0, "columnspacing": 1.4}
-        figure.legend(handles=handles, loc="outside lower center", title=title or None, title_fontsize=7, **legend)
+        drawn = figure.legend(handles=handles, loc="outside lower center", title=title or None, title_fontsize=7, **legend)
+        drawn.get_title().set_multialignment("center")
     elif said:
         figure.supxlabel(said, fontsize=7)
     return figure
@@ -95,6 +97,16 @@ def _arrangement(panels: int, width: str) -> tuple[int, int]:
     beside = {"double": (1, 2, 3, 2, 3, 3), "single": (1, 1, 1, 2, 2, 2)}
     columns = beside[width][panels - 1]
     return columns, -(-panels // columns)
+
+
+def _title(table: SweepColumns) -> str:
+    """The sweep's name, and what all of its points have in common."""
+    facts = []
+    for name in _COMMON:
+        values = set(table.columns.get(name, []))
+        if len(values) == 1 and None not in values:
+            facts.append(texts(list(values), measure(table, name))[0])
+    return ": ".join(part for part in (table.name, ", ".join(facts)) if part)
 
 
 def _task_text(table: SweepColumns, panel: Panel) -> str:
