@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit
+from astra_tacos.report.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit, wrapped
 from astra_tacos.report.rank_states import STATES, Segments, find_segments
 from astra_tacos.report.timeline_rows import coverage
 from astra_tacos.units import format_time
@@ -55,7 +55,8 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     panels[-1].set(xlim=(0, end_ns / scale or 1.0), xlabel=f"time ({unit})")
     shape = f" ({shape_text(recording.shape)})" if recording.shape else ""
     shape = shape if width == "double" else shape.replace(" ", "\n", 1)
-    figure.suptitle(f"{len(recording.after.finish_ns):,} ranks on {recording.network}{shape}", fontsize=8)
+    title = f"{len(recording.after.finish_ns):,} ranks on {recording.network}{shape}"
+    figure.suptitle(wrapped(title, width), fontsize=8)
     used = sorted({int(state) for _, _, segments in shown for state in np.unique(segments.state)})
     handles = [Patch(facecolor=RANK_STATES[state], label=STATES[state]) for state in used]
     legend: dict[str, Any] = {"title": note or None, "title_fontsize": 7, "handlelength": 1.2, "columnspacing": 1.2}

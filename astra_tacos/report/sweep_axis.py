@@ -82,6 +82,12 @@ def ordered(values: Sequence[Any]) -> list[Any]:
     return rest + [None] * (None in distinct)
 
 
+def series_of(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    """Distinct values of some rows, in the order of all."""
+    there = {values[row] for row in rows}
+    return [value for value in ordered(values) if value in there]
+
+
 def texts(values: Sequence[Any], measure: Measure) -> list[str]:
     """Labels of distinct values, in the column's unit."""
     found = [value for value in values if value is not None]

@@ -53,8 +53,7 @@ def draw_heatmaps(
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
     # Dark is better, as in a figure of efficiency; where neither way is, dark is more.
-    shades = colours_from("viridis" if goal == LOWER else "viridis_r", 0.0, 1.0).copy()
-    shades.set_bad(_NO_VALUE)
+    shades = colours_from("viridis" if goal == LOWER else "viridis_r", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
     image = None
     for place, (axes, own) in enumerate(zip(grid, cells, strict=True)):
         image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")

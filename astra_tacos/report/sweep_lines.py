@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.figure_style import OTHER_STYLES, SERIES_STYLES, SYNTHESIZER_STYLES, colours_from
-from astra_tacos.report.sweep_axis import Scale, dress, ordered, scale_of, texts
+from astra_tacos.report.sweep_axis import Scale, dress, scale_of, series_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import HIGHER
@@ -42,8 +42,8 @@ def draw_lines(
     x_values = table.columns[choice.x]
     x_is_number = is_number(x_values)
     rows = [row for panel in panels for row in panel.rows if not x_is_number or x_values[row] is not None]
-    positions = ordered([x_values[row] for row in rows])
-    series = ordered([table.columns[choice.by][row] for row in rows]) if choice.by else [None]
+    positions = series_of(x_values, rows)
+    series = series_of(table.columns[choice.by], rows) if choice.by else [None]
     names = texts(series, measure(table, choice.by)) if choice.by else [""]
     styles = series_styles(choice.by, series)
     y_scale = scale_of(measure(table, choice.y), [y_values[row] for row in rows] or [1.0])  # type: ignore[misc]

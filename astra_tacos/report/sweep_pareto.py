@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.sweep_axis import dress, ordered, scale_of, texts
+from astra_tacos.report.sweep_axis import dress, scale_of, series_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_lines import series_styles
@@ -29,7 +29,7 @@ def draw_fronts(
     about = measure(table, choice.x), measure(table, choice.y)
     x_values, y_values = numbers(table, choice.x, "--x"), numbers(table, choice.y, "--y")
     rows = [row for panel in panels for row in panel.rows]
-    series = ordered([table.columns[choice.by][row] for row in rows]) if choice.by else [None]
+    series = series_of(table.columns[choice.by], rows) if choice.by else [None]
     names = texts(series, measure(table, choice.by)) if choice.by else ["points"]
     styles = series_styles(choice.by, series)
     scales = [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure_style import WIDTH_INCHES, save_figure
+from astra_tacos.report.figure_style import WIDTH_INCHES, save_figure, wrapped
 from astra_tacos.report.sweep_axis import texts
 from astra_tacos.report.sweep_choice import MOST_SERIES, Choice
 from astra_tacos.report.sweep_columns import SweepColumns
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COMMON = ("topology", "collective", "size_bytes")
-_NOTE_CHARACTERS = {"double": 116, "single": 54}
 
 
 def save_sweep(table: SweepColumns, path: Path, choice: Choice, width: str = "double", note: str = "") -> None:
@@ -70,9 +68,9 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     for axes, panel in zip(grid, panels, strict=False):
         if panel.task:
             axes.set_title(_task_text(table, panel), fontsize=7.5)
-    figure.suptitle(textwrap.fill(_title(table), _NOTE_CHARACTERS[width]), fontsize=8)
+    figure.suptitle(wrapped(_title(table), width), fontsize=8)
     said = "; ".join(part for part in (reduced, _gaps(table, rows, shown), note) if part)
-    said = textwrap.fill(said, _NOTE_CHARACTERS[width])
+    said = wrapped(said, width, 8 / 7)
     if handles:
         label = measure(table, choice.by).label if choice.by else ""
         title = "\n".join(part for part in (said, label) if part)

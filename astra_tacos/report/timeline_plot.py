@@ -16,6 +16,7 @@ from astra_tacos.report.figure_style import (
     save_figure,
     shape_text,
     time_unit,
+    wrapped,
 )
 from astra_tacos.report.timeline_rows import Bars, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
 from astra_tacos.schedule.dependencies import data_dependencies
@@ -85,7 +86,7 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
         what += f"\nchunk {chunk:,}: {own.num_sends:,} sends"
     _dress(axes, rows, schedule, width)
     axes.set(xlim=(0, schedule.collective_time_ns / scale), ylim=(rows.num_rows, 0), xlabel=f"time ({unit})")
-    figure.suptitle(what, fontsize=8)
+    figure.suptitle(wrapped(what, width), fontsize=8)
     kinds = [Patch(color=colour, label=label) for colour, label, used in _kinds(schedule) if used]
     if chunk is not None:
         kinds.append(Patch(color=_mixed("#777777", _PALE), label="other chunks"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.report.figure_style import WIDTH_INCHES, colours_from, save_figure, shape_text
+from astra_tacos.report.figure_style import WIDTH_INCHES, colours_from, save_figure, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group
 from astra_tacos.report.topology_layout import Layout, curves, layout
 from astra_tacos.topology.topology import Topology
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 _NPU, _SWITCH = "#333333", "#ffffff"
 _MOST_BANDWIDTHS = 8
 """Distinct bandwidths up to which each has a colour of its own."""
-_TITLE_INCHES = {"double": 0.3, "single": 0.44}
 _LINE_INCHES, _PAD_INCHES = 0.15, 0.1
-_PANEL_INCHES = {"double": 4.7, "single": 3.3}
-_SIDE_INCHES = 2.1
+_NOTE_SHARE = {"double": 0.42, "single": 1.1}
+"""Of the width of a figure, for the lines beside or under the panel, which are in 7 points."""
+_PANEL_INCHES = {"double": 4.6, "single": 3.3}
+_SIDE_INCHES = 2.3
 """Width of the colour bar and the dimensions, beside the panel of a double figure."""
 _BAR_INCHES = 0.09
 _WIDEST_POINTS, _THINNEST_POINTS = 2.2, 0.15
@@ -75,8 +76,10 @@ def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.fl
     values = topology.link_bandwidth_gibps if busy is None else np.asarray(busy, np.float64)
     shown = grouped.mean(values)
     shades = _bandwidth_shades(topology) if busy is None else _utilisation_shades()
-    notes = _notes(topology, grouped, busy)
-    panel, bar, text, size = _places(drawn, width, len(notes))
+    notes = [line for note in _notes(topology, grouped, busy) for line in wrapped(note, width, _NOTE_SHARE[width]).split("\n")]
+    shape = f"{shape_text(topology.describe_shape())}, {topology.num_npus:,} NPUs"
+    title = wrapped(f"{topology.name}: {shape}" if width == "double" else f"{topology.name}\n{shape}", width)
+    panel, bar, text, size = _places(drawn, width, title.count("\n") + 1, len(notes))
     figure = Figure(figsize=size)
     axes: Any = figure.add_axes(panel)
     low, high = _extent(grouped.topology, drawn)
@@ -94,28 +97,26 @@ def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.fl
     colour_bar.outline.set_linewidth(0.5)
     for line, note in enumerate(notes):
         figure.text(text[0], text[1] - line * _LINE_INCHES / size[1], note, va="top", fontsize=7)
-    shape = f"{shape_text(topology.describe_shape())}, {topology.num_npus:,} NPUs"
-    title = f"{topology.name}: {shape}" if width == "double" else f"{topology.name}\n{shape}"
     figure.text(0.5, 1 - 0.09 / size[1], title, ha="center", va="top", fontsize=8)
     return figure
 
 
-def _places(drawn: Layout, width: str, notes: int) -> tuple[_Box, _Box, tuple[float, float], tuple[float, float]]:
+def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _Box, tuple[float, float], tuple[float, float]]:
     """Where panel, colour bar and notes stand, and the figure's size in inches: worked out so that nothing can overlap."""
     wide, high = drawn.size
-    across = WIDTH_INCHES[width]
+    across, title = WIDTH_INCHES[width], 0.15 + titles * _LINE_INCHES
     panel_width = _PANEL_INCHES[width]
     panel_height = panel_width * min(max((high + 0.1) / (wide + 0.1), 0.25), 1.0)
     block = 0.5 + notes * _LINE_INCHES  # colour bar with its ticks and title, and the notes under it
     if width == "double":
         body = max(panel_height, block + 0.1)
-        height = _TITLE_INCHES[width] + body + _PAD_INCHES
+        height = title + body + _PAD_INCHES
         left = across - _SIDE_INCHES - 0.05
         top = _PAD_INCHES + (body + block) / 2
         panel = (_PAD_INCHES, _PAD_INCHES + (body - panel_height) / 2, panel_width, panel_height)
         bar = (left, top - _BAR_INCHES, _SIDE_INCHES - 0.15, _BAR_INCHES)
     else:
-        height = _TITLE_INCHES[width] + panel_height + 0.15 + block + _PAD_INCHES
+        height = title + panel_height + 0.15 + block + _PAD_INCHES
         left, top = _PAD_INCHES + 0.2, _PAD_INCHES + block
         panel = (_PAD_INCHES, _PAD_INCHES + block + 0.15, panel_width, panel_height)
         bar = (left, top - _BAR_INCHES, panel_width - 0.4, _BAR_INCHES)
