@@ -3,7 +3,7 @@
     python benchmarks/sweep.py [--no-record]
 
 2,000 small points (All-Reduce in one chunk per NPU by `tacos` on 64 NPUs, a seed each) are computed in a plain loop in one
-process, and by `astra-tacos sweep` with one and with two workers: start of the cluster and its processes, rows and table included.
+process, and by `astra-tacos sweep` with one and with two workers: start of the cluster and its processes, and table included.
 "beyond the points" is seconds times workers without the points' own seconds. Kernels are compiled before.
 """
 

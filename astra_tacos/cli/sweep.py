@@ -146,7 +146,7 @@ def _estimate(
     with progress("trying a few points"):
         guess = estimate(run.missing, conditions)
     failed = sum(point.error is not None for point in asked.points)
-    result = {
+    result: dict[str, Any] = {
         "name": asked.name,
         "combinations": asked.num_combinations,
         "points": len(asked.points),

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_S = 10
+_LEAN = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""What Dask does for its dashboard, which is off here, and between workers, of which there is one: a tenth of a core."""
 _ADDRESS = "expected the address of one, such as tcp://host:8786"
 
 
@@ -45,22 +52,24 @@ def num_threads(client: Client) -> int:
 
 @contextlib.contextmanager
 def _local(workers: int) -> Iterator[Client]:
+    import dask
     from distributed import Client, LocalCluster
 
     # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
-    cluster = LocalCluster(
-        processes=False,
-        n_workers=1,
-        threads_per_worker=workers,
-        memory_limit=0,
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL,
-    )
-    try:
-        with cluster, Client(cluster, set_as_default=False) as client:
-            yield client
-    finally:
-        stop_all()
+    with dask.config.set(_LEAN):
+        cluster = LocalCluster(
+            processes=False,
+            n_workers=1,
+            threads_per_worker=workers,
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+        try:
+            with cluster, Client(cluster, set_as_default=False) as client:
+                yield client
+        finally:
+            stop_all()
 
 
 @contextlib.contextmanager

@@ -8,10 +8,8 @@ from typing import Any
 
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import AstraTacosError, SynthesisError
-from astra_tacos.sweep.collective_point import evaluate_collective
 from astra_tacos.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
 from astra_tacos.sweep.point import CollectiveTask, Point
-from astra_tacos.sweep.workload_point import evaluate_workload
 
 
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
@@ -42,7 +40,11 @@ def _results(point: Point, conditions: Conditions) -> dict[str, Any]:
     # Points of one key share a row, whatever their networks are called: its text must not depend on which of them ran.
     network = replace(point.network, source=_shape(point.network))
     if isinstance(point.task, CollectiveTask):
+        from astra_tacos.sweep.collective_point import evaluate_collective
+
         return evaluate_collective(network, point.task, conditions)
+    from astra_tacos.sweep.workload_point import evaluate_workload
+
     return evaluate_workload(network, point.task, conditions)
 
 

@@ -67,6 +67,7 @@ def parse_expression(text: str, where: str) -> Expression:
         One line with `where`, the text, what was found and what was expected.
     """
     names: set[str] = set()
+    text = text.strip()
     try:
         if len(text) > MAX_LENGTH:
             raise UnfitError(f"{len(text)} characters", f"at most {MAX_LENGTH}")
@@ -76,7 +77,7 @@ def parse_expression(text: str, where: str) -> Expression:
         evaluate = _compile(tree, names, MAX_DEPTH)
     except UnfitError as error:
         raise ConfigError(f"{where} {describe(text)}: {error}") from None
-    return Expression(where, text.strip(), frozenset(names), evaluate)
+    return Expression(where, text, frozenset(names), evaluate)
 
 
 def _compile(node: ast.expr, names: set[str], depth: int) -> _Evaluate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from astra_tacos.config.yaml_text import describe
@@ -27,24 +27,26 @@ class Field:
         Those in it; none in a constant.
     value
         The value where names have these values; whole numbers come as such, even from a division.
+    names
+        Names that its expressions need, in alphabetical order.
     """
 
     where: str
     expressions: tuple[Expression, ...]
     value: Callable[[Names], Any]
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = sorted({name for expression in self.expressions for name in expression.names})
+        object.__setattr__(self, "names", tuple(names))
 
     @property
     def is_constant(self) -> bool:
         return not self.expressions
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names that its expressions need, in alphabetical order."""
-        return tuple(sorted({name for expression in self.expressions for name in expression.names}))
-
     def depends_on(self, names: Names) -> tuple[Any, ...]:
         """The values of its names: where they are the same, so is its own."""
-        return tuple(names.get(name, _ABSENT) for name in self.names)
+        return tuple([names.get(name, _ABSENT) for name in self.names])
 
 
 def read_field(value: object, where: str) -> Field:
@@ -64,13 +66,13 @@ def read_field(value: object, where: str) -> Field:
     if isinstance(value, Mapping):
         fields = {key: read_field(entry, f"{where}.{key}") for key, entry in value.items()}
         return Field(
-            where, _expressions(fields.values()), lambda names: {key: field.value(names) for key, field in fields.items()}
+            where, _expressions(fields.values()), lambda names: {key: entry.value(names) for key, entry in fields.items()}
         )
     return Field(where, (), lambda names: value)
 
 
 def _expressions(fields: Any) -> tuple[Expression, ...]:
-    return tuple(expression for field in fields for expression in field.expressions)
+    return tuple(expression for entry in fields for expression in entry.expressions)
 
 
 def _whole(value: Any) -> Any:

@@ -94,7 +94,8 @@ class WorkloadTask:
     digest: str
 
 
-_PATHS = ("workload", "system", "comm_group", "remote_memory", "directory")
+_PATHS = frozenset({"workload", "system", "comm_group", "remote_memory", "directory"})
+"""The digest stands for what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +131,7 @@ class Point:
     @property
     def key(self) -> str:
         """SHA-256 of all that the result depends on: points of one key have one result, whatever they are called."""
-        task = asdict(self.task)
-        if isinstance(self.task, WorkloadTask):
-            for name in _PATHS:  # the digest stands for the content
-                del task[name]
+        task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
         about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
         return hashlib.sha256(_canonical(about)).hexdigest()
 
@@ -192,8 +190,11 @@ def _version() -> str:
     return package_version()
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def _network_to_json(network: NetworkConfig) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from astra_tacos.sweep.task import compute_point, stop_points
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-_LOOK_S = 0.01
-"""How often results are collected; points in flight beyond the workers' threads keep those busy meanwhile."""
+_LOOK_S = 0.05
+"""How often results are collected and points submitted: a few at a time cost Dask less than one by one."""
 _COUNT_S = 2.0
 """How often workers are counted: they come and go."""
-_IN_FLIGHT = 16
-"""Points that wait at the scheduler, and one more for every thread."""
+_PER_THREAD, _IN_FLIGHT = 4, 16
+"""Points at the scheduler, so many and for each thread: what keeps workers busy until the next look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,25 @@ class SweepRun:
         from distributed import as_completed
 
         running: dict[Future[Any], str] = {}
-        finished = as_completed(loop=client.loop, with_results=True, raise_errors=False)
+        finished = as_completed(loop=client.loop)
         waiting = iter(list(self.missing.items()))
         threads, counted = 0, -_COUNT_S
         try:
             while self.missing:
                 if time.monotonic() - counted >= _COUNT_S:
                     threads, counted = num_threads(client), time.monotonic()
-                for key, point in islice(waiting, max(2 * threads + _IN_FLIGHT - len(running), 0)):
-                    future = self._submit(client, key, point)
-                    running[future] = key
-                    finished.add(future)
-                batch = finished.next_batch(block=False)
-                for future, result in batch:
-                    self._keep(running.pop(future), future, result)
+                more = dict(islice(waiting, max(_PER_THREAD * threads + _IN_FLIGHT - len(running), 0)))
+                if more:
+                    futures = self._submit(client, more)
+                    running |= zip(futures, more, strict=True)
+                    finished.update(futures)
+                for future, outcome in _outcomes(client, finished.next_batch(block=False)):
+                    if outcome is None:
+                        finished.add(future)
+                    else:
+                        self._keep(running.pop(future), outcome)
                 on_progress(self._progress(threads))
-                if not batch:
+                if self.missing:
                     time.sleep(_LOOK_S)
         except OSError as error:
             if _is_connected(client):
@@ -108,13 +111,14 @@ class SweepRun:
         finally:
             _give_up(client, running)
 
-    def _submit(self, client: Client, key: str, point: Point) -> Future[Any]:
+    def _submit(self, client: Client, points: dict[str, Point]) -> list[Future[Any]]:
         about = json.dumps(self._conditions.to_json(), sort_keys=True)
-        name = f"point-{key}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
-        return client.submit(compute_point, key, point.to_request(), self._conditions, key=name, pure=True)
+        digest = hashlib.sha256(about.encode()).hexdigest()[:16]
+        names = [f"point-{key}-{digest}" for key in points]
+        requests = [point.to_request() for point in points.values()]
+        return list(client.map(compute_point, list(points), requests, conditions=self._conditions, key=names, pure=True))
 
-    def _keep(self, key: str, future: Future[Any], result: Any) -> None:
-        outcome = _outcome(future, result)
+    def _keep(self, key: str, outcome: Outcome) -> None:
         self._store.write(key, outcome, self._conditions)
         self.outcomes[key] = outcome
         del self.missing[key]
@@ -124,14 +128,30 @@ class SweepRun:
         return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)
 
 
-def _outcome(future: Future[Any], result: Any) -> Outcome:
-    """What a future that is done came to: the tasks themselves raise nothing."""
-    if future.status == "finished":
-        check_version(result["version"], "a worker")
-        return Outcome.from_json(result)
-    if future.status != "error":  # cancelled: so Dask does when the scheduler is lost
-        raise _lost(future.client)
-    error = result[1]
+def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], Outcome | None]]:
+    """What futures came to; None where that was lost with a worker, and Dask computes it again.
+
+    The tasks themselves raise nothing. What went well is fetched together.
+    """
+    status = [future.status for future in futures]
+    if "cancelled" in status:
+        raise _lost(client)  # so Dask does then
+    good = [future for future, how in zip(futures, status, strict=True) if how == "finished"]
+    found: dict[Future[Any], Outcome] = {}
+    if good:
+        found |= zip(good, map(_outcome, client.gather(good)), strict=True)
+    found |= {future: _failure(future) for future, how in zip(futures, status, strict=True) if how == "error"}
+    return [(future, found.get(future)) for future in futures]
+
+
+def _outcome(result: dict[str, Any]) -> Outcome:
+    check_version(result["version"], "a worker")
+    return Outcome.from_json(result)
+
+
+def _failure(future: Future[Any]) -> Outcome:
+    """Of a task that Dask has given up."""
+    error = future.exception()
     if isinstance(error, ImportError):
         raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the version there that is here")
     return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})

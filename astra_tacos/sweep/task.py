@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Collection
 from typing import Any
 
@@ -12,7 +11,7 @@ from astra_tacos.sweep.outcome import DIED, Conditions, Outcome
 from astra_tacos.version import package_version
 
 _own = threading.local()
-_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_guards: set[Guard] = set()
 _lock = threading.Lock()
 
 

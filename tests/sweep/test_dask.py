@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from dask_cluster import DaskCluster, dask_cluster
+from distributed import KilledWorker
 from sweeps import collective_point, nothing_left_behind, wait_for
 
 from astra_tacos.errors import ConfigError
@@ -91,3 +94,54 @@ def test_a_scheduler_that_is_not_there_is_an_error() -> None:
 def test_workers_of_another_version_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"tcp://there: the worker has version 0\.0\.1 of astra-tacos, expected"):
         check_version("0.0.1", "tcp://there")
+
+
+def test_points_of_one_key_run_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sweep")
+    twins = [
+        collective_point(0),
+        collective_point(1, seed=1),
+        collective_point(2),
+        replace(collective_point(3), error="no network"),
+    ]
+    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
+        run = SweepRun(twins, store, Conditions())
+        assert list(run.missing) == [twins[0].key, twins[1].key]
+        run.compute(client)
+    results = list(run.results())
+    assert [point.index for point, _ in results] == [0, 1, 2, 3]
+    assert results[0][1] is results[2][1]
+    assert [outcome.status for _, outcome in results] == ["ok", "ok", "ok", "error"]
+    assert results[3][1].error == "no network"
+    assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
+
+
+def test_torn_rows_are_computed_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sweep")
+    asked = [collective_point(n, seed=n) for n in range(3)]
+    with store.opened(b""), open_client(None, 1) as client:
+        first = SweepRun(asked, store, Conditions())
+        first.compute(client)
+        files = [tmp_path / "sweep" / "rows" / point.key[:2] / f"{point.key}.json" for point in asked]
+        files[0].write_bytes(files[0].read_bytes()[:-5])
+        files[1].write_bytes(files[2].read_bytes())  # a row of another key
+        again = SweepRun(asked, store, Conditions())
+        assert list(again.missing) == [asked[0].key, asked[1].key]
+        again.compute(client)
+    assert plain(again.outcomes) == plain(first.outcomes)
+    assert SweepRun(asked, store, Conditions()).missing == {}
+
+
+def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise KilledWorker("point", SimpleNamespace(address="tcp://gone"), 3)
+
+    monkeypatch.setattr("astra_tacos.sweep.run_sweep.compute_point", lost)
+    store = Store(tmp_path / "sweep")
+    with store.opened(b""), open_client(None, 1) as client:
+        run = SweepRun([collective_point()], store, Conditions())
+        run.compute(client)
+    (outcome,) = run.outcomes.values()
+    assert outcome.status == "died"
+    assert (outcome.error or "").startswith("KilledWorker: ")
+    assert list(SweepRun([collective_point()], store, Conditions()).missing) == list(run.outcomes)

@@ -1,0 +1,201 @@
+"""`astra-tacos sweep`: rows, table and summary; killed, interrupted and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+from sweeps import nothing_left_behind, point_processes, wait_for
+
+from astra_tacos.cli.main import cli
+from astra_tacos.cli.sweep_progress import describe
+from astra_tacos.sweep import cluster
+from astra_tacos.sweep.run_sweep import Progress
+from astra_tacos.sweep.table import read_sweep
+
+_POINT = """
+point:
+  network: {topology: [Ring, Switch], npus_count: [4, 2], bandwidth: [50, "= up"], latency: [500, 500]}
+  collective: all-reduce
+  trials: 1
+  chunks_per_npu: 1
+  size: 1MiB
+"""
+SMALL = f"name: small{_POINT}axes: [{{grid: {{up: [25, 50], synthesizer: [tacos, ring]}}}}]\n"
+MANY = f"{_POINT}axes: [{{grid: {{up: [25], synthesizer: [tacos], seed: {{from: 0, to: 69, step: 1}}}}}}]\n"
+MANY += 'define: {npus: "4 * 2"}\n'
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yml").write_text(SMALL)
+    Path("many.yml").write_text(MANY)
+    with nothing_left_behind():
+        yield
+
+
+def sweep(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["sweep", *arguments])
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", "sweep", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def row_files(folder: str) -> dict[str, tuple[int, int]]:
+    """By name, which file it is and when it was written."""
+    files = {path.name: path.stat() for path in Path(folder, "rows").glob("*/*.json")}
+    return {name: (about.st_ino, about.st_mtime_ns) for name, about in files.items()}
+
+
+def content(folder: str) -> dict[str, list[Any]]:
+    columns = read_sweep(Path(folder)).columns
+    return {name: values for name, values in columns.items() if name not in ("seconds", "synthesis_seconds")}
+
+
+def test_a_sweep_becomes_a_table_and_a_summary() -> None:
+    done = sweep("small.yml", "--output", "out", "--workers", "2", "--cache", "cache")
+    assert done.exit_code == 0, done.output
+    for text in ("points  4: 4 ok", "0 results were there before", "out/sweep.parquet", "shortest times", "predicted_ns"):
+        assert text in done.output
+    table = read_sweep(Path("out"))
+    assert (table.name, table.axes) == ("small", ("up", "synthesizer"))
+    assert table.columns["point"] == [0, 1, 2, 3]
+    assert table.columns["up"] == [25, 25, 50, 50]
+    assert table.columns["made_by"] == ["tacos", "ring"] * 2
+    assert table.columns["verified"] == [True] * 4
+    assert Path("out/sweep.yml").read_text() == SMALL
+    assert len(list(Path("cache").rglob("*.npz"))) == 4
+
+    before = row_files("out")
+    again = sweep("small.yml", "--output", "out", "--json")
+    result = json.loads(again.stdout)
+    assert {name: result[name] for name in ("points", "statuses", "reused", "interrupted", "errors")} == {
+        "points": 4,
+        "statuses": {"ok": 4},
+        "reused": 4,
+        "interrupted": False,
+        "errors": [],
+    }
+    assert row_files("out") == before
+    assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
+
+
+def test_failures_are_rows_and_told() -> None:
+    Path("bad.yml").write_text(SMALL.replace("size: 1MiB", "size: '= 4 + (up - 25) * 1000'"))
+    done = sweep("bad.yml", "--output", "out", "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert "points  4: 2 ok, 2 error" in done.output
+    assert "2 x error: all-reduce: 4 bytes in 8 chunks, expected at least one byte per chunk" in done.output
+    assert read_sweep(Path("out")).columns["status"] == ["error", "error", "ok", "ok"]
+    before = row_files("out")
+    assert "4 results were there before" in sweep("bad.yml", "--output", "out").output
+    assert "2 results were there before" in sweep("bad.yml", "--output", "out", "--retry-failed", "--workers", "1").output
+    assert len(before.items() - row_files("out").items()) == 2
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    done = sweep("many.yml", "--output", "out", "--dry-run", "--workers", "2", "--json")
+    result = json.loads(done.stdout)
+    assert (result["points"], result["results"], result["reused"], result["sampled"]) == (70, 70, 0, 12)
+    assert 0 < result["seconds"] < 600
+    assert not Path("out").exists()
+    text = sweep("small.yml", "--output", "out", "--dry-run", "--workers", "2").output
+    assert "on 2 workers, judged by 4 that were tried" in text
+
+
+def test_a_killed_sweep_goes_on_where_it_was() -> None:
+    whole = sweep("many.yml", "--output", "whole", "--workers", "2")
+    assert whole.exit_code == 0, whole.output
+    chance = random.Random(20261121)
+    kept: dict[str, tuple[int, int]] = {}
+    for _ in range(3):
+        with started("many.yml", "--output", "out", "--workers", "2") as process:
+            target = len(kept) + chance.randrange(1, 20)
+            wait_for(lambda target=target: len(row_files("out")) >= target, f"{target} rows")
+            children = point_processes(process.pid)
+            process.kill()
+            process.wait()
+        psutil.wait_procs(children, timeout=10)
+        assert not any(child.is_running() for child in children)
+        found = row_files("out")
+        assert kept.items() <= found.items()  # nothing was written again
+        assert len(kept) < len(found) < 70
+        kept = found
+    done = sweep("many.yml", "--output", "out", "--workers", "2", "--json")
+    assert json.loads(done.stdout)["reused"] == len(kept)
+    assert kept.items() <= row_files("out").items()
+    assert content("out") == content("whole")
+    assert not [path for path in Path("out").rglob("*") if path.suffix == ".tmp"]
+
+
+@pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
+    with started("many.yml", "--output", "out", "--workers", "2") as process:
+        wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
+        children = point_processes(process.pid)
+        process.send_signal(cause)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.strip() == "interrupted: what is done is kept, and the same command goes on from there"
+    assert f"points  {len(row_files('out'))} of 70: " in output
+    assert len(content("out")["point"]) == len(row_files("out"))
+    psutil.wait_procs(children, timeout=10)
+    assert not any(child.is_running() for child in children)
+
+
+def test_limits_are_kept_and_lifted() -> None:
+    large = SMALL.replace("npus_count: [4, 2]", "npus_count: [128, 2]").replace("chunks_per_npu: 1", "chunks_per_npu: 200")
+    Path("large.yml").write_text(large.replace("[tacos, ring]", "[tacos]").replace("up: [25, 50]", "up: [25]"))
+    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.2").output
+    first = row_files("out")
+    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.1").output
+    assert row_files("out") == first
+    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.3").output
+    assert row_files("out") != first
+    assert read_sweep(Path("out")).columns["error"] == ["took longer than 0.3 s"]
+
+
+def test_what_is_wrong_ends_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    Path("thesis").mkdir()
+    Path("thesis/chapter1.tex").touch()
+    cases = {
+        ("none.yml", "--output", "out"): "none.yml",
+        ("small.yml", "--output", "thesis"): "thesis: exists and is no sweep of astra_tacos",
+        ("small.yml", "--output", "small.yml"): "small.yml: exists and is no directory",
+        ("small.yml", "--output", "out", "--dask", "tcp://127.0.0.1:9"): "tcp://127.0.0.1:9: no Dask scheduler",
+        ("small.yml", "--output", "out", "--dask", "tcp://127.0.0.1:9", "--workers", "2"): "has workers of its own",
+    }
+    for arguments, message in cases.items():
+        done = sweep(*arguments)
+        assert done.exit_code != 0
+        assert message in (done.output + str(done.exception)), arguments
+
+
+def test_progress_says_how_long_it_will_take() -> None:
+    assert describe(Progress(0, 0, 0, 10, 0), 1.0) == "waiting for workers"
+    assert describe(Progress(4, 4, 1, 10, 2), 1.0) == "1 failed"
+    assert describe(Progress(24, 4, 1, 64, 2), 10.0) == "2.0/s, 0:00:20 left, 1 failed"
+    assert describe(Progress(5, 4, 0, 6, 2), 90.0) == "0.7/min, 0:01:30 left, 0 failed"
