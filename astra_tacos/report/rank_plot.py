@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from astra_tacos.run.recording import Recording
 
-MOST_VECTOR_BARS = 3_000
+MOST_VECTOR_BARS = 1_000
 MOST_BARS = 100_000
 MOST_RANKS = 300
 """Past so many bars, or ranks, shares of time are drawn instead."""

@@ -13,6 +13,7 @@ from astra_tacos.report.sweep_measures import HIGHER, LOWER, MEASURES, Measure, 
 
 MOST_PANELS = 6
 _TASK = tuple(name for name, measure in MEASURES.items() if measure.role == "task")
+_NETWORK = "network"
 Number = int | float
 
 
@@ -82,6 +83,8 @@ def measure(table: SweepColumns, name: str) -> Measure:
 def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str]) -> list[Panel]:
     """The rows by what they do, in order of the first: points of different tasks are no rivals, so each task has a panel.
 
+    Networks have panels as well, if they are an axis and there is room.
+
     Parameters
     ----------
     used
@@ -93,15 +96,23 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str]) -> list
         If there are more tasks than panels.
     """
     names = [name for name in varying(table, _TASK) if not _is_told_by(table, rows, name, used)]
-    panels: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-    for row in rows:
-        panels.setdefault(tuple((name, table.columns[name][row]) for name in names), []).append(row)
+    panels = _panels(table, rows, names)
+    if _NETWORK in table.axes and not _is_told_by(table, rows, _NETWORK, (*used, *names)):
+        more = _panels(table, rows, [*names, _NETWORK])
+        panels = more if len(more) <= MOST_PANELS else panels
     if len(panels) > MOST_PANELS:
         raise ConfigError(
             f"sweep: {len(panels)} tasks (by {', '.join(names)}) would be as many panels, expected at most {MOST_PANELS}: "
             "choose some with --where"
         )
     return [Panel(task, tuple(own)) for task, own in panels.items()]
+
+
+def _panels(table: SweepColumns, rows: Sequence[int], names: list[str]) -> dict[tuple[tuple[str, Any], ...], list[int]]:
+    panels: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+    for row in rows:
+        panels.setdefault(tuple((name, table.columns[name][row]) for name in names), []).append(row)
+    return panels
 
 
 def _is_told_by(table: SweepColumns, rows: Sequence[int], name: str, used: Sequence[str]) -> bool:
