@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from astra_tacos.topology.topology import Topology
 
 _REPLAY_FILE = "replay.npz"
+_SCHEDULE_FILES = ("schedule.npz", "schedule.json")
 _SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP)
 _path = click.Path(path_type=Path)
 
@@ -178,8 +179,10 @@ def _recording_file(path: Path) -> Path | None:
 
 def _identify(path: Path, expected: str) -> tuple[Kind, Path]:
     """Kind of a path that may be a network or a schedule."""
-    if path.is_dir() and not any((path / name).is_file() for name in ("schedule.npz", "schedule.json")):
-        raise ConfigError(f"{path}: a directory without schedule.npz or {_REPLAY_FILE}, expected {expected}")
+    if _recording_file(path) is not None:
+        raise ConfigError(f"{path}: found a recorded replay, expected {expected}")
+    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
+        raise ConfigError(f"{path}: a directory without {' or '.join(_SCHEDULE_FILES)}, expected {expected}")
     if not path.exists():
         raise ConfigError(f"{path}: no such file or directory, expected {expected}")
     kind, target = identify(path)

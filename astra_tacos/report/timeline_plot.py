@@ -41,6 +41,8 @@ _BAR_HEIGHT = 0.86
 _PALE = 0.22
 """How much of a colour is left of what is not highlighted."""
 _MOST_RIMS = 600
+_LEAST_SHARE = (0.0025, 0.006)
+"""Of the panel's width and height, that a bar of a chunk that stands out has at least."""
 _MOST_TREE_LINES = 400
 """Past so many lines from send to send nothing can be followed: the bars of the chunk stand alone."""
 
@@ -81,7 +83,8 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
     what = _title(schedule, width)
     if chunk is not None:
         own = sends_of_chunk(schedule, chunk)
-        _add_bars(axes, bars_of(own, rows), scale, 1.0, is_on_top=True)
+        least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
+        _add_bars(axes, bars_of(own, rows), scale, 1.0, least)
         _add_tree(axes, own, rows, scale)
         what += f"\nchunk {chunk:,}: {own.num_sends:,} sends"
     _dress(axes, rows, schedule, width)
@@ -110,19 +113,22 @@ def _mixed(colour: str, share: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, is_on_top: bool = False) -> None:
+def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
+    """Bars of both kinds; those that are to stand out have a least width and height, so that none is too thin to be seen."""
     from matplotlib.collections import PolyCollection
 
+    is_few = len(bars.row) <= MOST_VECTOR_BARS
+    has_rims = least is None and len(bars.row) <= _MOST_RIMS  # tell a bar from the next one, where bars are large
+    style: dict[str, Any] = {"linewidths": 0.25 if has_rims else 0.0, "edgecolors": "white" if has_rims else "none"}
+    style |= {"rasterized": not is_few, "zorder": 2 if least is None else 5}
+    least_width, least_height = least or (0.0, 0.0)
     for reduces, colour in ((True, REDUCE), (False, COPY)):
         own = np.flatnonzero(bars.reduces == reduces)
-        begin, end, at = bars.start_ns[own] / scale, bars.end_ns[own] / scale, bars.row[own] + (1 - _BAR_HEIGHT) / 2
-        corners = np.stack((begin, at, begin, at + _BAR_HEIGHT, end, at + _BAR_HEIGHT, end, at), axis=1).reshape(-1, 4, 2)
-        is_few = len(bars.row) <= MOST_VECTOR_BARS
-        # A white rim tells a bar from the next one, where bars are large; one of its own colour keeps a thin one visible.
-        rim = (0.25, "white") if len(bars.row) <= _MOST_RIMS else (0.0, "none")
-        style: dict[str, Any] = {"linewidths": rim[0], "edgecolors": rim[1], "rasterized": not is_few, "zorder": 2}
-        if is_on_top:
-            style |= {"linewidths": 0.9, "edgecolors": colour, "zorder": 5}
+        begin, end = bars.start_ns[own] / scale, bars.end_ns[own] / scale
+        wider = np.maximum(least_width - (end - begin), 0) / 2
+        half = max(_BAR_HEIGHT, least_height) / 2
+        left, right, top, bottom = begin - wider, end + wider, bars.row[own] + 0.5 - half, bars.row[own] + 0.5 + half
+        corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1).reshape(-1, 4, 2)
         axes.add_collection(PolyCollection(list(corners), facecolors=[_mixed(colour, strength)], **style))
 
 
