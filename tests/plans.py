@@ -16,7 +16,7 @@ from astra_tacos.workload.plan_result import PlanResult
 from astra_tacos.workload.run_files import RunInputs, planned_inputs
 
 PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")
-"""What a plan of a plan leaves as it is: all but plan.json, which tells what changed."""
+"""What a plan of a plan leaves as it is: all but plan.json and replay.npz, which tell what changed."""
 
 
 def written(folder: Path, files: RunFiles) -> RunInputs:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lint_runs import Node, RunFiles, coll, comp, node, recv, send
 
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.trace.schema import CommType, NodeType
 
@@ -126,6 +128,24 @@ class RandomRun:
 def random_run(rng: random.Random, dimensions: Dimensions, num_operations: int, tastes: Tastes = DEFAULT_TASTES) -> RandomRun:
     """A run of some operations in which ranks take part or not; few sizes, times and tags, so that events tie."""
     return _RunMaker(rng, dimensions, tastes).make(num_operations)
+
+
+def ending_runs(folder: Path, networks: Sequence[Dimensions], backend: str, count: int) -> Iterator[Run]:
+    """Random runs that go to their end on a backend."""
+    tastes = Tastes(lost=0, ordered=1, empty=0, instant=0, replay_only=0)
+    ended = 0
+    for seed in range(10 * count):
+        rng = random.Random(seed)
+        run = random_run(rng, rng.choice(networks), 25, tastes).write(folder / str(seed))
+        try:
+            replay_run(run, backend)
+        except AstraTacosError:
+            continue
+        yield run
+        ended += 1
+        if ended == count:
+            return
+    raise AssertionError(f"{ended} of {10 * count} random runs end, expected {count}")
 
 
 def random_collective(rng: random.Random, num_positions: int, tastes: Tastes, first_tag: int) -> list[list[Node]]:

@@ -135,7 +135,7 @@ def compare(
     total = len(sizes) * len(synthesizers)
     with progress("comparing") as on_progress:
         on_progress(0, total)
-        for row in _rows(topology, request, sizes, synthesizers, with_checks):
+        for row in compared_rows(topology, request, sizes, synthesizers, with_checks):
             rows.append(row)
             on_progress(len(rows), total)
     rows = _mark_best(rows)
@@ -150,9 +150,10 @@ def compare(
         click.echo(f"written: {path}")
 
 
-def _rows(
+def compared_rows(
     topology: Topology, request: SearchRequest, sizes: tuple[int, ...], synthesizers: tuple[str, ...], with_checks: bool
 ) -> Iterator[CompareRow]:
+    """A row per size and synthesizer, as they get done; where one cannot do it, the row says why."""
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.sweep.schedule_check import check_schedule
 

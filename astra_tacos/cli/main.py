@@ -25,6 +25,7 @@ COMMANDS = {
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
     "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
+    "report": "Make one HTML page of what another command wrote: pictures, timelines, tables.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""

@@ -149,6 +149,31 @@ def _merged(
     return Segments(rank_first, start, end, state[first], compute[first], communication[first])
 
 
+def coarser(segments: Segments, resolution_ns: int) -> Segments:
+    """Segments of which those shorter than a resolution are put together, as far as they begin in one multiple of it.
+
+    What is put together has the state that takes most of it, and no nodes.
+    """
+    rank, starts = segments.rank, segments.start_ns
+    short = segments.end_ns - starts < resolution_ns
+    begins = np.ones(len(starts), np.bool_)
+    begins[1:] = ~(short[1:] & short[:-1]) | (rank[1:] != rank[:-1])
+    begins[1:] |= starts[1:] // resolution_ns != starts[:-1] // resolution_ns
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(starts)) - 1
+    spent = np.zeros((len(first), len(STATES)), np.int64)
+    np.add.at(spent, (np.cumsum(begins) - 1, segments.state), segments.end_ns - starts)
+    alone = first == last
+    return Segments(
+        np.searchsorted(rank[first], np.arange(len(segments.rank_first))),
+        starts[first],
+        segments.end_ns[last],
+        spent.argmax(axis=1).astype(np.uint8),
+        np.where(alone, segments.compute[first], NO_NODE),
+        np.where(alone, segments.communication[first], NO_NODE),
+    )
+
+
 def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[len(STATES), len(edges) - 1], ranks in each state, on average over the time between two edges."""
     found = np.empty((len(STATES), len(edges_ns) - 1))

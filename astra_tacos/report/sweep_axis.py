@@ -21,6 +21,7 @@ _LOG_WITHIN = 4.0
 _LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
 """Ticks within a decade, where the limits of an axis are less than so far apart."""
 _MOST_TICKS = {"double": 8, "single": 6}
+_MOST_CHARACTERS = {"double": 60, "single": 30}
 _LONGEST_LABEL = 40
 
 
@@ -95,6 +96,13 @@ def texts(values: Sequence[Any], measure: Measure) -> list[str]:
         return [category(value) for value in values]
     scale = scale_of(measure, found)
     return ["none" if value is None else scale.text(value) for value in values]
+
+
+def label_style(labels: Sequence[str], width: str, room: float) -> dict[str, Any]:
+    """How labels under an axis stand that has this share of the figure's width: aslant where they would meet."""
+    if sum(map(len, labels)) <= _MOST_CHARACTERS[width] * room:
+        return {}
+    return {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
 def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: str) -> None:

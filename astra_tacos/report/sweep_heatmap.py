@@ -8,7 +8,7 @@ import numpy as np
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure_style import colours_from
-from astra_tacos.report.sweep_axis import ordered, scale_of, texts
+from astra_tacos.report.sweep_axis import label_style, ordered, scale_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import LOWER
@@ -91,9 +91,7 @@ def _label(
     x_step, y_step = (-(-len(v) // max(int(_MOST_LABELS[width] * share), 8)) for v, share in ((x_values, room), (y_values, 1.0)))
     about = measure(table, choice.x), measure(table, choice.y)
     labels = texts(x_values, about[0])
-    is_long = sum(map(len, labels[::x_step])) > (60 if width == "double" else 30) * room
-    turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
-    axes.set_xticks(range(0, len(x_values), x_step), labels[::x_step], **turned)
+    axes.set_xticks(range(0, len(x_values), x_step), labels[::x_step], **label_style(labels[::x_step], width, room))
     axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, about[1])[::y_step] if is_first else [])
     units = [f" ({entry.unit})" if entry.unit not in ("", "bytes", "share", "ns") else "" for entry in about]
     axes.set_xlabel(about[0].label + units[0])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.figure_style import OTHER_STYLES, SERIES_STYLES, SYNTHESIZER_STYLES, colours_from
-from astra_tacos.report.sweep_axis import Scale, dress, scale_of, series_of, texts
+from astra_tacos.report.sweep_axis import Scale, dress, label_style, scale_of, series_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import HIGHER
@@ -93,9 +93,10 @@ def _dress(
     if x_scale:
         dress(axes, "x", x_scale, positions, width)
     else:
-        turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(positions) > 4 else {}
+        labels = texts(positions, about)
+        beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         axes.xaxis.set_major_locator(FixedLocator(list(range(len(positions)))))
-        axes.set_xticklabels(texts(positions, about), **turned)
+        axes.set_xticklabels(labels, **label_style(labels, width, 1 / beside))
         axes.set_xlim(-0.5, len(positions) - 0.5)
     dress(axes, "y", y_scale, values, width)
     if axes.get_yscale() == "linear" and min(values) >= 0:

@@ -53,8 +53,6 @@ def record_run(
     for node_type, number in _KIND_OF.items():
         kind[node_type] = number
     what = kind[trace.kind]
-    if run.system.replay_only:
-        what[:] = COMPUTE  # ASTRA-sim then takes every node for its duration
     what[(what == COMPUTE) & columns.is_cpu_op] = OTHER
     collective, sized = what == COLLECTIVE, np.isin(what, (COLLECTIVE, SEND, RECEIVE))
     texts = _Texts()

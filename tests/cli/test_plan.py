@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
+from astra_tacos.cli.report import report
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,15 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
     assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])
     assert written["baseline"] == "direct"
     assert not cache.exists()
+
+
+def test_a_plan_is_reported(tmp_path: Path) -> None:
+    assert invoke(tmp_path, "--no-cache").exit_code == 0
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(report, [str(tmp_path / "plan"), "-o", str(page), "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout) == {"kind": "plan", "path": str(page), "size_bytes": page.stat().st_size}
+    (tmp_path / "plan" / "replay.npz").unlink()
+    assert invoke(tmp_path, "--no-cache").exit_code == 0  # a plan's directory all the same
 
 
 def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 from lint_runs import comp, recv, send
 from runs import make_run
 
+from astra_tacos.run.recording import load_recording
+
 STAND_IN = """#!{python}
 import sys
 options = dict(argument[2:].split("=", 1) for argument in sys.argv[1:])
@@ -86,6 +88,40 @@ def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path:
     assert max(event["ts"] + event.get("dur", 0) for event in events if "ts" in event) * 1000 == max(result["finish_ns"])
     busy = sum(event["dur"] for event in events if event["ph"] == "X" and event["pid"] == 2)
     assert round(busy * 1000) == sum(link["busy_ns"] for link in result["links"])
+
+
+def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
+    case = golden / "e2e_p2p_pipeline_ring8"
+    output = tmp_path / "replayed"
+    done = run("replay", *files_of(case), "--output", str(output), "--json", cwd=case)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["replay.json", "replay.npz"]
+    assert json.loads((output / "replay.json").read_text()) == json.loads(done.stdout)
+    recording = load_recording(output / "replay.npz")
+    assert recording.after.finish_ns.tolist() == json.loads(done.stdout)["finish_ns"]
+    assert recording.before is None
+    reported = run("report", str(output), "--title", "A run & its <ranks>", cwd=tmp_path)
+    assert reported.returncode == 0, reported.stderr
+    assert "(replay, " in reported.stdout
+    page = (tmp_path / "report.html").read_text()
+    assert "A run &amp; its &lt;ranks&gt;" in page
+    before = (output / "replay.npz").read_bytes()
+    assert run("replay", *files_of(case), "--output", str(output), cwd=case).returncode == 0
+    assert (output / "replay.npz").read_bytes() == before
+
+
+def test_other_directories_are_not_replaced(golden: Path, tmp_path: Path) -> None:
+    case = golden / "e2e_per_node_ring8"
+    (tmp_path / "mine.txt").write_text("precious")
+    done = run("replay", *files_of(case), "--output", str(tmp_path), cwd=case)
+    assert done.returncode == 2
+    assert done.stderr == f"astra-tacos: error: {tmp_path}: exists and is no replay of astra_tacos: choose another output\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    for arguments in (("replay", "trace", "--network", "n.yml"), ("replay", *files_of(case), "--backend", "astra-sim")):
+        done = run(*arguments, "--output", str(tmp_path / "new"), cwd=case)
+        assert done.returncode == 2
+        assert "--output" in done.stderr
+        assert not (tmp_path / "new").exists()
 
 
 def stand_in(directory: Path, says: str) -> str:

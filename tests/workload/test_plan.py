@@ -12,7 +12,10 @@ from plans import attributes, contents, lint_plan, messages, planned, written
 
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.recording import load_recording
 from astra_tacos.trace.schema import CommType
+from astra_tacos.workload.found import read_inputs
 from astra_tacos.workload.plan import plan
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
@@ -61,6 +64,38 @@ def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
     second, _ = planned(after, tmp_path / "again")
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert second.before_ns == first.after_ns == second.after_ns
+    one, other = (load_recording(tmp_path / name / "replay.npz") for name in ("plan", "again"))
+    assert one.before is not None
+    assert other.before is not None
+    for column in ("finish_ns", "issue_ns", "end_ns", "link_bytes"):
+        values = [getattr(replay, column).tolist() for replay in (one.after, other.before, other.after)]
+        assert values[0] == values[1] == values[2]
+
+
+def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    recording = load_recording(tmp_path / "plan" / "replay.npz")
+    assert recording.before is not None
+    assert (recording.before.run_end_ns, recording.after.run_end_ns) == (result.before_ns, result.after_ns)
+    exposed = [int(replay.exposed_comm_ns.max()) for replay in (recording.before, recording.after)]
+    assert exposed == [result.exposed_before_ns, result.exposed_after_ns]
+    outcome = replay_run(read_inputs(after), result.backend)
+    assert recording.after.finish_ns.tolist() == outcome.finish_ns.tolist()
+    names = [
+        {recording.texts[entry] for entry in replay.algorithm.tolist() if entry >= 0}
+        for replay in (recording.before, recording.after)
+    ]
+    assert all(name.startswith("native ") for name in names[0])
+    assert names[1] == {f"collective/{case.name}" for case in result.cases}
+
+
+def test_a_run_that_does_not_end_has_no_before(tmp_path: Path) -> None:
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
+    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert result.before_ns is None
+    assert load_recording(tmp_path / "plan" / "replay.npz").before is None
 
 
 def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
@@ -78,7 +113,7 @@ def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path
     planned(inputs, outputs[1], jobs=3, cache=tmp_path / "cache")
     result, _ = planned(inputs, outputs[2], jobs=2, cache=tmp_path / "cache")
     assert all(case.from_cache for case in result.cases)
-    everything = ("plan.json", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
+    everything = ("plan.json", "replay.npz", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
     assert contents(outputs[0], everything) == contents(outputs[1], everything) == contents(outputs[2], everything)
 
 

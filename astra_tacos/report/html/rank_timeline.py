@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.report.rank_states import Segments
+from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
 
 MOST_SEGMENTS = 600_000
@@ -81,16 +81,9 @@ def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[in
         parts = [_kind(nodes, rank)]
         for segments in replays:
             own = slice(*segments.rank_first[rank : rank + 2].tolist())
-            base = nodes.rank_first[rank]
-            parts += [
-                column.tobytes()
-                for column in (
-                    segments.end_ns[own],
-                    segments.state[own],
-                    segments.compute[own] - base,
-                    segments.communication[own] - base,
-                )
-            ]
+            found = (segments.compute[own], segments.communication[own])
+            parts += [segments.end_ns[own].tobytes(), segments.state[own].tobytes()]
+            parts += [np.where(node >= 0, node - nodes.rank_first[rank], NO_NODE).tobytes() for node in found]
         groups.setdefault(b"|".join(parts), []).append(rank)
     return list(groups.values())
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.html.link_use import link_data
-from astra_tacos.report.html.page import Section, render_page
-from astra_tacos.report.html.rank_timeline import Rows, choose_rows, timeline_data
+from astra_tacos.report.html.encoding import encode
+from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
+from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
-from astra_tacos.report.html.run_facts import plan_facts, replay_facts
-from astra_tacos.report.rank_states import STATES, Segments, find_segments, state_over_time
+from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
+from astra_tacos.report.html.run_links import link_data
+from astra_tacos.report.html.run_sections import run_sections
+from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.replay_directory import RESULT_FILE
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
 from astra_tacos.trace.schema import CommType
@@ -22,48 +26,64 @@ from astra_tacos.trace.schema import CommType
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128
 _MOST_MOMENTS = 240
+_SURE_SEGMENTS = 100_000
+"""So many fit into a page, however little they are alike."""
+_ROOM_FOR_THE_REST = 1_000_000
 _SCRIPTS = ("run_timeline.js", "run.js")
 
 
-def plan_page(directory: Path) -> bytes:
-    """The report of a directory that `plan` wrote.
+def plan_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `plan` wrote, under a title of its own if one is given.
 
     Raises
     ------
     ConfigError
         If it is none, or was written without the recording that reports are made from.
     """
-    result = _read(directory / PLAN_FILE)
     recording = load_recording(directory / REPLAY_FILE)
-    subtitle = f"{result['num_collectives']:,} collectives of {result['num_ranks']:,} ranks, on {_network(recording)}"
-    facts, cases = plan_facts(result, recording), plan_cases(result)
-    return _page("Planned training run", subtitle, facts, cases, recording)
+    with _read(directory / PLAN_FILE) as result:
+        subtitle = (
+            f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
+        )
+        facts, cases = plan_facts(result, recording), plan_cases(result)
+    return _page(title or "Planned training run", subtitle, facts, cases, recording)
 
 
-def replay_page(directory: Path) -> bytes:
-    """The report of a directory that `replay --output` wrote.
+def replay_page(directory: Path, title: str | None = None) -> bytes:
+    """The report of a directory that `replay --output` wrote, under a title of its own if one is given.
 
     Raises
     ------
     ConfigError
         If it is none.
     """
-    result = _read(directory / RESULT_FILE)
     recording = load_recording(directory / REPLAY_FILE)
-    subtitle = f"{Path(result['workload']).name}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
-    return _page("Replayed training run", subtitle, replay_facts(result, recording), replay_cases(result), recording)
+    with _read(directory / RESULT_FILE) as result:
+        subtitle = (
+            f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+        )
+        facts, cases = replay_facts(result, recording), replay_cases(result)
+    return _page(title or "Replayed training run", subtitle, facts, cases, recording)
 
 
-def _read(path: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """The object in a file, for as long as it has what is asked of it.
+
+    Raises
+    ------
+    ConfigError
+        If it is not JSON, or not what this package wrote.
+    """
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        yield json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: not JSON ({error})") from None
-    if not isinstance(result, dict):
-        raise ConfigError(f"{path}: holds a {type(result).__name__}, expected an object")
-    return result
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        detail = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(f"{path}: not what astra-tacos writes ({detail})") from None
 
 
 def _network(recording: Recording) -> str:
@@ -76,7 +96,7 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         replays.insert(0, ("before", recording.before))
     whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
-    rows = choose_rows(recording.nodes, segments, recording.after.finish_ns)
+    timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)
     rank_bars = _rank_bars(segments)
     data = {
@@ -87,12 +107,33 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         "patterns": [pattern.name.lower().replace("_", "-") for pattern in CommType],
         "over_time": _over_time(recorded, segments),
         "ranks": rank_bars,
-        "timeline": timeline_data(recording, list(zip(recorded, segments, strict=True)), rows),
+        "timeline": timeline,
         "cases": cases,
         "links": links,
     }
-    sections = _sections(facts, rows, recording, rank_bars["block"], cases, links)
+    sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
+
+
+def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], str]:
+    """As many rows as the page has room for, and their rule; of ranks that would fill it, times too short to see are merged."""
+    most = MOST_SEGMENTS
+    longest = int(np.sum([np.diff(segments.rank_first) for _, segments in replays], axis=0).max())
+    merged = ""
+    if longest > MOST_SEGMENTS // 4:
+        end_ns = max(replay.run_end_ns for replay, _ in replays)
+        resolution_ns = -(-12 * len(replays) * end_ns // MOST_SEGMENTS)
+        replays = [(replay, coarser(segments, resolution_ns)) for replay, segments in replays]
+        merged = (
+            f" Times under {resolution_ns:,} ns that follow one another are put together under the state that takes most of them."
+        )
+    while True:
+        rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
+        data = timeline_data(recording, replays, rows)
+        num_segments = sum(len(one["state"]) for one in data["replays"])
+        if num_segments <= _SURE_SEGMENTS or len(rows.ranks) == 1 or len(encode(data)) <= MOST_DATA_BYTES - _ROOM_FOR_THE_REST:
+            return data, rows.rule + merged
+        most = num_segments // 2
 
 
 def _over_time(replays: list[RecordedReplay], segments: list[Segments]) -> dict[str, Any]:
@@ -111,64 +152,3 @@ def _rank_bars(segments: list[Segments]) -> dict[str, Any]:
     labels = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in zip(firsts, counts, strict=True)]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}
-
-
-def _sections(
-    facts: str, rows: Rows, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
-) -> list[Section]:
-    both = recording.before is not None
-    num_ranks = recording.nodes.num_ranks
-    twice = " Before and after share one time axis." if both else ""
-    sections = [
-        Section("summary", "Summary", facts),
-        Section(
-            "ranks",
-            "What ranks do, when",
-            f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{rows.rule}</p>'
-            '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
-            f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
-            f"How many of the {num_ranks:,} ranks compute, communicate, or wait at every moment.{twice} Exposed communication, "
-            "as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives and messages, "
-            "waiting for a message, and idling.",
-        ),
-        Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
-    ]
-    if links is not None:
-        sections.append(
-            Section(
-                "links",
-                "Links",
-                '<div id="link-matrices" class="split"></div><h3>From the busiest link to the idlest</h3>'
-                '<div id="link-curves"></div><h3>Dimensions</h3><div id="link-dimensions"></div><h3>Busiest links</h3>'
-                f'<p class="introduction">{_busiest_say(links)}</p><div id="link-table"></div>',
-                _links_say(links, num_ranks),
-            )
-        )
-    return sections
-
-
-def _bars_say(num_ranks: int, block: int) -> str:
-    if block == 1:
-        return "Until it has finished."
-    return f"Until it has finished; each bar is the mean of {block:,} ranks that follow one another."
-
-
-def _links_say(links: dict[str, Any], num_ranks: int) -> str:
-    text = (
-        f"For how much of the run each of the {links['num_links']:,} links is busy, from source (rows) to destination (columns)."
-    )
-    if links["routed"]:
-        text += (
-            " The congestion-unaware model has no links: theirs is the time that all messages would take them on their routes, "
-            "dimension by dimension; more than 100% is a bottleneck that this model does not see."
-        )
-    if links["block_size"] > 1 or len(links["labels"]) < num_ranks:
-        text += f" Each cell is the mean over the links between blocks of {links['block_size']:,} NPUs."
-    return text
-
-
-def _busiest_say(links: dict[str, Any]) -> str:
-    shown = len(links["busiest"]["link"])
-    if shown == links["num_links"]:
-        return f"All {shown:,} links."
-    return f"The {shown:,} busiest of {links['num_links']:,} links."

@@ -7,23 +7,24 @@ from typing import Any
 
 from astra_tacos.report.html.page import escape
 from astra_tacos.run.recording import RecordedReplay, Recording
-from astra_tacos.units import format_size, format_time
+from astra_tacos.units import format_size
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
 
 def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup for a `plan.json`."""
-    end, exposed = format_time(result["after_ns"]), format_time(result["exposed_after_ns"])
-    exposed_share = f"{result['exposed_after_ns'] / max(result['after_ns'], 1):.0%} of the run"
-    if recording.before is not None:
-        end = f"{format_time(result['before_ns'])} → {end}"
-        exposed = f"{format_time(result['exposed_before_ns'])} → {exposed}"
-        exposed_share = f"{result['exposed_before_ns'] / max(result['before_ns'], 1):.0%} of the run → {exposed_share}"
-    facts = [("End of the run", end, _exact_ns(result["before_ns"], result["after_ns"]))]
-    if result["speed_up"] is not None:
-        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(result["before_ns"], result["after_ns"])))
-    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share}"))
+    before, after = result["before_ns"], result["after_ns"]
+    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
+    if before is not None:
+        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
+    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
+    if before is not None:
+        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
+    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
+    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
     facts.append(
-        ("Collectives", f"{result['num_collectives']:,}", f"{_counted(len(result['cases']), 'case')}, each synthesized once")
+        ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
     pairs = [
@@ -47,18 +48,18 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     end = max(finish)
     worst = exposed.index(max(exposed))
     facts = [
-        ("End of the run", format_time(end), f"{end:,} ns, rank {finish.index(end)}"),
+        ("End of the run", _change(None, end), f"{end:,} ns, rank {finish.index(end)}"),
         (
             "Exposed communication",
-            format_time(max(exposed)),
+            _change(None, max(exposed)),
             f"the most of a rank ({worst}): {max(exposed) / max(end, 1):.0%} of the run",
         ),
         (
             "Compute",
-            format_time(max(result["compute_ns"])),
-            f"the most of a rank; the least {format_time(min(result['compute_ns']))}",
+            _change(None, max(result["compute_ns"])),
+            f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
         ),
-        ("Sent", format_size(sum(result["sent_bytes"])), f"by {_counted(len(finish), 'rank')} together"),
+        ("Sent", format_size(sum(result["sent_bytes"])), f"by {counted(len(finish), 'rank')} together"),
     ]
     findings = Counter((finding["severity"], finding["code"]) for finding in result["findings"])
     listed = ", ".join(
@@ -68,7 +69,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     if result["beyond_astra_sim"]:
         pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
-        pairs.append(("Ran another's collective", f"{_counted(len(result['replaced']), 'node')}: their group had cached it"))
+        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: their group had cached it"))
     pairs.append(("Lint", listed or "nothing to say"))
     return _facts(facts) + _pairs(pairs)
 
@@ -78,9 +79,13 @@ def _common(recording: Recording) -> list[tuple[str, str]]:
     replays = (
         [("", recording.after)] if recording.before is None else [("before: ", recording.before), ("after: ", recording.after)]
     )
+    exactness = {_exactness(replay) for _, replay in replays}
     sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
     return [
-        ("Exactness", "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays)),
+        (
+            "Exactness",
+            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays),
+        ),
         ("Sent by all ranks", sent),
         ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
     ]
@@ -90,6 +95,15 @@ def _exactness(replay: RecordedReplay) -> str:
     if not replay.approximate:
         return "exact, to the nanosecond as ASTRA-sim"
     return f"approximate, as it has {', '.join(replay.approximate)}"
+
+
+def _change(before: int | None, after: int) -> str:
+    """`2.44 → 1.34 ms`: two times, or one, in the unit of the longer, to three digits."""
+    times = [after] if before is None else [before, after]
+    scale, unit = next((entry for entry in _UNITS if max(times) >= entry[0]), _UNITS[-1])
+    longest = max(times) / scale
+    digits = 0 if scale == 1 or longest >= 100 else 1 if longest >= 10 else 2
+    return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
 
 
 def _exact_ns(before: int | None, after: int) -> str:
@@ -102,7 +116,8 @@ def _gain(before: int, after: int) -> str:
     return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """`1 rank`, `2 ranks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -111,7 +126,7 @@ def _facts(facts: list[tuple[str, str, str]]) -> str:
         f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
         for label, value, more in facts
     )
-    return f'<dl class="facts">{"".join(parts)}</dl>'
+    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> str:

@@ -8,6 +8,7 @@
  *   AT.el(tag, attributes, ...children)   an element; children are nodes or text, `on...` attributes are listeners
  *   AT.svg(tag, attributes, ...children)  the same for SVG
  *   AT.format.time(ns) .size(bytes) .number(value, digits) .percent(share) .count(n)
+ *   AT.fit(element, draw)       have `draw(width)` called now and whenever the width of an element changes, also for print
  *   AT.colours                  Paul Tol's palettes: `bright`, `muted`, and names for what is drawn everywhere
  *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`
  *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table;  timeline.js: AT.timeline
@@ -89,6 +90,20 @@ const AT = {
     element.append(...children);
     return element;
   },
+
+  /** Have `draw(width)` called now, and whenever the width of an element changes; for print, with the width of a sheet. */
+  fit(element, draw) {
+    let drawn = 0;
+    const at = (width) => { if (width && width !== drawn) draw((drawn = width)); };
+    const now = () => at(Math.floor(element.clientWidth));
+    now();
+    new ResizeObserver(now).observe(element);
+    window.addEventListener("beforeprint", () => at(Math.min(AT.printWidth, Math.floor(element.clientWidth) || AT.printWidth)));
+    window.addEventListener("afterprint", now);
+  },
+
+  /** Pixels across a sheet of A4, within its margins. */
+  printWidth: 680,
 
   format: {
     /** `940 ns`, `12.34 µs`, `5.60 ms`, as units.format_time has it. */

@@ -105,7 +105,7 @@ Object.assign(AT, {
     const config = { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false };
     await Plotly.newPlot(plot, traces, AT._laidOut(layout, height), config);
     const forPrint = (width) => Plotly.relayout(plot, width ? { width, autosize: false } : { width: null, autosize: true });
-    window.addEventListener("beforeprint", () => forPrint(Math.min(680, plot.clientWidth || 680)));
+    window.addEventListener("beforeprint", () => forPrint(Math.min(AT.printWidth, plot.clientWidth || AT.printWidth)));
     window.addEventListener("afterprint", () => forPrint(null));
     return {
       plot,

@@ -2,6 +2,7 @@
 /* The report of a training run: pictures and tables from `AT.data` (report/html/run.py), in the order of the page. */
 Object.assign(RUN, {
   quiet: "#9aa5b1",
+  plain: { exponentformat: "none", separatethousands: true },
 
   /** Figures over one axis, a picture for each replay above the other. */
   stacked(axis, traces, layout) {
@@ -9,12 +10,12 @@ Object.assign(RUN, {
     const gap = 0.09, tall = (1 - gap * (whens.length - 1)) / whens.length;
     const axes = Object.fromEntries(whens.map((_, which) => {
       const top = 1 - which * (tall + gap);
-      return [`yaxis${which ? which + 1 : ""}`, { ...layout.yaxis, domain: [Math.max(0, top - tall), top], anchor: "x" }];
+      return [`yaxis${which ? which + 1 : ""}`, { ...RUN.plain, ...layout.yaxis, domain: [Math.max(0, top - tall), top], anchor: "x" }];
     }));
     const annotations = whens.length < 2 ? [] : whens.map((when, which) => ({ text: `<b>${RUN.called(when)}</b>`, xref: "paper", yref: "paper", x: 1, y: 1 - which * (tall + gap), xanchor: "right", yanchor: "bottom", showarrow: false }));
     return [
       whens.flatMap((_, which) => traces(which).map((trace) => ({ ...trace, yaxis: which ? `y${which + 1}` : "y", showlegend: which === 0 }))),
-      { ...layout, ...axes, annotations, xaxis: { ...axis, anchor: whens.length > 1 ? `y${whens.length}` : "y" }, legend: { orientation: "h", x: 0, y: 1.05, yanchor: "bottom", traceorder: "normal" }, margin: { t: 64 } },
+      { ...layout, ...axes, annotations, xaxis: { ...RUN.plain, ...axis, anchor: whens.length > 1 ? `y${whens.length}` : "y" }, legend: { orientation: "h", x: 0, y: 1.05, yanchor: "bottom", traceorder: "normal" }, margin: { t: 64 } },
     ];
   },
 
@@ -50,13 +51,15 @@ Object.assign(RUN, {
       hovertemplate: `rank %{x}: %{y:,.2f} ${unit} ${state}<extra></extra>`,
     }));
     const layout = { barmode: "stack", bargap: labels.length > 40 ? 0.05 : 0.2, yaxis: { title: { text: unit }, range: [0, (most / scale) * 1.03] } };
-    const [all, laidOut] = RUN.stacked({ title: { text: block > 1 ? `blocks of ${block} ranks` : "rank" }, type: "category", tickangle: labels.length > 24 ? -90 : 0, nticks: 32 }, traces, layout);
+    const element = document.getElementById("rank-bars");
+    const ticks = Math.max(4, Math.floor(element.clientWidth / 30));
+    const [all, laidOut] = RUN.stacked({ title: { text: block > 1 ? `blocks of ${block} ranks` : "rank", standoff: 10 }, type: "category", tickangle: labels.length > 24 || ticks < labels.length ? -90 : 0, nticks: ticks }, traces, layout);
     const rows = () => [
       [block > 1 ? "ranks" : "rank", ...whens.flatMap((when) => states.map((state) => `${when === "run" ? "" : `${when}: `}${state}, ns`))],
       ...labels.map((label, i) => [label, ...spent.flatMap((one) => one.map((row) => Math.round(row[i])))]),
     ];
     const longest = totals.map((total, which) => `${RUN.called(whens[which])} ${AT.format.time(Math.min(...total))} to ${AT.format.time(Math.max(...total))}`.trim()).join(", ");
-    await AT.chart(document.getElementById("rank-bars"), all, laidOut, { name: "time-of-ranks", alt: `Time of each rank by what it does, until it has finished: ${longest}.`, rows, height: whens.length > 1 ? 520 : 340 });
+    await AT.chart(element, all, laidOut, { name: "time-of-ranks", alt: `Time of each rank by what it does, until it has finished: ${longest}.`, rows, height: whens.length > 1 ? 520 : 340 });
   },
 
   /** Time in each collective, before and after. */
@@ -76,11 +79,11 @@ Object.assign(RUN, {
     const name = (i) => labels[i].replace(", ", "<br>");
     const traces = times.map((time, which) => ({
       type: "bar", orientation: "h", y: shown.map((i) => i), x: shown.map((i) => (time[i] || 0) / scale), name: whens[times.length > 1 ? which : whens.length - 1], marker: { color: colours[which] },
-      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", customdata: shown.map((i) => labels[i]), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
+      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", insidetextfont: { color: which || times.length < 2 ? "#fff" : "#1f2933" }, customdata: shown.map((i) => labels[i]), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
     }));
     const place = (i) => shown.indexOf(i);
     traces.forEach((trace) => { trace.y = trace.y.map(place); });
-    const layout = { barmode: "group", xaxis: { title: { text: `time of the rank that spends most (${unit})` }, rangemode: "tozero" }, yaxis: { autorange: "reversed", tickvals: shown.map(place), ticktext: shown.map(name), ticks: "" }, showlegend: times.length > 1, margin: { t: 40 } };
+    const layout = { barmode: "group", xaxis: { ...RUN.plain, title: { text: `longest on a rank (${unit})` }, rangemode: "tozero" }, yaxis: { autorange: "reversed", tickvals: shown.map(place), ticktext: shown.map(name), ticks: "" }, showlegend: times.length > 1, margin: { t: 40 } };
     const rows = () => [["collective", ...times.map((_, which) => `${times.length > 1 ? whens[which] : "time"}_ns`)], ...order.map((i) => [labels[i], ...times.map((time) => time[i])])];
     const first = shown[0];
     const alt = `Time in each of ${AT.format.count(labels.length)} distinct collectives. The longest, ${labels[first]}: ${times.map((time) => AT.format.time(time[first] === null ? NaN : time[first])).join(" before, ")}${times.length > 1 ? " after" : ""}.`;
@@ -96,7 +99,7 @@ Object.assign(RUN, {
       collective: { title: "Collective" }, size_bytes: { title: "Size", format: AT.format.size }, members: { title: "Members" }, groups: { title: "Groups" },
       count: { title: kind === "plan" ? "Count" : "Nodes" }, algorithm: { title: "Algorithm" }, predicted_ns: { title: "Predicted ns", format: (value, row) => `${time(value)}${exact[row] ? "" : " ~"}` },
       bound_ns: { title: "Bound ns", format: time }, before_ns: { title: "Before ns", format: time }, after_ns: { title: kind === "plan" ? "After ns" : "Longest on a rank ns", format: time },
-      share: { title: "Share of the run", format: (value) => AT.format.percent(value) }, note: { title: "Note", wrap: true },
+      share: { title: "Share", format: (value) => AT.format.percent(value) }, note: { title: "Note", wrap: true },
     };
     const shown = Object.keys(titles).filter((key) => columns[key] && (key !== "note" || columns.note.some(Boolean)));
     AT.table(document.getElementById("case-table"), shown.map((key) => ({ ...titles[key], values: columns[key], type: ["collective", "algorithm", "note"].includes(key) ? "text" : "number" })),
@@ -109,15 +112,16 @@ Object.assign(RUN, {
     const values = matrices.flatMap(({ mean }) => mean.flatMap((row) => Array.from(row).filter(Number.isFinite)));
     const top = Math.max(...values, 0.01);
     const element = document.getElementById("link-matrices");
+    const holders = matrices.map(() => AT.el("div", { style: matrices.length > 1 ? null : "max-width: 46rem" }));
+    element.append(...holders.map((holder, which) => AT.el("div", {}, ...(matrices.length > 1 ? [AT.el("h3", {}, RUN.called(whens[which]))] : []), holder)));
     for (const [which, { mean, most, links }] of matrices.entries()) {
-      const holder = AT.el("div");
-      element.append(AT.el("div", {}, ...(matrices.length > 1 ? [AT.el("h3", {}, RUN.called(whens[which]))] : []), holder));
+      const holder = holders[which], ticks = Math.max(4, Math.floor(holder.clientWidth / 26));
       const custom = mean.map((row, i) => Array.from(row, (_, j) => [links[i][j], most[i][j]]));
       const share = (field) => `%{${field}:.1%}`;
-      const hover = size > 1 || labels.some((label) => label.startsWith("switches"))
+      const hover = size > 1 || labels.some((label) => label.startsWith("switches "))
         ? `%{y} → %{x}: ${share("z")} on average,<br>%{customdata[0]} links, the busiest ${share("customdata[1]")}<extra></extra>` : `%{y} → %{x}: ${share("z")} of the run<extra></extra>`;
-      const trace = { type: "heatmap", x: labels, y: labels, z: mean.map((row) => Array.from(row)), customdata: custom, zmin: 0, zmax: top, colorscale: AT.rampStops, hovertemplate: hover, hoverongaps: false, xgap: labels.length < 40 ? 1 : 0, ygap: labels.length < 40 ? 1 : 0, colorbar: { title: { text: "busy" }, tickformat: top < 0.05 ? ".1%" : ".0%", thickness: 12 } };
-      const layout = { xaxis: { title: { text: "to" }, type: "category", side: "bottom", tickangle: labels.length > 10 ? -90 : 0, showgrid: false, nticks: 24 }, yaxis: { title: { text: "from" }, type: "category", autorange: "reversed", showgrid: false, nticks: 24 }, margin: { t: 12, r: 8 }, plot_bgcolor: "#f4f6f8" };
+      const trace = { type: "heatmap", x: labels, y: labels, z: mean.map((row) => Array.from(row)), customdata: custom, zmin: 0, zmax: top, colorscale: AT.rampStops, hovertemplate: hover, hoverongaps: false, xgap: labels.length < 40 ? 1 : 0, ygap: labels.length < 40 ? 1 : 0, colorbar: { orientation: "h", x: 0.5, y: 1.02, yanchor: "bottom", len: 1, title: { text: "busy, of the run", side: "top" }, tickformat: top < 0.05 ? ".1%" : ".0%", thickness: 10, nticks: 6 } };
+      const layout = { xaxis: { title: { text: "to" }, type: "category", automargin: false, tickangle: labels.length > 10 ? -90 : 0, showgrid: false, nticks: ticks }, yaxis: { title: { text: "from", standoff: 10 }, type: "category", autorange: "reversed", showgrid: false, nticks: 24 }, margin: { t: 70, r: 8, b: labels.length > 10 ? 96 : 56 }, plot_bgcolor: "#f4f6f8" };
       const rows = () => [["from", "to", "links", "mean_share", "largest_share"], ...mean.flatMap((row, i) => Array.from(row).flatMap((value, j) => (links[i][j] ? [[labels[i], labels[j], links[i][j], value, most[i][j]]] : [])))];
       let busiest = [0, 0];
       most.forEach((row, i) => row.forEach((value, j) => { if (value > (most[busiest[0]][busiest[1]] || 0)) busiest = [i, j]; }));
@@ -133,7 +137,8 @@ Object.assign(RUN, {
       x: Array.from(curve, (_, i) => (curve.length > 1 ? i / (curve.length - 1) : 0)), y: curve, mode: "lines", name: curves.length > 1 ? `${name}, ${whens[which]}` : name,
       line: { color: AT.colours.bright[number % AT.colours.bright.length], width: 2.4, dash: curves.length > 1 && which === 0 ? "dot" : "solid" }, hovertemplate: "%{x:.0%} of the links are busy for %{y:.1%} or more<extra>%{fullData.name}</extra>",
     })));
-    const layout = { xaxis: { title: { text: "links of the dimension, the busiest first" }, tickformat: ".0%", range: [0, 1] }, yaxis: { title: { text: "busy, of the run" }, tickformat: ".0%", rangemode: "tozero" }, margin: { t: 20 + 22 * Math.ceil(traces.length / 2) } };
+    const top = Math.max(...dimensions.flatMap(({ most }) => most), 0.01);
+    const layout = { xaxis: { title: { text: "links, the busiest first" }, tickformat: ".0%", range: [0, 1] }, yaxis: { title: { text: "busy, of the run" }, tickformat: top < 0.05 ? ".1%" : ".0%", range: [0, 1.08 * top] }, margin: { t: 20 + 22 * Math.ceil(traces.length / 2) } };
     const rows = () => [["dimension", "run", "share_of_links", "busy_share"], ...dimensions.flatMap(({ name, curves }) => curves.flatMap((curve, which) => Array.from(curve, (value, i) => [name, whens[which], curve.length > 1 ? i / (curve.length - 1) : 0, value])))];
     const means = dimensions.map(({ name, mean }) => `${name} ${mean.map((one) => AT.format.percent(one)).join(" then ")}`).join("; ");
     await AT.chart(document.getElementById("link-curves"), traces, layout, { name: "link-use", alt: `How busy the links of each dimension are, from the busiest to the idlest. On average: ${means}.`, rows, height: 360 });
@@ -146,10 +151,10 @@ Object.assign(RUN, {
     const each = (make) => whens.flatMap((_, which) => make(which));
     AT.table(document.getElementById("link-dimensions"), [
       { title: "Dimension", values: dimensions.map(({ name }) => name) }, { title: "Links", values: dimensions.map(({ links }) => links) },
-      ...each((which) => [{ title: `Bytes${when(which)}`, values: dimensions.map(({ bytes }) => bytes[which]), format: AT.format.size }, { title: `Busy${when(which)}, mean`, values: dimensions.map(({ mean }) => mean[which]), format: AT.format.percent }, { title: `Busiest${when(which)}`, values: dimensions.map(({ most }) => most[which]), format: AT.format.percent }]),
+      ...each((which) => [{ title: `Bytes${when(which)}`, values: dimensions.map(({ bytes }) => bytes[which]), format: AT.format.size }, { title: `Busy${when(which)}, mean`, values: dimensions.map(({ mean }) => mean[which]), format: (value) => AT.format.percent(value) }, { title: `Busiest${when(which)}`, values: dimensions.map(({ most }) => most[which]), format: (value) => AT.format.percent(value) }]),
     ], { name: "dimensions", filter: false, caption: "Use of links by dimension" });
     AT.table(document.getElementById("link-table"), [
-      { title: "Link", values: busiest.link, type: "text" }, { title: "Dimension", values: busiest.dimension },
+      { title: "Link", values: busiest.link, type: "text" }, ...(busiest.dimension.some((number) => number >= 0) ? [{ title: "Dimension", values: busiest.dimension }] : []),
       ...each((which) => [{ title: `Bytes${when(which)}`, values: busiest.bytes[which], format: AT.format.size }, { title: `Busy${when(which)}`, values: busiest.share[which], format: (value) => AT.format.percent(value) }]),
     ], { name: "links", pageSize: 10, caption: "The busiest links" });
   },

@@ -19,7 +19,7 @@ const RUN = {
 
   /** Unit of a time axis. */
   ticks(last) {
-    const [scale, unit] = last < 1e4 ? [1, "ns"] : last < 1e7 ? [1e3, "µs"] : last < 1e10 ? [1e6, "ms"] : [1e9, "s"];
+    const [scale, unit] = last < 1e3 ? [1, "ns"] : last < 1e6 ? [1e3, "µs"] : last < 1e9 ? [1e6, "ms"] : [1e9, "s"];
     return { scale, unit };
   },
 
@@ -76,14 +76,15 @@ const RUN = {
     const { timeline, whens, states, ends } = AT.data;
     const { labels } = timeline;
     const bars = RUN.bars(timeline);
-    const rows = whens.flatMap(() => labels.map((label) => `rank${/[-,]/.test(label) ? "s" : ""} ${label}`));
+    const rows = whens.flatMap(() => labels.map((label) => (/[-,]/.test(label) ? label : `rank ${label}`)));
+    const ranksOf = (row) => (rows[row].startsWith("rank") ? rows[row] : `ranks ${rows[row]}`);
     const whichOf = (bar) => Math.floor(bars.row[bar] / labels.length);
     const nodesOf = (bar) => [bars.compute[bar], bars.communication[bar]].filter((node) => node >= 0);
 
     const describe = (bar) => {
       const when = RUN.called(whens[whichOf(bar)]);
       const found = nodesOf(bar).map((node) => RUN.describeNode(node, whichOf(bar))).join(" and ");
-      return `${when ? `${when}, ` : ""}${rows[bars.row[bar]]}: ${states[bars.colour[bar]]}, ${AT.format.time(bars.start[bar])} to ${AT.format.time(bars.end[bar])} `
+      return `${when ? `${when}, ` : ""}${ranksOf(bars.row[bar])}: ${states[bars.colour[bar]]}, ${AT.format.time(bars.start[bar])} to ${AT.format.time(bars.end[bar])} `
         + `(${AT.format.time(bars.end[bar] - bars.start[bar])})${found ? `: ${found}` : ""}`;
     };
     const text = (read) => new Proxy([], { get: (_, bar) => read(Number(bar)) });
@@ -104,7 +105,7 @@ const RUN = {
     const shown = AT.timeline(document.getElementById("timeline"), {
       rows, groups: whens.length > 1 ? whens.map((when) => ({ label: RUN.called(when), rows: labels.length })) : [],
       bars, legend: states.slice(0, RUN.IDLE).map((label, state) => ({ label, colour: RUN.colours[state] })), mix: true,
-      describe, onPick: pick, name: "ranks",
+      describe, onPick: pick, name: "ranks", height: Math.min(620, Math.max(200, 70 + 24 * rows.length)),
       alt: `What each of ${AT.format.count(labels.length)} ranks or groups of ranks does over time${whens.length > 1 ? `, before (until ${AT.format.time(ends[0])}) and after (until ${AT.format.time(ends[1])})` : ""}.`,
       columns: [{ title: "compute", values: text((bar) => named(bars.compute[bar], whichOf(bar))) }, { title: "communication", values: text((bar) => named(bars.communication[bar], whichOf(bar))) }],
     });

@@ -50,7 +50,8 @@ Object.assign(AT, {
     const body = AT.el("tbody");
 
     const inputs = columns.map(({ title }, column) => AT.el("input", {
-      type: "text", "aria-label": `Filter by ${title}`, placeholder: types[column] === "number" ? ">, <=, 1..4" : "contains", "data-column": column,
+      type: "text", "aria-label": `Filter by ${title}`, placeholder: "filter", "data-column": column,
+      title: types[column] === "number" ? "A number or part of it, >3, >=3, <3, <=3, =3, or a range: 1..4" : "Part of the text",
       oninput: () => refilter(),
     }));
     const heads = columns.map(({ title }, column) => AT.el("th", { scope: "col", class: types[column] === "number" ? "number" : null, "aria-sort": "none" },

@@ -154,11 +154,7 @@ Object.assign(AT, {
     frame.body.append(holder, live, says, help);
 
     setBars(bars);
-    const fit = (width) => { state.width = Math.floor(width); draw(); };
-    fit(holder.clientWidth || 600);
-    new ResizeObserver(() => holder.clientWidth && Math.floor(holder.clientWidth) !== state.width && fit(holder.clientWidth)).observe(holder);
-    window.addEventListener("beforeprint", () => fit(Math.min(680, holder.clientWidth || 680)));
-    window.addEventListener("afterprint", () => fit(holder.clientWidth));
+    AT.fit(holder, (width) => { state.width = width; draw(); });
 
     return {
       highlight: (chosen) => { state.chosen = chosen === null ? null : [...chosen]; later(); },

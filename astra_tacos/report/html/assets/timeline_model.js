@@ -9,7 +9,9 @@ Object.assign(AT, {
     const first = new Uint32Array(numRows + 1);
     for (let i = 0; i < count; i += 1) first[row[i] + 1] += 1;
     for (let r = 0; r < numRows; r += 1) first[r + 1] += first[r];
-    const order = Uint32Array.from({ length: count }, (_, i) => i).sort((a, b) => row[a] - row[b] || start[a] - start[b] || a - b);
+    const order = Uint32Array.from({ length: count }, (_, i) => i);
+    const before = (a, b) => row[a] - row[b] || start[a] - start[b] || a - b;
+    if (order.some((_, i) => i > 0 && before(i - 1, i) > 0)) order.sort(before);
     const place = new Uint32Array(count);
     order.forEach((bar, i) => { place[bar] = i; });
     const longest = new Float64Array(numRows);

@@ -82,8 +82,13 @@ Object.assign(AT, {
       const paths = colours.map(() => []);
       const tall = box.height / (view.r1 - view.r0);
       const gap = tall > 6 ? 1 : 0;
-      model.visit(view, (bar) => { paths[model.colour[bar]].push(shape(view, model, bar, tall, gap)); });
-      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
+      let seen = 0;
+      model.visit(view, (bar) => {
+        seen += 1;
+        paths[model.colour[bar]].push(shape(view, model, bar, tall, gap));
+      });
+      const narrow = seen / (view.r1 - view.r0) > box.width / 6; // outlines would be all that is seen
+      return paths.map((shapes, i) => shapes.length && AT.svg("path", { d: shapes.join(""), fill: colours[i], opacity: faded ? 0.18 : 1, stroke: narrow ? "none" : "#fff", "stroke-width": tall > 6 ? 0.7 : 0.25 })).filter(Boolean);
     }
 
     function shape(view, model, bar, tall, gap, least = 0.8) {
@@ -93,10 +98,19 @@ Object.assign(AT, {
       return `M${low.toFixed(2)} ${top.toFixed(2)}h${Math.max(least, high - low).toFixed(2)}v${Math.max(0.5, bottom - top).toFixed(2)}H${low.toFixed(2)}z`;
     }
 
+    /** The picture of a view is kept until the view changes: lighting bars changes only how strong it is. */
+    const last = { of: null, model: null, url: null };
     function heat(view, model, faded) {
+      const whole = { ...view, r0: Math.floor(view.r0), r1: Math.ceil(view.r1) };
+      const of = JSON.stringify([view, box]);
+      if (last.of !== of || last.model !== model) Object.assign(last, { of, model, url: heatImage(view, whole, model) });
+      return [AT.svg("svg", { x: box.left, y: box.top, width: box.width, height: box.height, viewBox: `0 0 ${box.width} ${box.height}`, overflow: "hidden" },
+        AT.svg("image", { href: last.url, x: 0, y: y(view, whole.r0) - box.top, width: box.width, height: y(view, whole.r1) - y(view, whole.r0), preserveAspectRatio: "none", style: "image-rendering: pixelated", opacity: faded ? 0.3 : 1 }))];
+    }
+
+    function heatImage(view, whole, model) {
       const columns = Math.max(1, Math.round(box.width / 2));
       const lines = Math.max(1, Math.min(Math.ceil(view.r1) - Math.floor(view.r0), Math.floor(box.height / 2)));
-      const whole = { ...view, r0: Math.floor(view.r0), r1: Math.ceil(view.r1) };
       const cells = mix ? null : model.heat(whole, lines, columns);
       const canvas = AT.el("canvas", { width: columns, height: lines });
       const context = canvas.getContext("2d");
@@ -108,9 +122,7 @@ Object.assign(AT, {
         image.data.set([r, g, b, 255], 4 * i);
       });
       context.putImageData(image, 0, 0);
-      const clip = AT.svg("svg", { x: box.left, y: box.top, width: box.width, height: box.height, viewBox: `0 0 ${box.width} ${box.height}`, overflow: "hidden" },
-        AT.svg("image", { href: canvas.toDataURL(), x: 0, y: y(view, whole.r0) - box.top, width: box.width, height: y(view, whole.r1) - y(view, whole.r0), preserveAspectRatio: "none", style: "image-rendering: pixelated", opacity: faded ? 0.3 : 1 }));
-      return [clip];
+      return canvas.toDataURL();
     }
 
     /** Bars that are lit, over all others; at least a few pixels each. */

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.recording import RecordedReplay, Recording
 
-_MOST_DEVICES = 64
+_MOST_DEVICES = 96
 """A matrix of more is one of blocks."""
-_MOST_BLOCKS = 48
+_MOST_BLOCKS = 64
 _MOST_LINKS = 500
 _CURVE_POINTS = 201
 
@@ -89,7 +89,7 @@ def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], ND
         switches = ends[ends >= num_npus]
         if len(switches):
             block[switches] = len(labels)
-            labels.append(f"switches of dimension {dimension}")
+            labels.append(f"switches {dimension}")
     return labels, block, size
 
 

@@ -1,0 +1,99 @@
+"""`astra-tacos report`."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from astra_tacos.cli.console import print_json
+from astra_tacos.cli.options import json_option
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import check_writable, replaced_file
+from astra_tacos.units import format_size
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of directory that there is a report of.
+
+    Parameters
+    ----------
+    command
+        What writes it.
+    markers
+        Files that tell: a directory is of this kind if it has all of them.
+    module
+        In `astra_tacos.cli`: its function `page(directory, title, with_comparison)` reads the directory and makes the page.
+    """
+
+    command: str
+    markers: tuple[str, ...]
+    module: str
+
+    def fits(self, directory: Path) -> bool:
+        return all((directory / marker).is_file() for marker in self.markers)
+
+
+KINDS = {
+    "schedule": Kind("synthesize --output", ("result.json", "schedule.npz"), "report_synthesis"),
+    "lockstep schedule": Kind("synthesize --output", ("result.json", "schedule.json", "chunk.npy"), "report_synthesis"),
+    "plan": Kind("plan --output", ("plan.json", "replay.npz"), "report_run"),
+    "replay": Kind("replay --workload ... --output", ("replay.json", "replay.npz"), "report_run"),
+}
+"""Kinds of directories, and who makes their pages; the first that fits counts."""
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    default=Path("report.html"),
+    show_default=True,
+    help="Where to.",
+)
+@click.option(
+    "--compare/--no-compare",
+    "with_comparison",
+    default=True,
+    help="Of a schedule: whether to have the predefined algorithms make one, too, for comparison (seconds).",
+)
+@click.option("--title", help="The heading of the page.")
+@json_option
+def report(directory: Path, output: Path, with_comparison: bool, title: str | None, as_json: bool) -> None:
+    """Make one self-contained HTML page of DIR, which another command wrote: to look at, to print, to send to others.
+
+    The page needs no network and no server; the same DIR gives the same bytes.
+    """
+    kind, entry = find_kind(directory)
+    check_writable(output)
+    make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page
+    content: bytes = make(directory, title, with_comparison)
+    with replaced_file(output) as temporary:
+        temporary.write_bytes(content)
+    if as_json:
+        print_json({"kind": kind, "path": str(output), "size_bytes": len(content)})
+        return
+    click.echo(f"written: {output} ({kind}, {format_size(len(content))})")
+
+
+def find_kind(directory: Path) -> tuple[str, Kind]:
+    """What a directory is, by the files in it.
+
+    Raises
+    ------
+    ConfigError
+        If it is nothing that there is a report of.
+    """
+    if not directory.is_dir():
+        raise ConfigError(f"{directory}: {'is no directory' if directory.exists() else 'does not exist'}, expected a directory")
+    for name, kind in KINDS.items():
+        if kind.fits(directory):
+            return name, kind
+    expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in KINDS.values())
+    raise ConfigError(f"{directory}: found nothing to report on, expected what one of these writes: {expected}")

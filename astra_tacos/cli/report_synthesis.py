@@ -1,0 +1,117 @@
+"""The report of a schedule: reads its directory, asks the predefined algorithms for theirs, and has the page made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.cli.console import progress
+from astra_tacos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.report.compare_rows import CompareRow
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.schedule.schedule import Schedule
+
+COMPARISON_SECONDS = 10.0
+"""Of guessed time, not of a clock, so that the same directory gives the same page on every machine."""
+_MOST_SENDS = 50_000
+_NUMBERS = ("predicted_ns", "bound_ns", "efficiency", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
+_OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
+_NEEDED = (*_NUMBERS, *_OTHERS, "bound", "bound_where", "bounds_ns", "busiest_link", "idlest_link")
+"""What of a certificate a page shows."""
+_CHUNK_COUNTS = 6
+"""About how many numbers of chunks a search tries."""
+
+
+def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    """The page of a directory that `synthesize --output` wrote.
+
+    Raises
+    ------
+    ConfigError
+        If it is damaged, or its parts do not fit one another.
+    """
+    from astra_tacos.report.html.synthesis import synthesis_page
+
+    schedule = _load(directory)
+    result = _result(directory / "result.json", schedule)
+    rows, note = _comparison(schedule) if with_comparison else (None, "No comparison was asked for (--no-compare).")
+    with progress("drawing"):
+        return synthesis_page(schedule, result, rows, note, title)
+
+
+def _load(directory: Path) -> Schedule | LockstepSchedule:
+    if (directory / "schedule.npz").is_file():
+        from astra_tacos.schedule.schedule import check_rows
+        from astra_tacos.schedule.storage import load_schedule
+
+        schedule = load_schedule(directory / "schedule.npz")
+        check_rows(schedule)
+        return schedule
+    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+
+    return load_lockstep_schedule(directory)
+
+
+def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
+    """The certificate, if it is one, and this schedule's."""
+    try:
+        result = json.loads(path.read_text())
+        known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
+        known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
+        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_npus)]
+        wrong = [(name, result[name], value) for name, value in known if result[name] != value]
+        missing = [name for name in _NEEDED if name not in result]
+        missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
+    if missing:
+        raise ConfigError(f"{path}: not the certificate of a schedule (no {missing[0]!r})")
+    if wrong:
+        name, found, expected = wrong[0]
+        raise ConfigError(f"{path}: {name} is {found}, the schedule beside it has {expected}: they belong to different runs")
+    return dict(result)
+
+
+def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[CompareRow] | None, str]:
+    """What the predefined algorithms make of the same collective, and how that was found out, or why not."""
+    from astra_tacos.cli.compare import compared_rows
+    from astra_tacos.cli.search_options import SearchRequest
+    from astra_tacos.collective import cut_into
+    from astra_tacos.synthesizer import SYNTHESIZERS
+
+    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
+    names = tuple(name for name, entry in SYNTHESIZERS.items() if not entry.is_random)
+    whole = cut_into(collective, 1)
+    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
+    guess = sum(SYNTHESIZERS[name].seconds(topology, whole) for name in able) * _CHUNK_COUNTS
+    if guess > COMPARISON_SECONDS and whole.least_sends > _MOST_SENDS:
+        text = f"Left out: {len(able)} algorithms would take about {guess / _CHUNK_COUNTS:,.0f} s or more on this network, "
+        return None, f"{text}and a page has {COMPARISON_SECONDS:g}. 'astra-tacos compare' makes this comparison."
+    request = SearchRequest(
+        collective.name,
+        collective.root,
+        chunks_per_npu=None,
+        max_sends=_MOST_SENDS,
+        link_model=timing.link_model,
+        reduce_bandwidth=timing.reduce_bandwidth_gbps,
+        trials=1,
+        seed=0,
+        budget=None,
+        threads=1,
+    )
+    rows: list[CompareRow] = []
+    with progress("comparing") as on_progress:
+        on_progress(0, len(names))
+        for row in compared_rows(topology, request, (collective.size_bytes,), names, with_checks=True):
+            rows.append(row)
+            on_progress(len(rows), len(names))
+    note = (
+        "The same collective on the same network by the algorithms that need no search, each with the number of chunks that "
+        f"suits it best (up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is the least of the bounds "
+        "of all these numbers of chunks."
+    )
+    return rows, note

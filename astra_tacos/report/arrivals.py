@@ -1,0 +1,123 @@
+"""How the chunks that NPUs need arrive over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """When NPUs have what they need in the end, in its final form (a sum with all contributions in it).
+
+    Parameters
+    ----------
+    npu
+        int64[num_needy], the NPUs that need anything, ascending.
+    first
+        int64[num_needy + 1]: what the i-th of them gets is in entries `first[i]` to `first[i + 1]` (exclusive).
+    time_ns, chunks
+        int64[...], a time and how many chunks arrive at it, by NPU and ascending; time 0 for what it had from the beginning.
+    """
+
+    npu: NDArray[np.int64]
+    first: NDArray[np.int64]
+    time_ns: NDArray[np.int64]
+    chunks: NDArray[np.int64]
+
+    def curve(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Ascending times at which the NPU `npu[which]` gets chunks, and the share that it has from then on."""
+        own = slice(self.first[which], self.first[which + 1])
+        held = np.cumsum(self.chunks[own])
+        return self.time_ns[own], held / held[-1]
+
+    def by_finish(self) -> NDArray[np.int64]:
+        """Indices of NPUs from the one that has everything first to the one that has it last; then by their mean times."""
+        weighted = np.add.reduceat(self.time_ns * self.chunks.astype(np.float64), self.first[:-1])
+        mean = weighted / np.add.reduceat(self.chunks, self.first[:-1])
+        return np.lexsort((self.npu, mean, self.time_ns[self.first[1:] - 1]))
+
+
+def arrivals(schedule: Schedule | LockstepSchedule) -> Arrivals:
+    """Times at which every NPU that needs chunks gets them."""
+    npu, time, chunks = _rounds(schedule) if isinstance(schedule, LockstepSchedule) else _rows(schedule)
+    order = np.lexsort((time, npu))
+    npu, time, chunks = npu[order], time[order], chunks[order]
+    new = np.flatnonzero(np.concatenate(([True], (npu[1:] != npu[:-1]) | (time[1:] != time[:-1]))))
+    npus, first = np.unique(npu[new], return_index=True)
+    return Arrivals(npus, np.append(first, len(new)), time[new], np.add.reduceat(chunks, new))
+
+
+_Events = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def _rows(schedule: Schedule) -> _Events:
+    """NPU, time and number of the chunks that an NPU needs and has in the end."""
+    collective, done, dst = schedule.collective, schedule.done_ns, schedule.dst
+    owner = collective.chunk_owner.astype(np.int64)
+    if collective.chunk_target is not None:
+        target = collective.chunk_target.astype(np.int64)
+        arrival = np.full(collective.num_chunks, _NEVER)
+        there = dst == target[schedule.chunk]
+        np.minimum.at(arrival, schedule.chunk[there], done[there])
+        return _reached(target, arrival)
+    if not collective.gathers:
+        arrival = np.zeros(collective.num_chunks, np.int64)
+        there = dst == owner[schedule.chunk]
+        np.maximum.at(arrival, schedule.chunk[there], done[there])
+        return _reached(owner, arrival)
+    place = dst.astype(np.int64) * collective.num_chunks + schedule.chunk
+    arrival = np.full(schedule.topology.num_npus * collective.num_chunks, _NEVER)
+    copies = ~schedule.reduces
+    np.minimum.at(arrival, place[copies], done[copies])
+    if collective.reduces:  # who gets no copy has summed the chunk up itself
+        summed = np.full(len(arrival), -1)
+        np.maximum.at(summed, place[schedule.reduces], done[schedule.reduces])
+        own = (arrival == _NEVER) & (summed >= 0)
+        arrival[own] = summed[own]
+    else:
+        arrival[owner * collective.num_chunks + np.arange(collective.num_chunks)] = 0
+    members = collective.member_npus
+    needed = arrival.reshape(-1, collective.num_chunks)[members].ravel()
+    return _reached(np.repeat(members, collective.num_chunks), needed)
+
+
+def _reached(npu: NDArray[np.int64], time: NDArray[np.int64]) -> _Events:
+    there = time != _NEVER
+    return npu[there], time[there], np.ones(int(there.sum()), np.int64)
+
+
+def _rounds(schedule: LockstepSchedule) -> _Events:
+    """The same in rounds, in which nothing is sent twice and chunks are summed up at their owners."""
+    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
+    owner = collective.chunk_owner.astype(np.int64)
+    dst = topology.channel_dst
+    order = np.argsort(dst, kind="stable")
+    dsts, begins = np.unique(dst[order], return_index=True)
+    delay = int(timing.channel_delay_ns[0, 0])  # all links are alike, and chunks differ by a byte at most
+    summed = np.zeros(collective.num_chunks, np.int64)
+    events: list[_Events] = [(owner, summed, np.ones(collective.num_chunks, np.int64))]
+    for begin, last in schedule.windows():
+        copies = max(begin, min(schedule.reducing_rounds, last))
+        if copies > begin:
+            window = schedule.chunk[begin:copies]
+            number, channel = np.nonzero(window != schedule.idle)
+            chunk = window[number, channel]
+            there = dst[channel] == owner[chunk]
+            done = schedule.start_ns[begin:copies][number[there]] + delay + int(timing.reduction_ns[0])
+            np.maximum.at(summed, chunk[there], done)
+        if last > copies and collective.gathers:
+            used = (schedule.chunk[copies:last] != schedule.idle)[:, order]
+            counts = np.add.reduceat(used, begins, axis=1, dtype=np.int64)
+            number, which = np.nonzero(counts)
+            arrived = schedule.start_ns[copies:last][number] + delay
+            events.append((dsts[which].astype(np.int64), arrived, counts[number, which]))
+    npu, time, chunks = (np.concatenate(column) for column in zip(*events, strict=True))
+    return npu, time, chunks

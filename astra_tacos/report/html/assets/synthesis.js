@@ -1,0 +1,125 @@
+"use strict";
+/* The report of a synthesized collective: what the sections of synthesis.py show. */
+AT.ready(async () => {
+  const data = AT.data;
+  const $ = (id) => document.getElementById(id);
+  const device = (d) => (d < data.npus ? `NPU ${d}` : `switch ${d}`);
+  const linkName = (link) => `${device(data.links.src[link])} → ${device(data.links.dst[link])}`;
+  const short = (d) => (d < data.npus ? String(d) : `sw ${d}`);
+  const shortLink = (link) => `${short(data.links.src[link])} → ${short(data.links.dst[link])}`;
+  const dimension = (link) => (data.links.dimension[link] < 0 ? "" : String(data.links.dimension[link]));
+  const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
+  const { time, size, percent, count } = AT.format;
+
+  if (data.sends) AT.synthesis.expand(data);
+  const tree = data.sends ? AT.synthesis.trees(data) : null;
+  const parts = { drawing: null, timeline: null, table: null };
+
+  // ---- A chunk's tree, in the timeline and in the drawing.
+  const kept = { chunk: null };
+  function light(chunk) {
+    if (!tree) return;
+    if (chunk === null) {
+      parts.timeline.highlight(null);
+      if (parts.drawing) parts.drawing.light(null);
+      return;
+    }
+    const sends = tree.of(chunk);
+    parts.timeline.highlight(sends.flatMap((send) => tree.bars(send)));
+    if (!parts.drawing) return;
+    const { up, down, reduces } = data.sends;
+    const hops = sends.flatMap((send) => [up[send], ...(down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
+    parts.drawing.light(hops, AT.synthesis.sources(data, sends, chunk));
+  }
+  function keep(chunk) {
+    kept.chunk = chunk;
+    light(chunk);
+    if (!tree) return;
+    picker.value = chunk === null ? "" : chunk;
+    told.textContent = chunk === null ? "" : AT.synthesis.tellChunk(data, tree.of(chunk), chunk);
+  }
+
+  const picker = AT.el("input", { type: "number", min: "0", max: String(data.collective.chunks - 1), id: "chunk-number", placeholder: `0–${data.collective.chunks - 1}`, onchange: () => {
+    const chunk = picker.value === "" ? null : Math.round(Number(picker.value));
+    keep(chunk !== null && chunk >= 0 && chunk < data.collective.chunks ? chunk : null);
+  } });
+  const told = AT.el("span", { id: "chunk-told", role: "status" });
+  if (tree) {
+    $("chunk").append(AT.el("p", { class: "picker screen-only" }, AT.el("label", { for: "chunk-number" }, "Light the tree of chunk "), picker, " ",
+      AT.el("button", { type: "button", onclick: () => keep(null) }, "None"), " ", told));
+  }
+
+  // ---- The network.
+  const linkRows = () => [["from", "to", "dimension", "bandwidth_gibps", "latency_ns", "share_of_time_in_use", "binds"], ...Array.from(data.links.src, (src, link) =>
+    [device(src), device(data.links.dst[link]), dimension(link), data.links.bandwidth[link], data.links.latency[link], +data.links.busy[link].toFixed(6), binding.has(link) ? "yes" : ""])];
+  const binding = new Set(data.binding);
+  const describeLink = (link) => `${linkName(link)}: ${percent(data.links.busy[link])} of the time in use, ${data.links.bandwidth[link]} GiB/s, ${time(data.links.latency[link])} latency`
+    + `${dimension(link) && `, dimension ${dimension(link)}`}${binding.has(link) ? ", one of the links that the bound is about" : ""}`;
+  if (data.layout) {
+    parts.drawing = AT.topology($("topology"), {
+      layout: data.layout, links: data.links, npus: data.npus, devices: data.devices, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
+      alt: `Drawing of ${data.name}: ${count(data.npus)} NPUs, ${count(data.devices - data.npus)} switches and ${count(data.links.src.length)} links, coloured by the share of time in use.`,
+      onNpu: tree ? (npu) => showNpu(npu) : null,
+    });
+  } else {
+    await AT.synthesis.matrix($("matrix"), data, stem);
+  }
+  AT.table($("dimensions"), AT.synthesis.dimensionColumns(data.dimensions), { name: `${stem}-dimensions`, filter: false, sort: false, caption: "Links by dimension" });
+  if (data.links) {
+    const list = $("links");
+    const columns = [{ title: "from", values: Array.from(data.links.src, device) }, { title: "to", values: Array.from(data.links.dst, device) },
+      { title: "dimension", values: Array.from(data.links.dimension, (d) => (d < 0 ? null : d)) },
+      { title: "bandwidth (GiB/s)", values: data.links.bandwidth }, { title: "latency (ns)", values: data.links.latency },
+      { title: "in use", values: Array.from(data.links.busy, (v) => +v.toFixed(4)), format: (v) => percent(v) }, { title: "bound", values: Array.from(data.links.src, (_, link) => (binding.has(link) ? "binds" : "")) }];
+    const details = AT.el("details", {}, AT.el("summary", {}, `All ${count(data.links.src.length)} links, to filter and sort`), AT.el("div", { id: "link-table" }));
+    list.append(details);
+    AT.table(details.lastChild, columns, { name: `${stem}-links`, pageSize: 25, caption: "Links", onSelect: (link) => parts.drawing && parts.drawing.link(link) });
+  }
+
+  // ---- What an NPU held when.
+  function showNpu(npu) {
+    select.value = npu;
+    if (parts.drawing) parts.drawing.npu(npu);
+    const held = AT.synthesis.held(data, npu);
+    const columns = [
+      { title: "chunk", values: held.map((h) => h.chunk) },
+      { title: "when", values: held.map((h) => h.time), format: (v) => time(v) },
+      { title: "from", values: held.map((h) => (h.from === null ? "its own" : device(h.from))) },
+      { title: "what", values: held.map((h) => h.what) },
+    ];
+    const first = held.filter((h) => h.from === null).length;
+    said.textContent = `NPU ${npu} begins with ${count(first)} ${data.collective.reduces ? "contributions" : "chunks"} and receives ${count(held.length - first)} sends.`;
+    AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 12, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
+  }
+  const select = AT.el("select", { id: "npu-number", onchange: () => showNpu(Number(select.value)) }, ...Array.from({ length: data.npus }, (_, npu) => AT.el("option", { value: npu }, `NPU ${npu}`)));
+  const said = AT.el("p", { class: "note", role: "status" });
+  const list = AT.el("div", { id: "npu-held" });
+  if (tree) $("npu").append(AT.el("p", { class: "picker" }, AT.el("label", { for: "npu-number" }, "What was held when by "), select), said, list);
+
+  // ---- Time.
+  if (tree) {
+    const { bars, sends } = data;
+    const rows = Array.from(data.rows, shortLink);
+    const say = (bar) => {
+      const send = bars.send[bar];
+      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} chunk ${sends.chunk[send]}, `
+        + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
+    };
+    const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];
+    parts.timeline = AT.timeline($("links-over-time"), {
+      rows, groups: data.groups, legend: kinds, name: `${stem}-timeline`, describe: say,
+      bars: { ...bars, colour: data.collective.reduces ? Uint8Array.from(bars.send, (send) => (sends.reduces[send] ? 0 : 1)) : new Uint8Array(bars.send.length) },
+      columns: [["chunk", sends.chunk], ["from_npu", sends.src], ["to_npu", sends.dst]].map(([title, values]) => ({ title, values: Array.from(bars.send, (send) => values[send]) })),
+      alt: `Links of ${data.name} over time: ${count(bars.row.length)} bars in ${count(rows.length)} rows, ${time(data.time)} in all.`,
+      onPoint: (bar) => light(bar === null ? kept.chunk : sends.chunk[bars.send[bar]]),
+      onPick: (bar) => keep(bar === null ? null : sends.chunk[bars.send[bar]]),
+    });
+    showNpu(data.collective.root ?? 0);
+    AT.report = { ...parts, keep, showNpu, tree };
+  } else {
+    await AT.synthesis.heat($("links-over-time"), data, stem);
+  }
+
+  await AT.synthesis.curves($("arrival-curves"), data, stem);
+  if (data.comparison) await AT.synthesis.bars($("comparison"), data, stem);
+});

@@ -1,0 +1,172 @@
+"use strict";
+/*
+ * AT.topology(element, {layout, links, npus, devices, dimensions, binding, time, name, alt, describe, onNpu, onLink})
+ *     ->  {light(hops, holders), npu(number or null), link(number or null)}
+ *
+ * A drawing of a network. Each link is drawn in the half of its curve that begins at its sender, so that both directions show.
+ *   layout    {x, y, cx, cy, spacing}: places of the devices in the unit square, y upwards; middle control points of the links' curves
+ *   links     {src, dst, busy, ...} as synthesis_data.py has them
+ *   binding   links to mark
+ *   describe  link => text for the line under the picture
+ *   onNpu     a device was picked (NPUs only);  onLink  link or null: pointed at
+ *   light     hops: [{link, colour}, ...] drawn as arrows over the network; holders: NPUs to fill; null puts everything back
+ */
+Object.assign(AT, {
+  topology(element, { layout, links, npus, devices, binding = [], name, alt, rows, describe, onNpu = null, onLink = null }) {
+    const svg = AT.svg("svg", { xmlns: "http://www.w3.org/2000/svg", role: "img", "aria-label": alt });
+    const box = AT.el("div", { class: "drawing-box" }, svg);
+    const live = AT.el("p", { class: "live", "aria-live": "polite" }, "");
+    const state = { width: 0, hops: null, holders: new Set(), npu: null, link: null, over: null };
+    const marked = new Set(binding);
+    const count = links.src.length;
+    const place = { x: new Float64Array(devices), y: new Float64Array(devices), radius: 6, height: 0 };
+
+    const extent = (values, more) => [Math.min(...values, ...more), Math.max(...values, ...more)];
+    const bend = (from, control) => Array.from(control, (c, i) => (from[links.src[i]] + from[links.dst[i]]) / 4 + c / 2);
+    const [x0, x1] = extent(layout.x, bend(layout.x, layout.cx)), [y0, y1] = extent(layout.y, bend(layout.y, layout.cy));
+
+    function scale(width) {
+      const edge = 26;
+      const most = Math.min(width, 540);
+      const factor = Math.min((width - 2 * edge) / Math.max(x1 - x0, 1e-9), (most - 2 * edge) / Math.max(y1 - y0, 1e-9));
+      const left = (width - factor * (x1 - x0)) / 2;
+      place.height = Math.max(90, factor * (y1 - y0) + 2 * edge);
+      const top = (place.height - factor * (y1 - y0)) / 2;
+      place.at = (x, y) => [left + factor * (x - x0), top + factor * (y1 - y)];
+      for (let d = 0; d < devices; d += 1) [place.x[d], place.y[d]] = place.at(layout.x[d], layout.y[d]);
+      place.radius = Math.min(15, Math.max(2.2, 0.34 * factor * layout.spacing));
+    }
+
+    const ends = (link) => {
+      const [s, d] = [links.src[link], links.dst[link]];
+      return [[place.x[s], place.y[s]], place.at(layout.cx[link], layout.cy[link]), [place.x[d], place.y[d]]];
+    };
+    const mix = (a, b, t) => [a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])];
+    const pointOf = ([a, c, b], t) => mix(mix(a, c, t), mix(c, b, t), t);
+    const text = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+    /** The first half of a curve, to its middle. */
+    const half = (link) => { const [a, c, b] = ends(link); return `M${text(a)}Q${text(mix(a, c, 0.5))} ${text(pointOf([a, c, b], 0.5))}`; };
+    const whole = (link, shift = 0) => {
+      const [a, c, b] = ends(link);
+      const length = Math.hypot(b[0] - a[0], b[1] - a[1]) || 1;
+      const [nx, ny] = [(-(b[1] - a[1]) / length) * shift, ((b[0] - a[0]) / length) * shift];
+      const moved = [a, c, b].map(([x, y]) => [x + nx, y + ny]);
+      return { d: `M${text(moved[0])}Q${text(moved[1])} ${text(moved[2])}`, curve: moved };
+    };
+
+    function drawLinks(faded) {
+      const levels = 16;
+      const widest = Math.min(5, Math.max(1.6, place.radius * 0.7));
+      const paths = Array.from({ length: levels + 1 }, () => []);
+      for (let link = 0; link < count; link += 1) paths[links.busy[link] > 0 ? 1 + Math.min(levels - 1, Math.floor(links.busy[link] * levels)) : 0].push(half(link));
+      const parts = [];
+      if (marked.size) parts.push(AT.svg("path", { d: binding.map(half).join(""), fill: "none", stroke: AT.colours.mark, "stroke-width": widest + 4, opacity: faded ? 0.15 : 0.55, class: "binding" }));
+      paths.forEach((shapes, level) => {
+        if (!shapes.length) return;
+        const share = level / levels;
+        const look = level ? { stroke: AT.ramp(0.22 + 0.78 * share), "stroke-width": 0.8 + (widest - 0.8) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
+        parts.push(AT.svg("path", { d: shapes.join(""), fill: "none", opacity: faded ? 0.18 : 1, ...look }));
+      });
+      return parts;
+    }
+
+    function drawHops(hops) {
+      const byColour = new Map();
+      const heads = new Map();
+      for (const { link, colour } of hops) {
+        const { d, curve } = whole(link, 2.4);
+        if (!byColour.has(colour)) { byColour.set(colour, []); heads.set(colour, []); }
+        byColour.get(colour).push(d);
+        const tip = pointOf(curve, 0.62), before = pointOf(curve, 0.54);
+        const length = Math.hypot(tip[0] - before[0], tip[1] - before[1]) || 1;
+        const [ux, uy] = [(tip[0] - before[0]) / length, (tip[1] - before[1]) / length];
+        const size = Math.min(8, Math.max(5, place.radius * 0.8));
+        const foot = [tip[0] - ux * size, tip[1] - uy * size];
+        heads.get(colour).push(`M${text(tip)}L${text([foot[0] - uy * size * 0.5, foot[1] + ux * size * 0.5])}L${text([foot[0] + uy * size * 0.5, foot[1] - ux * size * 0.5])}z`);
+      }
+      return [...byColour].flatMap(([colour, shapes]) => [
+        AT.svg("path", { d: shapes.join(""), fill: "none", stroke: colour, "stroke-width": 2, class: "tree" }),
+        AT.svg("path", { d: heads.get(colour).join(""), fill: colour }),
+      ]);
+    }
+
+    function drawDevices(faded) {
+      const parts = [];
+      const r = place.radius;
+      for (let d = 0; d < devices; d += 1) {
+        const picked = d === state.npu, holds = state.holders.has(d);
+        const look = { fill: picked ? "#22384f" : holds ? "#ddaa33" : d < npus ? "#fff" : "#dfe5ea", stroke: picked ? "#22384f" : "#4477aa", "stroke-width": picked ? 2.5 : 1.2, opacity: faded && !picked && !holds && d >= npus ? 0.5 : 1 };
+        const shape = d < npus ? AT.svg("circle", { cx: place.x[d].toFixed(1), cy: place.y[d].toFixed(1), r, ...look })
+          : AT.svg("rect", { x: (place.x[d] - r * 0.8).toFixed(1), y: (place.y[d] - r * 0.8).toFixed(1), width: 1.6 * r, height: 1.6 * r, rx: 2, ...look });
+        shape.setAttribute("data-device", d);
+        parts.push(shape);
+        if (d < npus && r >= 8) {
+          parts.push(AT.svg("text", { x: place.x[d].toFixed(1), y: (place.y[d] + r * 0.32).toFixed(1), "text-anchor": "middle", "font-size": Math.min(11, r * 0.95), "font-family": AT._timelineFont, fill: picked ? "#fff" : "#1f2933", "pointer-events": "none" }, String(d)));
+        }
+      }
+      return parts;
+    }
+
+    function draw() {
+      if (!state.width) return;
+      scale(state.width);
+      svg.setAttribute("width", state.width);
+      svg.setAttribute("height", place.height);
+      svg.setAttribute("viewBox", `0 0 ${state.width} ${place.height}`);
+      const faded = state.hops !== null;
+      const chosen = [state.link, state.over].filter((link) => link !== null).map((link) => AT.svg("path", { d: whole(link, 0).d, fill: "none", stroke: "#000", "stroke-width": 3, opacity: 0.75, class: "chosen" }));
+      svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...drawLinks(faded), ...chosen, ...(faded ? drawHops(state.hops) : []), ...drawDevices(faded));
+    }
+
+    function under(event) {
+      const frame = svg.getBoundingClientRect();
+      const [px, py] = [event.clientX - frame.left, event.clientY - frame.top];
+      const reach = Math.max(place.radius + 3, 9);
+      let npu = null, away = reach;
+      for (let d = 0; d < npus; d += 1) {
+        const distance = Math.hypot(place.x[d] - px, place.y[d] - py);
+        if (distance <= away) [npu, away] = [d, distance];
+      }
+      if (npu !== null) return { npu, link: null };
+      let link = null;
+      away = 7;
+      for (let i = 0; i < count; i += 1) {
+        const curve = ends(i);
+        for (const t of [0.12, 0.2, 0.28, 0.36, 0.44]) {
+          const [x, y] = pointOf(curve, t);
+          const distance = Math.hypot(x - px, y - py);
+          if (distance < away) [link, away] = [i, distance];
+        }
+      }
+      return { npu: null, link };
+    }
+
+    svg.addEventListener("pointermove", (event) => {
+      const { npu, link } = under(event);
+      svg.style.cursor = npu !== null ? "pointer" : "default";
+      if (npu !== null) live.textContent = `NPU ${npu}`;
+      else live.textContent = link !== null ? describe(link) : "";
+      if (link === state.over) return;
+      state.over = link;
+      draw();
+      if (onLink) onLink(link);
+    });
+    svg.addEventListener("pointerleave", () => { state.over = null; draw(); });
+    svg.addEventListener("click", (event) => {
+      const { npu } = under(event);
+      if (npu !== null && onNpu) onNpu(npu);
+    });
+
+    const ramp = Array.from({ length: 9 }, (_, i) => AT.ramp(0.22 + (0.78 * i) / 8)).join(",");
+    const key = AT.el("span", { class: "key" }, AT.el("span", {}, "0% ", AT.el("i", { class: "ramp", style: `background:linear-gradient(to right,${ramp})` }), "100% of the time in use"),
+      ...(marked.size ? [AT.el("span", {}, AT.el("i", { style: `background:${AT.colours.mark};opacity:.55` }), "the bound's links")] : []));
+    const frame = AT.figure(element, { name, alt, rows, key, svg: () => new XMLSerializer().serializeToString(svg) });
+    frame.body.append(box, live);
+    AT.fit(box, (width) => { state.width = width; draw(); });
+    return {
+      light(hops, holders = []) { state.hops = hops; state.holders = new Set(holders); draw(); },
+      npu(number) { state.npu = number; draw(); },
+      link(number) { state.link = number; draw(); },
+    };
+  },
+});

@@ -1,0 +1,185 @@
+"""The report of a synthesized collective: its certificate, network, timeline, arrivals, and what others make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
+from astra_tacos.report.table import synthesis_rows
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.units import format_size, format_time
+
+_SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
+_TIMES = " \N{MULTIPLICATION SIGN} "
+_CELL = (
+    "A cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of what NPUs held are "
+    "left out."
+)
+
+
+def synthesis_page(
+    schedule: Schedule | LockstepSchedule,
+    result: dict[str, Any],
+    comparison: Sequence[CompareRow] | None,
+    comparison_note: str = "",
+    title: str | None = None,
+) -> bytes:
+    """The page of a schedule.
+
+    Parameters
+    ----------
+    result
+        What `result.json` says of it.
+    comparison
+        Rows of other algorithms for the same collective; None if none were asked.
+    comparison_note
+        How the comparison was made, or why there is none.
+    title
+        By default the collective, its size and the network.
+
+    Raises
+    ------
+    ConfigError
+        If the page passes its size.
+    """
+    data = collect(schedule, result)
+    sections = [_certificate(result), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
+    if comparison is not None:
+        data["comparison"] = compared(comparison, result)
+    sections.insert(-1, _comparison(comparison, comparison_note))
+    name = "-".join(part.capitalize() for part in result["collective"].split("-"))
+    shape = result["topology"].replace(" x ", _TIMES)
+    subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {result['num_sends']:,} sends"
+    title = title or f"{name} of {format_size(result['size_bytes'])} on {result['network']}"
+    return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
+
+
+def _time(time_ns: float) -> str:
+    """As `format_time`, with the sign for micro that the scripts write, too."""
+    return format_time(time_ns).replace(" us", " \N{MICRO SIGN}s")
+
+
+def _fact(label: str, value: str, more: str = "") -> str:
+    extra = f'<span class="more">{escape(more)}</span>' if more else ""
+    return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}{extra}</dd></div>'
+
+
+def _certificate(result: dict[str, Any]) -> Section:
+    gap = result["predicted_ns"] / result["bound_ns"] - 1 if result["bound_ns"] else 0.0
+    facts = [
+        _fact("predicted time", _time(result["predicted_ns"]), "from first send to last chunk in place"),
+        _fact("lower bound", _time(result["bound_ns"]), f"{result['bound']}: {result['bound_where']}"),
+        _fact("efficiency", f"{result['efficiency']:.1%}", f"bound / time: the schedule takes {gap:.1%} longer than the bound"),
+        _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
+        _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
+        _fact(
+            "checks",
+            "verified" if result.get("verified") else "not verified",
+            "the oracle followed every chunk; times and links agree"
+            if result.get("verified")
+            else "written with --no-verify: nothing checked this schedule",
+        ),
+    ]
+    shown = ("predicted time", "lower bound", "efficiency", "bus bandwidth", "algorithm bandwidth")
+    pairs = [
+        (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
+    ]
+    html = f'<dl class="facts">{"".join(facts)}</dl>'
+    html += f'<dl class="pairs">{"".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)}</dl>'
+    html += "<h3>All lower bounds</h3>"
+    html += '<div class="bounds" role="list">'
+    for name, bound in sorted(result["bounds_ns"].items(), key=lambda item: -item[1]):
+        share = bound / max(result["predicted_ns"], 1)
+        binds = " binds" if name == result["bound"] else ""
+        html += (
+            f'<div class="bound{binds}" role="listitem"><span>{escape(name)}</span><span class="bar">'
+            f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
+            f"<span>{escape(_time(bound))} ({share:.1%})</span></div>"
+        )
+    html += "</div>"
+    html += '<p class="note">Each is a time that no schedule of these chunks can beat; the longest one counts. '
+    html += "Bars are shares of the predicted time.</p>"
+    return Section("certificate", "Certificate", html)
+
+
+def _network(data: dict[str, Any]) -> Section:
+    if "layout" in data:
+        introduction = (
+            "A line is a link in each direction, each drawn in the half that begins at its sender; the darker and wider, the "
+            "larger the share of the collective's time in which it is in use."
+        )
+        if data["binding"]:
+            introduction += " Links with a purple edge are those that the lower bound is about."
+        if "sends" in data:
+            introduction += (
+                " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its "
+                "sends: blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
+            )
+        html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
+    else:
+        introduction = (
+            f"This network is too large to draw device by device (more than {MOST_DRAWN_DEVICES:,} devices or "
+            f"{MOST_DRAWN_LINKS:,} links). Aggregated: the mean share of time in use of the links between groups of NPUs with "
+            "consecutive numbers."
+        )
+        html = '<div id="matrix"></div><div id="npu"></div>'
+    return Section("network", "Network", html, introduction)
+
+
+def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
+    if "sends" in data:
+        introduction = (
+            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar, and all sends of its chunk "
+            "light up here and in the drawing of the network; a click or Enter keeps them lit, Escape puts them out."
+        )
+    elif isinstance(schedule, LockstepSchedule):
+        introduction = (
+            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. "
+            f"{_CELL}"
+        )
+    else:
+        introduction = (
+            f"Aggregated: {schedule.num_sends:,} sends are more than a page holds one by one ({MOST_INTERVALS:,} uses of links). "
+            f"{_CELL}"
+        )
+    return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
+
+
+def _arrivals(data: dict[str, Any]) -> Section:
+    return Section(
+        "arrivals",
+        "Arrival of chunks",
+        '<div id="arrival-curves"></div>',
+        "Share of the chunks that an NPU needs in the end which it has in their final form (a sum only once it is complete). "
+        f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
+    )
+
+
+def _links(data: dict[str, Any]) -> Section:
+    html = '<div id="dimensions"></div><div id="links"></div>'
+    if "links" not in data:
+        html += '<p class="note">The links are too many to be listed one by one.</p>'
+    return Section("link-use", "Links by dimension", html, "Shares of the collective's time in which links are in use.")
+
+
+def _reason(row: CompareRow) -> str:
+    """Why there is no schedule, without what was asked for, which the page says above."""
+    return row.refusal.split(f"{row.synthesizer}: ", 1)[-1]
+
+
+def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:
+    html = '<div id="comparison"></div>' if rows is not None else ""
+    refused = [row for row in rows or () if row.time_ns is None]
+    if refused:
+        lines = "".join(
+            f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(row.refusal)}</td></tr>" for row in refused
+        )
+        html += (
+            "<h3>Algorithms that cannot do it</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
+        )
+        html += f"</thead><tbody>{lines}</tbody></table></div>"
+    return Section("algorithms", "Against the predefined algorithms", html, note)

@@ -1,0 +1,231 @@
+"""What the scripts of a synthesis report draw: the network, its links' use, the sends or what they add up to, arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.report.arrivals import arrivals
+from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
+from astra_tacos.report.link_use import link_use, links_by_dimension, shares_of_time
+from astra_tacos.report.topology_layout import layout
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import Topology
+
+MOST_INTERVALS = 400_000
+"""Uses of links by sends that a page holds one by one: 2 to 4 MB, and a tenth of a second to look through in a browser."""
+MOST_DRAWN_DEVICES = 600
+MOST_DRAWN_LINKS = 4_200
+MOST_LISTED_LINKS = 20_000
+_HEAT_ROWS = 256
+_HEAT_BINS = 400
+_MATRIX_GROUPS = 64
+_CURVE_POINTS = 400
+
+Data = dict[str, Any]
+
+
+def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
+    """Everything but the comparison."""
+    topology, collective = schedule.topology, schedule.collective
+    busy = schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
+    order, groups = links_by_dimension(topology)
+    data: Data = {
+        "name": topology.name,
+        "npus": topology.num_npus,
+        "devices": topology.num_devices,
+        "time": schedule.collective_time_ns,
+        "bound": result["bound_ns"],
+        "collective": {
+            "name": collective.name,
+            "chunks": collective.num_chunks,
+            "reduces": collective.reduces,
+            "root": collective.root,
+        },
+        "dimensions": _dimensions(topology, busy),
+        "arrivals": _curves(schedule),
+        "binding": _binding(topology, result),
+    }
+    if topology.num_devices <= MOST_DRAWN_DEVICES and topology.num_links <= MOST_DRAWN_LINKS:
+        drawn = layout(topology)
+        x, y = drawn.positions.T
+        across, along = drawn.controls.T
+        data["layout"] = {"x": x, "y": y, "cx": across, "cy": along, "spacing": drawn.spacing}
+    else:
+        data["matrix"] = _matrix(topology, busy)
+    if topology.num_links <= MOST_LISTED_LINKS:
+        data["links"] = _links(topology, busy)
+    if isinstance(schedule, Schedule) and schedule.num_sends * (1 + topology.has_switches) <= MOST_INTERVALS:
+        data |= _sends(schedule, order, groups)
+    else:
+        data["heat"] = _heat(schedule, order, groups)
+    return data
+
+
+def _links(topology: Topology, busy: NDArray[np.float64]) -> Data:
+    return {
+        "src": topology.link_src,
+        "dst": topology.link_dst,
+        "dimension": topology.link_dimension,
+        "bandwidth": topology.link_bandwidth_gibps,
+        "latency": topology.link_latency_ns,
+        "busy": busy.astype(np.float32),
+    }
+
+
+def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
+    """Sends in columns, and which of them hold the link of which row of the timeline, by time.
+
+    What follows from other columns is left to the script (`AT.synthesis.expand`).
+    """
+    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
+    use = link_use(schedule)
+    row_of_link = np.empty(topology.num_links, np.int64)
+    row_of_link[order] = np.arange(topology.num_links)
+    row = row_of_link[use.link]
+    by_row = np.lexsort((use.start_ns, row))
+    data: Data = {
+        "sends": {
+            "chunk": schedule.chunk,
+            "channel": schedule.channel,
+            "reduces": schedule.reduces,
+            "start": schedule.start_ns,
+            "took": schedule.end_ns - schedule.start_ns,
+        },
+        "channels": {
+            "src": topology.channel_src,
+            "dst": topology.channel_dst,
+            "up": topology.channel_link,
+            "down": topology.channel_down_link,
+        },
+        "bars": {"row": row[by_row], "send": use.send[by_row]},
+        "rows": order,
+        "groups": [{"label": label, "rows": count} for label, count in groups if label],
+        "chunks": {
+            "owner": collective.chunk_owner,
+            "bytes": collective.chunk_size_bytes,
+            "reduction": timing.reduction_ns[collective.chunk_class],
+            "class": collective.chunk_class,
+        },
+    }
+    if not timing.is_blocking:
+        data["hold"], data["delay"] = list(timing.link_hold_ns.T), list(timing.link_delay_ns.T)
+    if collective.members is not None:
+        data["chunks"]["members"] = collective.members
+    return data
+
+
+def _heat(schedule: Schedule | LockstepSchedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
+    """Shares of time in use by groups of links that follow one another in a dimension, and by time."""
+    topology = schedule.topology
+    row_of_link = np.empty(topology.num_links, np.int64)
+    labels: list[str] = []
+    begin = 0
+    for label, count in groups:
+        rows = max(1, min(count, round(_HEAT_ROWS * count / topology.num_links)))
+        own = order[begin : begin + count]
+        begin += count
+        row = np.arange(count) * rows // count
+        row_of_link[own] = len(labels) + row
+        edges = np.searchsorted(row, np.arange(rows + 1))
+        sources = topology.link_src[own]
+        for first, last in pairwise(edges):
+            ends = [topology.describe_device(int(sources[at])) for at in (first, last - 1)]
+            where = f"from {ends[0]}" if ends[0] == ends[1] else f"from {ends[0]} to {ends[1]}"
+            labels.append(f"{label}, {where}" if label else where)
+    shares = shares_of_time(schedule, row_of_link, _HEAT_BINS)
+    counts = np.bincount(row_of_link, minlength=len(labels))
+    return {"labels": labels, "links": counts, "bins": _HEAT_BINS, "shares": np.round(shares, 4)}
+
+
+def _dimensions(topology: Topology, busy: NDArray[np.float64]) -> list[Data]:
+    """Per dimension what its links are and how busy; an arbitrary graph is one."""
+    rows: list[Data] = []
+    names = [f"{index}: {d.block} {d.size}" for index, d in enumerate(topology.dimensions)] or [topology.describe_shape()]
+    for index, name in enumerate(names):
+        own = topology.link_dimension == index if topology.dimensions else np.ones(topology.num_links, bool)
+        if not own.any():
+            continue
+        shares, bandwidth = busy[own], topology.link_bandwidth_gibps[own]
+        row: Data = {"name": name, "links": int(own.sum()), "least": float(shares.min()), "mean": float(shares.mean())}
+        row |= {"most": float(shares.max()), "slowest": float(bandwidth.min()), "fastest": float(bandwidth.max())}
+        rows.append(row)
+    return rows
+
+
+def _matrix(topology: Topology, busy: NDArray[np.float64]) -> Data:
+    """Mean use of the links between groups of NPUs of consecutive numbers, and the switches."""
+    groups = min(_MATRIX_GROUPS, topology.num_npus)
+    device = np.arange(topology.num_npus)
+    of = np.full(topology.num_devices, groups)
+    of[device] = device * groups // topology.num_npus
+    edges = np.searchsorted(of[device], np.arange(groups + 1))
+    labels = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in pairwise(edges.tolist())]
+    size = groups + topology.has_switches
+    cell = of[topology.link_src] * size + of[topology.link_dst]
+    links = np.bincount(cell, minlength=size * size).reshape(size, size)
+    total = np.bincount(cell, busy, size * size).reshape(size, size)
+    share = np.where(links > 0, total / np.maximum(links, 1), np.nan).astype(np.float32)
+    return {"labels": labels + ["switches"] * topology.has_switches, "links": links, "shares": share}
+
+
+def _curves(schedule: Schedule | LockstepSchedule) -> Data:
+    """Shares of their chunks that the fastest, the median and the slowest NPU have over time, and that all have together."""
+    found = arrivals(schedule)
+    ranked = found.by_finish()
+    end = schedule.collective_time_ns
+    picks = {"fastest": ranked[0], "median": ranked[len(ranked) // 2], "slowest": ranked[-1]}
+    curves = []
+    for label, which in picks.items():
+        time, share = found.curve(int(which))
+        curves.append({"label": label, "npu": int(found.npu[which]), "chunks": _chunks(found.chunks, found.first, int(which))})
+        curves[-1] |= _thinned(time, share, end)
+    order = np.argsort(found.time_ns, kind="stable")
+    held = np.cumsum(found.chunks[order])
+    together = _thinned(found.time_ns[order], held / held[-1], end)
+    finish = found.time_ns[found.first[1:] - 1]
+    return {"curves": curves, "together": together, "needy": len(ranked), "finish": [int(finish.min()), int(finish.max())]}
+
+
+def _chunks(chunks: NDArray[np.int64], first: NDArray[np.int64], which: int) -> int:
+    return int(chunks[first[which] : first[which + 1]].sum())
+
+
+def _thinned(time: NDArray[np.int64], share: NDArray[np.float64], end: int) -> Data:
+    """A step curve from time 0 to the end; a long one at so many equal steps of its length, with its last point."""
+    last = np.append(time[1:] != time[:-1], True)  # of several steps at an instant, the last
+    time, share = time[last], share[last]
+    if len(time) > _CURVE_POINTS:
+        kept = np.unique(np.linspace(0, len(time) - 1, _CURVE_POINTS).astype(np.int64))
+        time, share = time[kept], share[kept]
+    start = [0] if time[0] else []
+    return {
+        "time": np.concatenate((start, time, [end])).astype(np.int64),
+        "share": np.concatenate(([0.0] * len(start), share, share[-1:])),
+    }
+
+
+def _binding(topology: Topology, result: Data) -> list[int]:
+    """Links that the bound which binds is about, as the certificate names them."""
+    wanted = set(result.get("bound_links") or [])
+    return [link for link in range(topology.num_links) if topology.describe_link(link) in wanted] if wanted else []
+
+
+def compared(rows: Sequence[CompareRow], result: Data) -> Data:
+    """Times of algorithms, the one reported first, and why others cannot."""
+    able = [row for row in rows if row.time_ns is not None]
+    bounds = [result["bound_ns"], *best_bound_ns(able).values()]
+    names = [f"{result['synthesizer']} (this schedule)", *(row.synthesizer for row in able)]
+    return {
+        "names": names,
+        "times": [result["predicted_ns"], *(row.time_ns for row in able)],
+        "chunks": [result["chunks_per_npu"], *(row.chunks_per_npu for row in able)],
+        "bus": [result["bus_bandwidth_gbps"], *(row.bus_bandwidth_gbps for row in able)],
+        "sends": [result["num_sends"], *(row.num_sends for row in able)],
+        "bound": min(bounds),
+    }

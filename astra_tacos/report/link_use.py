@@ -1,0 +1,144 @@
+"""When the links of a schedule are in use: as intervals, one per send and link, or as shares of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import Topology
+
+Shares = NDArray[np.float32]
+_SENDS_AT_A_TIME = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkUse:
+    """Intervals in which sends hold links.
+
+    Parameters
+    ----------
+    send, link
+        int64[num_intervals], which row of the schedule holds which link; a send through a switch holds two.
+    start_ns, end_ns
+        int64[num_intervals].
+    """
+
+    send: NDArray[np.int64]
+    link: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+
+def link_use(schedule: Schedule, first: int = 0, last: int | None = None) -> LinkUse:
+    """All intervals of sends `first` to `last` (exclusive), those of links out of NPUs before those out of switches.
+
+    A blocking send holds its links from start to arrival. A pipelined one holds the link that it starts on while the chunk
+    serialises, and the link out of a switch so long as that takes there, to end in time for its arrival.
+    """
+    topology, timing = schedule.topology, schedule.timing
+    send = np.arange(first, schedule.num_sends if last is None else last)
+    channel, start, end = schedule.channel[send], schedule.start_ns[send], schedule.end_ns[send]
+    size_class = schedule.collective.chunk_class[schedule.chunk[send]]
+    up, down = topology.channel_link[channel].astype(np.int64), topology.channel_down_link[channel].astype(np.int64)
+    switched = np.flatnonzero(down >= 0)
+    through = down[switched]
+    if timing.is_blocking:
+        up_end, down_start, down_end = end, start[switched], end[switched]
+    else:
+        up_end = start + timing.link_hold_ns[up, size_class]
+        down_start = end[switched] - timing.link_delay_ns[through, size_class[switched]]
+        down_end = down_start + timing.link_hold_ns[through, size_class[switched]]
+    columns = ((send, send[switched]), (up, through), (start, down_start), (up_end, down_end))
+    return LinkUse(*(np.concatenate(column) for column in columns))
+
+
+def shares_of_time(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[np.integer], num_bins: int) -> Shares:
+    """Share of time in which links are in use.
+
+    Parameters
+    ----------
+    row_of_link
+        int[num_links], which row a link counts for.
+    num_bins
+        Equal parts of the collective's time.
+
+    Returns
+    -------
+    float32[num_rows, num_bins], the mean over the links of a row.
+    """
+    num_rows = int(row_of_link.max()) + 1
+    time = max(schedule.collective_time_ns, 1)
+    busy = np.zeros((num_rows, num_bins))
+    for row, start, end, weight in _parts(schedule, row_of_link):
+        _spread(busy, row, start, end, weight, time / num_bins)
+    links = np.bincount(row_of_link, minlength=num_rows)
+    return (busy / (np.maximum(links, 1)[:, None] * (time / num_bins))).astype(np.float32)
+
+
+_Part = tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+
+
+def _parts(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[np.integer]) -> Iterator[_Part]:
+    """Rows, starts, ends and weights of intervals, so many at a time."""
+    if isinstance(schedule, Schedule):
+        for first in range(0, schedule.num_sends, _SENDS_AT_A_TIME):
+            use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_sends))
+            yield row_of_link[use.link], use.start_ns, use.end_ns, np.ones(len(use.link))
+        return
+    timing, link = schedule.timing, schedule.topology.channel_link
+    # All links are alike, and chunks differ by a byte at most: the sends of a round take equally long.
+    hold = int((timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns)[0, 0])
+    row = row_of_link[link]
+    order = np.argsort(row, kind="stable")
+    rows, begins = np.unique(row[order], return_index=True)
+    for first, last in schedule.windows():
+        used = (schedule.chunk[first:last] != schedule.idle)[:, order]
+        counts = np.add.reduceat(used, begins, axis=1, dtype=np.int64)
+        number, which = np.nonzero(counts)
+        start = schedule.start_ns[first:last][number]
+        yield rows[which], start, start + hold, counts[number, which].astype(np.float64)
+
+
+def _spread(
+    busy: NDArray[np.float64],
+    row: NDArray[np.integer],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    width: float,
+) -> None:
+    """Add weighted intervals to bins of that width, each in proportion to what lies in the bin."""
+    num_rows, num_bins = busy.shape
+    first = np.minimum((start / width).astype(np.int64), num_bins - 1)
+    last = np.minimum((end / width).astype(np.int64), num_bins - 1)
+    cells = num_rows * num_bins
+    base = row.astype(np.int64) * num_bins
+    whole = first == last
+    head = np.where(whole, end - start, (first + 1) * width - start) * weight
+    tail = np.where(whole, 0.0, end - last * width) * weight
+    busy += np.bincount(base + first, head, cells).reshape(busy.shape)
+    busy += np.bincount(base + last, tail, cells).reshape(busy.shape)
+    # Bins in between are full: +1 after the first, -1 at the last.
+    between = np.zeros((num_rows, num_bins + 1))
+    flat = between.reshape(-1)
+    places, sign = row.astype(np.int64) * (num_bins + 1), np.where(whole, 0.0, weight)
+    flat += np.bincount(places + first + 1, sign, len(flat)) - np.bincount(places + last, sign, len(flat))
+    busy += np.cumsum(between, axis=1)[:, :num_bins] * width
+
+
+def links_by_dimension(topology: Topology) -> tuple[NDArray[np.int64], list[tuple[str, int]]]:
+    """Links in the order in which a picture shows them, and groups of them as (label, number of links).
+
+    By dimension, then by source and destination; an arbitrary graph is one group without a label.
+    """
+    order = np.lexsort((topology.link_dst, topology.link_src, topology.link_dimension)).astype(np.int64)
+    if not topology.dimensions:
+        return order, [("", topology.num_links)]
+    counts = np.bincount(topology.link_dimension, minlength=len(topology.dimensions))
+    names = [f"dimension {index}: {d.block} {d.size}" for index, d in enumerate(topology.dimensions)]
+    return order, [(name, int(count)) for name, count in zip(names, counts, strict=True) if count]

@@ -1,0 +1,138 @@
+"""`astra-tacos report` on directories of schedules."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from networks import TORUS, topology
+from pages import written
+from schedules import schedule
+
+from astra_tacos.cli import report_synthesis
+from astra_tacos.cli.main import main
+from astra_tacos.cli.report import KINDS
+from astra_tacos.collective import make_collective
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.lockstep import lockstep_rounds
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(schedule(topology(*TORUS)), tmp_path_factory.mktemp("report") / "torus <run>")
+
+
+def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = tmp_path / "net.yml"
+    network.write_text("topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n")
+    asked = ("--network", network, "--collective", "all-gather", "--size", "1MiB", "--trials", 1, "--synthesizer", "tacos")
+    assert run("synthesize", *asked, "--output", tmp_path / "run") == 0
+    capsys.readouterr()
+    assert run("report", tmp_path / "run", "-o", tmp_path / "new" / "page.html", "--title", "A <title>") == 0
+    page = (tmp_path / "new" / "page.html").read_bytes()
+    assert page.startswith(b"<!DOCTYPE html>")
+    assert b"A &lt;title&gt;" in page
+    assert b"Algorithms that cannot do it" in page, "four NPUs: at least the double binary tree refuses"
+    assert capsys.readouterr().out.startswith(f"written: {tmp_path / 'new' / 'page.html'} (schedule, ")
+    # The report is no part of the directory, which synthesize may replace as before.
+    assert run("synthesize", *asked, "--output", tmp_path / "run") == 0
+
+
+def test_the_same_directory_gives_the_same_bytes(directory: Path, tmp_path: Path) -> None:
+    for name in ("one.html", "two.html"):
+        assert run("report", directory, "-o", tmp_path / name) == 0
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("report", directory, "-o", tmp_path / "page.html", "--no-compare", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "kind": "schedule",
+        "path": str(tmp_path / "page.html"),
+        "size_bytes": (tmp_path / "page.html").stat().st_size,
+    }
+    assert b"No comparison was asked for" in (tmp_path / "page.html").read_bytes()
+
+
+def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> None:
+    rows, _ = report_synthesis._comparison(report_synthesis._load(directory))
+    assert rows is not None
+    assert [row.synthesizer for row in rows] == [name for name, entry in SYNTHESIZERS.items() if not entry.is_random]
+    assert all((row.time_ns is None) == bool(row.refusal) for row in rows)
+    assert all(row.verified for row in rows if row.time_ns is not None)
+
+
+def test_a_comparison_that_would_take_long_is_left_out(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_synthesis, "COMPARISON_SECONDS", 0.001)
+    monkeypatch.setattr(report_synthesis, "_MOST_SENDS", 10)
+    assert run("report", directory, "-o", tmp_path / "page.html") == 0
+    assert b"Left out: " in (tmp_path / "page.html").read_bytes()
+
+
+def test_a_schedule_in_rounds_is_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torus = topology(*TORUS)
+    collective = make_collective("all-reduce", torus.num_npus, 1 << 20, 1)
+    of = lockstep_rounds(torus, collective, compute_timing(torus, collective, "blocking"), 0)
+    assert run("report", written(of, tmp_path / "run"), "-o", tmp_path / "page.html", "--no-compare") == 0
+    assert "(lockstep schedule, " in capsys.readouterr().out
+
+
+def broken(directory: Path, tmp_path: Path, change: Any) -> Path:
+    copy = tmp_path / "run"
+    shutil.copytree(directory, copy)
+    change(copy)
+    return copy
+
+
+def edited(without: str = "", **new: object) -> Any:
+    def change(copy: Path) -> None:
+        result = json.loads((copy / "result.json").read_text()) | new
+        (copy / "result.json").write_text(json.dumps({key: value for key, value in result.items() if key != without}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda copy: (copy / "result.json").unlink(),
+            "found nothing to report on, expected what one of these writes: synthesize",
+        ),
+        (lambda copy: (copy / "result.json").write_text("{"), "not the certificate of a schedule"),
+        (lambda copy: (copy / "result.json").write_text("[]"), "not the certificate of a schedule"),
+        (lambda copy: (copy / "schedule.npz").write_bytes(b"no"), "not a schedule of astra_tacos"),
+        (edited(num_sends=3), "num_sends is 3, the schedule beside it has 264: they belong to different runs"),
+        (edited(efficiency="much"), "not the certificate of a schedule (no 'efficiency')"),
+        (edited(without="bounds_ns"), "not the certificate of a schedule (no 'bounds_ns')"),
+        (shutil.rmtree, "does not exist, expected a directory"),
+    ],
+)
+def test_what_is_no_such_directory_is_refused(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
+) -> None:
+    assert run("report", broken(directory, tmp_path, change), "-o", tmp_path / "page.html") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and said in error
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(directory: Path, tmp_path: Path) -> None:
+    assert run("report", directory, "-o", tmp_path) == 2
+
+
+def test_every_kind_has_a_module_that_makes_its_page() -> None:
+    import importlib
+
+    for name, kind in KINDS.items():
+        assert callable(importlib.import_module(f"astra_tacos.cli.{kind.module}").page), name

@@ -1,0 +1,167 @@
+"""What ranks do when: against a twin that looks at every nanosecond, and the replay's own figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lint_runs import comp, recv, send
+from runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
+
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.report.rank_states import (
+    COMPUTES,
+    EXPOSED,
+    IDLE,
+    NO_NODE,
+    OVERLAPS,
+    STATES,
+    WAITS,
+    Segments,
+    coarser,
+    find_segments,
+    state_over_time,
+)
+from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.recording import KINDS, Recording
+from astra_tacos.run.run import Run
+
+AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
+
+
+def naive_states(recording: Recording, rank: int) -> list[int]:
+    """State of a rank in each nanosecond until it has finished."""
+    nodes, replay = recording.nodes, recording.after
+    rows = range(int(nodes.rank_first[rank]), int(nodes.rank_first[rank + 1]))
+    going: dict[str, list[bool]] = {kind: [False] * int(replay.finish_ns[rank]) for kind in KINDS}
+    for row in rows:
+        kind = KINDS[int(nodes.kind[row])]
+        for ns in range(int(replay.issue_ns[row]), int(replay.end_ns[row])):
+            going[kind][ns] = True
+    states = []
+    for ns in range(int(replay.finish_ns[rank])):
+        communicates = going["collective"][ns] or going["send"][ns] or going["memory"][ns]
+        if going["compute"][ns]:
+            states.append(OVERLAPS if communicates else COMPUTES)
+        else:
+            states.append(EXPOSED if communicates else WAITS if going["receive"][ns] else IDLE)
+    return states
+
+
+def check_figures(segments: Segments, recording: Recording) -> None:
+    """Segments tile the time of each rank, and their sums are what the replay counted."""
+    totals, replay = segments.totals(), recording.after
+    assert totals.shape == (recording.nodes.num_ranks, len(STATES))
+    assert (totals[:, COMPUTES] + totals[:, OVERLAPS]).tolist() == replay.compute_ns.tolist()
+    assert (totals[:, EXPOSED] + totals[:, WAITS] + totals[:, IDLE]).tolist() == replay.exposed_comm_ns.tolist()
+    for rank in range(recording.nodes.num_ranks):
+        own = slice(int(segments.rank_first[rank]), int(segments.rank_first[rank + 1]))
+        starts, ends = segments.start_ns[own].tolist(), segments.end_ns[own].tolist()
+        assert starts == [0, *ends[:-1]]
+        assert ends[-1] == replay.finish_ns[rank]
+        assert all(start < end for start, end in zip(starts, ends, strict=True))
+
+
+def check_nodes(segments: Segments, recording: Recording) -> None:
+    """Nodes of a segment go on all through it, and are what its state says."""
+    nodes, replay = recording.nodes, recording.after
+    for entry, rank in enumerate(segments.rank.tolist()):
+        state = int(segments.state[entry])
+        compute, communication = int(segments.compute[entry]), int(segments.communication[entry])
+        assert (compute != NO_NODE) == (state in (COMPUTES, OVERLAPS))
+        assert (communication != NO_NODE) == (state in (EXPOSED, OVERLAPS, WAITS))
+        for node in (compute, communication):
+            if node != NO_NODE:
+                assert nodes.rank_first[rank] <= node < nodes.rank_first[rank + 1]
+                assert replay.issue_ns[node] <= segments.start_ns[entry]
+                assert replay.end_ns[node] >= segments.end_ns[entry]
+        if state == WAITS:
+            assert KINDS[int(nodes.kind[communication])] == "receive"
+
+
+def check(run: Run, backend: str) -> None:
+    recording = record_run(run, replay_run(run, backend))
+    segments = find_segments(recording.nodes, recording.after)
+    check_figures(segments, recording)
+    check_nodes(segments, recording)
+    for rank in range(recording.nodes.num_ranks):
+        own = slice(int(segments.rank_first[rank]), int(segments.rank_first[rank + 1]))
+        found = np.repeat(segments.state[own], segments.end_ns[own] - segments.start_ns[own]).tolist()
+        assert found == naive_states(recording, rank)
+
+
+@pytest.mark.parametrize("backend", [AWARE, UNAWARE])
+def test_random_runs(tmp_path: Path, backend: str) -> None:
+    for run in ending_runs(tmp_path, ONE_DIMENSION + SEVERAL_DIMENSIONS, backend, 15):
+        check(run, backend)
+
+
+@pytest.mark.golden_cases("e2e_*")
+def test_recorded_runs(golden: Path, golden_case: str) -> None:
+    check(load_run(golden / golden_case), AWARE)
+
+
+def test_receives_count_only_where_nothing_else_goes_on(tmp_path: Path) -> None:
+    """Rank 1 posts two receives at once, computes, then waits for the first message, and for the second."""
+    ranks = [
+        [comp(0, us=5), send(1, 1, [0], size=1000, tag=1), comp(2, [1], us=5), send(3, 1, [2], size=1000, tag=2)],
+        [recv(0, 0, size=1000, tag=1), recv(1, 0, size=1000, tag=2), comp(2, us=2)],
+    ]
+    run = make_run(tmp_path, ranks)
+    recording = record_run(run, replay_run(run, AWARE))
+    segments = find_segments(recording.nodes, recording.after)
+    own = slice(int(segments.rank_first[1]), None)
+    seen = [
+        (STATES[state], recording.nodes.node_id[node] if node != NO_NODE else None, end)
+        for state, node, end in zip(
+            segments.state[own].tolist(), segments.communication[own].tolist(), segments.end_ns[own].tolist(), strict=True
+        )
+    ]
+    assert seen == [("compute", None, 2000), ("waiting for a message", 0, 6010), ("waiting for a message", 1, 12020)]
+
+
+def test_states_over_time_add_up(golden: Path) -> None:
+    run = load_run(golden / "e2e_p2p_pipeline_ring8")
+    recording = record_run(run, replay_run(run, AWARE))
+    segments = find_segments(recording.nodes, recording.after)
+    end = recording.after.run_end_ns
+    for edges in (np.linspace(0, end, 18), np.array([0.0, 1.0, end / 3, 2.0 * end])):
+        shares = state_over_time(segments, edges)
+        assert shares.min() >= -1e-9
+        assert shares.sum(axis=0).max() <= recording.nodes.num_ranks + 1e-9
+        np.testing.assert_allclose((shares * np.diff(edges)).sum(axis=1), segments.totals().sum(axis=0), rtol=1e-9, atol=1e-3)
+
+
+@pytest.mark.parametrize("resolution_ns", [1, 700, 5000, 10**9])
+def test_short_times_are_put_together(golden: Path, resolution_ns: int) -> None:
+    run = load_run(golden / "e2e_p2p_pipeline_ring8")
+    recording = record_run(run, replay_run(run, AWARE))
+    fine = find_segments(recording.nodes, recording.after)
+    coarse = coarser(fine, resolution_ns)
+    if resolution_ns == 1:
+        assert coarse.state.tolist() == fine.state.tolist()
+        assert coarse.compute.tolist() == fine.compute.tolist()
+        assert coarse.communication.tolist() == fine.communication.tolist()
+    for rank in range(recording.nodes.num_ranks):
+        seen = slice(int(fine.rank_first[rank]), int(fine.rank_first[rank + 1]))
+        own = slice(int(coarse.rank_first[rank]), int(coarse.rank_first[rank + 1]))
+        starts, ends = coarse.start_ns[own].tolist(), coarse.end_ns[own].tolist()
+        assert starts == [0, *ends[:-1]]
+        assert ends[-1] == recording.after.finish_ns[rank]
+        assert len(starts) <= 3 * (-(-ends[-1] // resolution_ns)) + 1
+        shown = {(start, end): entry for entry, (start, end) in enumerate(zip(starts, ends, strict=True))}
+        for entry in range(seen.start, seen.stop):
+            if fine.end_ns[entry] - fine.start_ns[entry] >= resolution_ns:  # long ones stay as they are
+                same = own.start + shown[int(fine.start_ns[entry]), int(fine.end_ns[entry])]
+                assert coarse.state[same] == fine.state[entry]
+                assert coarse.communication[same] == fine.communication[entry]
+        for entry in range(own.start, own.stop):
+            states = np.zeros(len(STATES), np.int64)
+            inside = [
+                number
+                for number in range(seen.start, seen.stop)
+                if coarse.start_ns[entry] <= fine.start_ns[number] and fine.end_ns[number] <= coarse.end_ns[entry]
+            ]
+            np.add.at(states, fine.state[inside], (fine.end_ns - fine.start_ns)[inside])
+            assert states[coarse.state[entry]] == states.max()

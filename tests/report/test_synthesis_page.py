@@ -1,0 +1,280 @@
+"""The report of a schedule in a real browser: what it lights, lists and draws is what the schedule says."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import PHONE, browser, opened, saved
+from networks import MIXED, SWITCH, TORUS, graph, topology
+from pages import page_of
+from schedules import schedule
+
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import make_collective
+from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.html.page import MOST_PAGE_BYTES
+from astra_tacos.report.link_use import link_use
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.lockstep import lockstep_rounds
+
+NASTY = "<script>alert(1)</script><b>\"net'&amp;"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    with browser() as opened_browser:
+        yield opened_browser
+
+
+@pytest.fixture(scope="module")
+def of() -> Schedule:
+    """An All-Reduce on three dimensions, one of them of switches."""
+    return schedule(topology(*MIXED), chunks=2)
+
+
+@pytest.fixture(scope="module")
+def path(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [
+        CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "slow <one>", time_ns=of.collective_time_ns * 3, chunks_per_npu=1),
+        CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "unable", refusal="is for <others>"),
+    ]
+    return page_of(of, tmp_path_factory.mktemp("page") / "page.html", comparison=rows, comparison_note="How <it> was made.")
+
+
+@pytest.fixture(scope="module")
+def page(running: Any, path: Path) -> Iterator[Any]:
+    with opened(running, path) as opened_page:
+        yield opened_page
+
+
+def frames(page: Any) -> None:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def test_the_certificate_says_what_the_result_says(page: Any, of: Schedule) -> None:
+    result = certify(of)
+    text = page.locator("#certificate").inner_text()
+    assert f"{result['efficiency']:.1%}" in text
+    assert f"{result['bus_bandwidth_gbps']:,.1f} GB/s" in text
+    assert result["bound_where"] in text
+    assert "verified" in text
+    assert page.locator("#certificate .bound").count() == len(result["bounds_ns"])
+    assert page.locator("#certificate .bound.binds").count() == 1
+
+
+@pytest.mark.parametrize("chunk", [0, 17, 47])
+def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: Schedule, chunk: int) -> None:
+    page.get_by_label("Light the tree of chunk").fill(str(chunk))
+    page.get_by_label("Light the tree of chunk").press("Enter")
+    frames(page)
+    sends = np.flatnonzero(of.chunk == chunk)
+    use = link_use(of)
+    bars = page.evaluate("AT.report.timeline.shown().highlighted")
+    assert sorted(page.evaluate(f"{bars}.map((bar) => AT.data.bars.send[bar])")) == sorted(
+        use.send[np.isin(use.send, sends)].tolist()
+    )
+    links = [of.topology.channel_link[of.channel[sends]], of.topology.channel_down_link[of.channel[sends]]]
+    hops = sum(int((column >= 0).sum()) for column in links)
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('#topology path.tree')].map((p) => p.getAttribute('d').split('M').length - 1)"
+    )
+    assert sum(drawn) == hops
+    assert f"{len(sends)} sends" in page.locator("#chunk-told").inner_text()
+    assert page.evaluate("document.querySelectorAll('#links-over-time path.lit').length") > 0
+
+
+def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) -> None:
+    svg = page.locator("#links-over-time svg[tabindex]")
+    svg.focus()
+    page.keyboard.press("0")
+    page.keyboard.press("Escape")
+    frames(page)
+    assert page.evaluate("AT.report.timeline.shown().highlighted") is None
+    assert page.locator("#topology path.tree").count() == 0
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    frames(page)
+    selected = page.evaluate("AT.report.timeline.shown().selected")
+    chunk = page.evaluate(f"AT.data.sends.chunk[AT.data.bars.send[{selected}]]")
+    expected = sorted(np.flatnonzero(of.chunk == chunk).tolist())
+    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.send[bar])")
+    assert sorted(set(lit)) == expected
+    assert f"chunk {chunk}" in page.locator("#links-over-time .live").inner_text().lower()
+    page.keyboard.press("Enter")
+    assert page.locator("#chunk-number").input_value() == str(chunk)
+    # The pointer lights another tree, and once it has left, the one that was picked is lit again.
+    other = int(np.flatnonzero(of.chunk != chunk)[0])
+    bar = page.evaluate(f"AT.data.bars.send.indexOf({other})")
+    box, edge = svg.bounding_box(), page.locator("#links-over-time svg[tabindex] > rect[stroke='#9aa5b1']")
+    x, y, width, height = (float(edge.get_attribute(name)) for name in ("x", "y", "width", "height"))
+    row, start, end = page.evaluate(f"[AT.data.bars.row[{bar}], AT.data.bars.start[{bar}], AT.data.bars.end[{bar}]]")
+    across, down = (start + end) / 2 / of.collective_time_ns, (row + 0.5) / of.topology.num_links
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    page.mouse.move(box["x"] + x + across * width, box["y"] + y + down * height)
+    frames(page)
+    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.send[bar])")
+    assert sorted(set(lit)) == np.flatnonzero(of.chunk == of.chunk[other]).tolist()
+    page.mouse.move(5, 5)
+    page.keyboard.press("Escape")
+    frames(page)
+    assert page.evaluate("AT.report.timeline.shown().highlighted") is None
+
+
+@pytest.mark.parametrize("npu", [0, 13, 23])
+def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> None:
+    page.get_by_label("What was held when by").select_option(str(npu))
+    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#npu-held [data-save=CSV]")).decode())))
+    assert rows[0] == ["chunk", "when", "from", "what"]
+    first = [[str(chunk), "0", "its own", "its contribution"] for chunk in range(of.collective.num_chunks)]
+    assert rows[1 : len(first) + 1] == first
+    received = np.flatnonzero(of.dst == npu)
+    received = received[np.argsort(of.done_ns[received], kind="stable")]
+    expected = [
+        [str(of.chunk[send]), str(of.done_ns[send]), f"NPU {of.src[send]}", "added to its own" if of.reduces[send] else "copy"]
+        for send in received
+    ]
+    assert rows[len(first) + 1 :] == expected
+    assert page.locator("#topology circle[fill='#22384f']").get_attribute("data-device") == str(npu)
+
+
+def test_clicking_an_npu_in_the_drawing_picks_it(page: Any) -> None:
+    page.locator("#topology circle[data-device='7']").click()
+    assert page.locator("#npu-number").input_value() == "7"
+    assert "NPU 7 begins with" in page.locator("#npu").inner_text()
+
+
+def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
+    page.locator("#links summary").click()
+    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#link-table [data-save=CSV]")).decode())))
+    assert len(rows) == of.topology.num_links + 1
+    shares = of.link_busy_ns / of.collective_time_ns
+    assert np.allclose([float(row[5]) for row in rows[1:]], shares, atol=1e-4)
+    bound = set(certify(of)["bound_links"])
+    assert {link for link, row in enumerate(rows[1:]) if row[6]} == {
+        link for link in range(of.topology.num_links) if of.topology.describe_link(link) in bound
+    }
+    page.locator("#link-table").get_by_label("Filter by from").fill("switch")
+    assert f"of {(of.topology.link_src >= of.topology.num_npus).sum()} " in page.locator("#link-table .count").inner_text()
+    page.locator("#link-table tbody tr").first.click()
+    assert page.locator("#topology path.chosen").count() == 1
+
+
+def test_the_curves_end_with_everything(page: Any, of: Schedule) -> None:
+    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#arrival-curves [data-save=CSV]")).decode())))[1:]
+    for label in {row[0] for row in rows}:
+        own = [(int(row[1]), float(row[2])) for row in rows if row[0] == label]
+        assert own == sorted(own) and own[-1] == (of.collective_time_ns, 1.0)
+
+
+def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
+    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#comparison [data-save=CSV]")).decode())))
+    assert [row[:3] for row in rows[1:]] == [
+        [f"{of.synthesizer} (this schedule)", str(of.collective_time_ns), "1"],
+        ["slow <one>", str(3 * of.collective_time_ns), "3"],
+    ]
+    text = page.locator("#algorithms").inner_text()
+    assert "is for <others>" in text and "How <it> was made." in text
+
+
+@pytest.mark.parametrize("which", ["topology", "links-over-time", "arrival-curves", "comparison"])
+def test_pictures_are_saved(page: Any, which: str) -> None:
+    box = page.locator(f"#{which}")
+    assert b"</svg>" in saved(page, box.locator("[data-save=SVG]"))
+    assert saved(page, box.locator("[data-save=PNG]")).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> None:
+    with opened(running, path, PHONE, touch=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        page.locator("#topology circle[data-device='3']").tap()
+        assert page.locator("#npu-number").input_value() == "3"
+
+
+def test_the_same_schedule_gives_the_same_bytes(of: Schedule, tmp_path: Path) -> None:
+    pages = [page_of(of, tmp_path / name).read_bytes() for name in ("one.html", "two.html")]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: schedule(topology(*TORUS), "all-to-all"),
+        lambda: schedule(topology(*SWITCH), "reduce-scatter", link_model="pipelined"),
+        lambda: schedule(topology(*TORUS), "broadcast", root=5),
+        lambda: schedule(graph((0, 1, 50, 500), (1, 2, 25, 500), (2, 0, 50, 500), (1, 0, 50, 500)), "all-gather"),
+    ],
+    ids=["all-to-all", "reduce-scatter", "broadcast", "graph"],
+)
+def test_every_kind_of_collective_and_network_is_drawn(running: Any, tmp_path: Path, make: Any) -> None:
+    of = make()
+    of = replace(of, topology=replace_name(of.topology))
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert NASTY in page.locator("h1").inner_text()
+        held = page.evaluate(
+            f"Array.from({{ length: {of.topology.num_npus} }}, (_, npu) => AT.synthesis.held(AT.data, npu).length)"
+        )
+        collective = of.collective
+        first = np.full(of.topology.num_npus, collective.num_chunks) if collective.reduces else collective.chunks_owned
+        assert held == (first + np.bincount(of.dst, minlength=of.topology.num_npus)).tolist()
+        use = link_use(of)
+        row_of_link = np.argsort(page.evaluate("Array.from(AT.data.rows)"))
+        expected = sorted(zip(row_of_link[use.link].tolist(), use.start_ns.tolist(), use.end_ns.tolist(), strict=True))
+        bars = page.evaluate("Array.from(AT.data.bars.row, (row, bar) => [row, AT.data.bars.start[bar], AT.data.bars.end[bar]])")
+        assert sorted(map(tuple, bars)) == expected
+        assert page.locator("#links-over-time svg[tabindex]").count() == 1
+
+
+def replace_name(network: Any) -> Any:
+    """The network under a name that is markup."""
+    fields = ("num_npus", "num_switches", "link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
+    return type(network)(NASTY, *(getattr(network, name) for name in fields), dimensions=network.dimensions)
+
+
+def test_too_many_sends_are_aggregated_and_the_page_says_so(running: Any, tmp_path: Path) -> None:
+    """More than 200,000 sends through switches, each of which holds two links."""
+    of = schedule(topology(("Switch", 8, 300.0, 500.0), ("Switch", 16, 50.0, 900.0)), chunks=7, size=1 << 26)
+    assert of.num_sends > 200_000
+    path = page_of(of, tmp_path / "page.html")
+    assert path.stat().st_size < MOST_PAGE_BYTES
+    with opened(running, path) as page:
+        text = page.locator("#timeline").inner_text()
+        assert f"Aggregated: {of.num_sends:,} sends are more than a page holds one by one" in text
+        rows = list(csv.reader(io.StringIO(saved(page, page.locator("#links-over-time [data-save=CSV]")).decode())))[1:]
+        busy = sum(int(row[1]) * (float(row[3]) - float(row[2])) * float(row[4]) for row in rows)
+        assert busy == pytest.approx(float(of.link_busy_ns.sum()), rel=1e-3)
+        assert page.locator("#npu-held").count() == 0
+
+
+def test_two_hundred_thousand_sends_are_held_one_by_one(running: Any, tmp_path: Path) -> None:
+    of = schedule(topology(("Ring", 12, 50.0, 500.0), ("Ring", 12, 25.0, 700.0)), chunks=5, size=1 << 24)
+    assert of.num_sends > 200_000
+    path = page_of(of, tmp_path / "page.html")
+    assert path.stat().st_size < MOST_PAGE_BYTES
+    with opened(running, path) as page:
+        assert f"the {of.num_sends:,} bars in view" in page.locator("#timeline [data-role=shows]").inner_text()
+        sums = page.evaluate("['start', 'end'].map((name) => AT.data.bars[name].reduce((sum, time) => sum + time, 0))")
+        use = link_use(of)
+        assert sums == [int(use.start_ns.sum()), int(use.end_ns.sum())]
+
+
+def test_rounds_and_large_networks_are_aggregated(running: Any, tmp_path: Path) -> None:
+    torus = topology(("Ring", 25, 50.0, 500.0), ("Ring", 26, 50.0, 500.0))
+    collective = make_collective("all-gather", 650, 1 << 20, 1)
+    of = lockstep_rounds(torus, collective, compute_timing(torus, collective, "blocking"), 0)
+    with opened(running, page_of(of, tmp_path / "page.html"), PHONE) as page:
+        assert "too large to draw device by device" in page.locator("#network").inner_text()
+        assert f"{of.num_sends:,} sends go in {of.num_rounds:,} rounds" in page.locator("#timeline").inner_text()
+        rows = list(csv.reader(io.StringIO(saved(page, page.locator("#matrix [data-save=CSV]")).decode())))[1:]
+        assert sum(int(row[2]) for row in rows) == torus.num_links
+        busy = sum(int(row[2]) * float(row[3]) for row in rows)
+        assert busy == pytest.approx(float(of.link_busy_ns.sum() / of.collective_time_ns), rel=1e-3)
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
