@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
+    "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
     "report": "Make one HTML page of what another command wrote: pictures, timelines, tables.",
     "inspect": "Say what is in a network, trace, schedule or XML.",
 }

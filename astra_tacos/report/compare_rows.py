@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -114,10 +115,10 @@ def read_rows(path: Path) -> list[CompareRow]:
         If the file is no such table, has no rows, or a value is none of its column; one line says where.
     """
     if path.is_dir():
-        found = next((path / name for name in _NAMES if (path / name).is_file()), None)
-        if found is None:
+        inside = next((path / name for name in _NAMES if (path / name).is_file()), None)
+        if inside is None:
             raise ConfigError(f"{path}: has no {' or '.join(_NAMES)}, expected the --output of astra-tacos compare")
-        path = found
+        path = inside
     if path.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{path}: expected rows of astra-tacos compare, in a file that ends in {' or '.join(_SUFFIXES)}")
     try:
@@ -128,19 +129,23 @@ def read_rows(path: Path) -> list[CompareRow]:
     rows = [CompareRow(**_values(where, entries)) for where, entries in table]
     if not rows:
         raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
+    about = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
+    if len(about) > 1:
+        found = " and ".join(f"{collective} on {network}" for network, collective, _ in about[:2])
+        raise ConfigError(f"{path}: has rows of {found}, expected one collective on one network")
     return rows
 
 
 def _csv_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    reader = csv.reader(text.splitlines())
+    reader = csv.reader(io.StringIO(text, newline=""))
     header = next(reader, [])
+    _check_columns(str(path), header)
     table = []
     for cells in reader:
         where = f"{path}:{reader.line_num}"
         if len(cells) != len(header):
             raise ConfigError(f"{where}: has {len(cells)} cells, expected {len(header)} as the first line")
         table.append((where, {name: _from_text(where, name, cell) for name, cell in zip(header, cells, strict=True)}))
-    _check_columns(str(path), header)
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ WIDTH_INCHES = {"double": 7.16, "single": 3.5}
 
 REDUCE, COPY = "#4477aa", "#ee6677"
 """Sends that reduce and sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
-COMPUTE, EXPOSED, IDLE = "#4477aa", "#ee6677", "#dddddd"
-"""What a rank does: it computes, waits for communication, or is done."""
+RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
+"""What a rank does, in the order of `rank_states.STATES`."""
 SYNTHESIZER_STYLES = {
     "auto": ("#000000", "*"),
     "tacos": ("#332288", "o"),
@@ -46,6 +47,7 @@ SERIES_STYLES = (
     ("#555555", "X"),
 )
 """Colour and marker of series that are no synthesizers: Paul Tol's `bright`."""
+_TITLE_CHARACTERS = {"double": 100, "single": 46}
 TIMES = " \N{MULTIPLICATION SIGN} "
 
 _RC: Any = {
@@ -127,3 +129,10 @@ def capitalized(collective: str) -> str:
 def shape_text(shape: str) -> str:
     """A network's shape as `Topology.describe_shape` gives it, with the sign for times."""
     return shape.replace(" x ", TIMES)
+
+
+def wrapped(text: str, width: str, share: float = 1.0) -> str:
+    """Text in lines that fit a figure, or a share of its width, at 8 points."""
+    most = int(_TITLE_CHARACTERS[width] * share)
+    lines = text.split("\n")
+    return "\n".join(textwrap.fill(line, most, break_on_hyphens=False) for line in lines)

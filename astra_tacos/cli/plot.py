@@ -1,0 +1,227 @@
+"""`astra-tacos plot`: figures for papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure_style import FORMATS, WIDTHS, check_figure
+from astra_tacos.report.sweep_choice import KINDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from astra_tacos.report.sweep_columns import SweepColumns
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.topology.topology import Topology
+
+_REPLAY_FILE = "replay.npz"
+_SCHEDULE_FILES = ("schedule.npz", "schedule.json")
+_SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP)
+_path = click.Path(path_type=Path)
+
+
+class Figure(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A file to write a figure to, checked before anything is read."""
+
+    name = "file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(str(value))
+        check_figure(path)
+        return path
+
+
+def _figure_options(command: Callable[..., None]) -> Callable[..., None]:
+    options = (
+        click.option(
+            "-o", "--output", type=Figure(), required=True, metavar="FILE", help=f"Where to: a name in {', '.join(FORMATS)}."
+        ),
+        click.option(
+            "--width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Columns of the paper that it spans."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group()
+def plot() -> None:
+    """Draw a network, a schedule, a comparison or a sweep as a figure for a paper: SVG, PDF or PNG.
+
+    The same input gives the same bytes. Large inputs are put together, and the figure says how.
+    """
+
+
+@plot.command(short_help="Draw devices and links of a network or a schedule.")
+@click.argument("path", type=_path)
+@_figure_options
+def topology(path: Path, output: Path, width: str) -> None:
+    """Draw the devices and links of PATH, a network or a schedule.
+
+    Links of a network (.yml) are coloured by their bandwidth, those of a schedule (.npz, or the directory of `synthesize`) by how
+    busy it keeps them.
+    """
+    from astra_tacos.report.topology_plot import save_topology
+
+    network, busy = _read_network(path)
+    save_topology(network, output, width, busy)
+    click.echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw links over time, or ranks before and after a plan.")
+@click.argument("path", type=_path)
+@click.option("--chunk", type=int, metavar="N", help="Let the sends of this chunk stand out.")
+@_figure_options
+def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
+    """Draw what links do over time in a schedule, or what ranks do in a training run before and after.
+
+    PATH is the directory of `synthesize`, `plan` or `replay`, or a schedule (.npz).
+    """
+    if (recording := _recording_file(path)) is not None:
+        from astra_tacos.report.rank_plot import save_rank_timeline
+        from astra_tacos.run.recording import load_recording
+
+        if chunk is not None:
+            raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
+        save_rank_timeline(load_recording(recording), output, width)
+    else:
+        from astra_tacos.report.timeline_plot import save_timeline
+
+        save_timeline(_read_schedule(path), output, width, chunk)
+    click.echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw a comparison of synthesizers again.")
+@click.argument("path", type=_path)
+@_figure_options
+def compare(path: Path, output: Path, width: str) -> None:
+    """Draw a comparison of synthesizers again: PATH is what `compare` wrote, as .csv, .json or directory."""
+    from astra_tacos.report.compare_plot import save_plot
+    from astra_tacos.report.compare_rows import read_rows
+
+    save_plot(read_rows(path), output, width)
+    click.echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw a sweep: lines, a heat map or a Pareto front.")
+@click.argument("directory", metavar="DIR", type=_path)
+@click.option("--kind", type=click.Choice(KINDS), help="By default what suits the axes of the sweep.")
+@click.option("--x", metavar="COLUMN", help="Column along the x axis.")
+@click.option("--y", metavar="COLUMN", help="Column along the y axis.")
+@click.option("--value", metavar="COLUMN", help="Column that the colours of a heat map show.")
+@click.option("--by", metavar="COLUMN", help="Column that tells lines, or colours of points, apart.")
+@click.option("--where", metavar="EXPR", help="Only points for which this holds: 'size_bytes >= 1048576 and num_npus == 64'.")
+@_figure_options
+def sweep(
+    directory: Path,
+    kind: str | None,
+    x: str | None,
+    y: str | None,
+    value: str | None,
+    by: str | None,
+    where: str | None,
+    output: Path,
+    width: str,
+) -> None:
+    """Draw a sweep from its table: DIR is the --output of `sweep`.
+
+    lines: a column against another, by default bus bandwidth against size. heatmap: two axes and a colour. pareto: time against
+    cost, and the points that no other one beats in both. Every task (size, collective, workload) has a panel of its own. Where
+    points share a place the best one is drawn, and the figure says over what.
+    """
+    from astra_tacos.report.sweep_choice import choose
+    from astra_tacos.report.sweep_plot import save_sweep
+    from astra_tacos.sweep.table import read_sweep
+
+    table = read_sweep(directory)
+    note = ""
+    if where is not None:
+        table = _filtered(table, where)
+        note = f"where {where}"
+    save_sweep(table, output, choose(table, kind, x, y, value, by), width, note)
+    click.echo(f"written: {output}")
+
+
+def _filtered(table: SweepColumns, where: str) -> SweepColumns:
+    """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
+    from astra_tacos.report.sweep_columns import SweepColumns
+    from astra_tacos.sweep.expression import parse_expression
+
+    expression = parse_expression(where, "--where")
+    for name in sorted(expression.names):
+        if name not in table.columns:
+            raise ConfigError(f"--where: found {name!r}, expected columns of the sweep: {', '.join(table.columns)}")
+    kept = []
+    for row in range(table.num_rows):
+        names = {name: table.columns[name][row] for name in expression.names}
+        if not any(value is None for value in names.values()) and expression.value(names):
+            kept.append(row)
+    if not kept:
+        raise ConfigError(f"--where: {where!r} holds for none of {table.num_rows:,} points, expected one or more")
+    return SweepColumns(table.name, table.axes, {name: [values[row] for row in kept] for name, values in table.columns.items()})
+
+
+def _recording_file(path: Path) -> Path | None:
+    """The recorded replay that a path is, or has in it."""
+    for file in (path / _REPLAY_FILE, path):
+        if file.name == _REPLAY_FILE and file.is_file():
+            return file
+    return None
+
+
+def _identify(path: Path, expected: str) -> tuple[Kind, Path]:
+    """Kind of a path that may be a network or a schedule."""
+    if _recording_file(path) is not None:
+        raise ConfigError(f"{path}: found a recorded replay, expected {expected}")
+    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
+        raise ConfigError(f"{path}: a directory without {' or '.join(_SCHEDULE_FILES)}, expected {expected}")
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or directory, expected {expected}")
+    kind, target = identify(path)
+    if kind not in (Kind.NETWORK, *_SCHEDULE_KINDS):
+        raise ConfigError(f"{path}: found {_article(kind)}, expected {expected}")
+    return kind, target
+
+
+def _article(kind: Kind) -> str:
+    return f"{'an' if kind is Kind.MSCCL_XML else 'a'} {kind}"
+
+
+def _read_schedule(path: Path) -> Schedule | LockstepSchedule:
+    expected = "a schedule (.npz), or the directory of synthesize, plan or replay"
+    kind, target = _identify(path, expected)
+    if kind is Kind.NETWORK:
+        raise ConfigError(f"{path}: found a network, expected {expected}")
+    return _load(kind, target)
+
+
+def _load(kind: Kind, target: Path) -> Schedule | LockstepSchedule:
+    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+    from astra_tacos.schedule.schedule import check_rows
+    from astra_tacos.schedule.storage import load_schedule
+
+    if kind is Kind.LOCKSTEP:
+        return load_lockstep_schedule(target)
+    schedule = load_schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
+    check_rows(schedule)
+    return schedule
+
+
+def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
+    """A network and, if it is that of a schedule, the share of the time that each of its links is busy."""
+    from astra_tacos.config.network import read_network
+    from astra_tacos.topology.composition import build_topology
+
+    kind, target = _identify(path, "a network (.yml), a schedule (.npz) or the directory of synthesize")
+    if kind is Kind.NETWORK:
+        return build_topology(read_network(target)), None
+    schedule = _load(kind, target)
+    return schedule.topology, schedule.link_busy_ns / max(schedule.collective_time_ns, 1)

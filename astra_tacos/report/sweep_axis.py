@@ -1,0 +1,133 @@
+"""Axes of the figures of a sweep: numbers on a scale with their unit, everything else side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.report.figure_style import shape_text, time_unit
+from astra_tacos.report.sweep_measures import Measure
+from astra_tacos.report.sweep_reduction import is_number
+from astra_tacos.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LOG_FROM = 10.0
+"""Largest by smallest value from which on a scale is logarithmic."""
+_LOG_WITHIN = 4.0
+"""The same within one panel of several."""
+_LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
+"""Ticks within a decade, where the limits of an axis are less than so far apart."""
+_MOST_TICKS = {"double": 8, "single": 6}
+_MOST_CHARACTERS = {"double": 60, "single": 30}
+_LONGEST_LABEL = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How values of a column are drawn: divided by `divisor`, under `label`, on a logarithmic scale or not."""
+
+    label: str
+    divisor: float
+    is_log: bool
+    is_size: bool
+    is_share: bool
+
+    def text(self, value: float) -> str:
+        """A value as ticks show it."""
+        if self.is_size:
+            return format_size(round(value))
+        if self.is_share:
+            return f"{value:.4g}" if abs(value) > 10 else f"{value * 100:.4g}%"
+        scaled = value / self.divisor
+        return f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.3g}"
+
+    def cell(self, value: float) -> str:
+        """A value as cells of one table show it: with as many digits each."""
+        scaled = value / self.divisor
+        if self.is_share and abs(value) <= 10:
+            return f"{value * 100:.3g}%"
+        if self.is_size or abs(scaled) >= 1000 or scaled == round(scaled):
+            return self.text(value)
+        return f"{scaled:#.3g}".rstrip(".")
+
+
+def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
+    """The scale of a column of numbers, which are not empty."""
+    low, high = min(values), max(values)
+    divisor, unit = 1.0, measure.unit
+    if unit == "ns":
+        unit, divisor = time_unit(low if low > 0 else high / 10)
+    is_size, is_share = unit == "bytes", unit == "share"
+    label = measure.label if not unit or is_size or is_share else f"{measure.label} ({unit})"
+    return Scale(label, divisor, low > 0 and high >= _LOG_FROM * low, is_size, is_share)
+
+
+def category(value: Any) -> str:
+    """A value that is no number as a label."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = shape_text(str(value)) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
+
+
+def ordered(values: Sequence[Any]) -> list[Any]:
+    """Distinct values: numbers by size, others in the order in which they come up, nothing last."""
+    distinct = list(dict.fromkeys(values))
+    rest = [value for value in distinct if value is not None]
+    rest = sorted(rest) if is_number(rest) else rest
+    return rest + [None] * (None in distinct)
+
+
+def series_of(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    """Distinct values of some rows, in the order of all."""
+    there = {values[row] for row in rows}
+    return [value for value in ordered(values) if value in there]
+
+
+def texts(values: Sequence[Any], measure: Measure) -> list[str]:
+    """Labels of distinct values, in the column's unit."""
+    found = [value for value in values if value is not None]
+    if not is_number(found):
+        return [category(value) for value in values]
+    scale = scale_of(measure, found)
+    return ["none" if value is None else scale.text(value) for value in values]
+
+
+def label_style(labels: Sequence[str], width: str, room: float) -> dict[str, Any]:
+    """How labels under an axis stand that has this share of the figure's width: aslant where they would meet."""
+    if sum(map(len, labels)) <= _MOST_CHARACTERS[width] * room:
+        return {}
+    return {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+
+
+def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: str) -> None:
+    """Scale, ticks and grid of the x or y axis for the values that are drawn, before they are divided."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    formatter = FuncFormatter(lambda value, _: scale.text(value * scale.divisor))
+    distinct = sorted(set(values))
+    is_log = scale.is_log and (scale.is_size or max(values) >= _LOG_WITHIN * min(values))
+    if is_log:
+        axes.set(**{f"{which}scale": "log"})
+    if scale.is_size:
+        step = -(-len(distinct) // _MOST_TICKS[width])
+        axis.set_major_locator(FixedLocator(distinct[::step]))
+        axis.set_minor_locator(NullLocator())
+    elif is_log:
+        low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+        subs = next((ticks for ratio, ticks in _LOG_TICKS if high < ratio * low), (1.0,))
+        axis.set_major_locator(LogLocator(subs=subs, numticks=10))
+        axis.set_minor_formatter(NullFormatter())
+    elif len(distinct) <= _MOST_TICKS[width] - 2 and which == "x":
+        axis.set_major_locator(FixedLocator([value / scale.divisor for value in distinct]))
+    else:
+        axis.set_major_locator(MaxNLocator(_MOST_TICKS[width] - 1, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(formatter)
+    axes.grid(visible=True, which="major", axis="x" if which == "x" else "y")
+    axes.set_axisbelow(True)

@@ -1,0 +1,92 @@
+"""Which columns of a sweep a figure shows: what was asked for, and where nothing was, what suits the sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.report.sweep_reduction import column, is_number, varying
+
+KINDS = ("lines", "heatmap", "pareto")
+MOST_SERIES = 12
+_SIZE, _TIME, _BUS_BANDWIDTH, _SYNTHESIZER = "size_bytes", "predicted_ns", "bus_bandwidth_gbps", "synthesizer"
+_COSTS = ("cost", "total_bandwidth_gbps", "num_npus")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a figure shows: a kind out of `KINDS`, and the columns of its axes, its colour, and its series."""
+
+    kind: str
+    x: str
+    y: str
+    value: str | None
+    by: str | None
+
+
+def choose(
+    table: SweepColumns,
+    kind: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    value: str | None = None,
+    by: str | None = None,
+) -> Choice:
+    """What was asked for, and where nothing was, what suits the sweep: sizes, costs and axes that vary.
+
+    Raises
+    ------
+    ConfigError
+        If a column is not there or cannot be drawn so, or nothing varies.
+    """
+    for name, option in ((x, "--x"), (y, "--y"), (value, "--value"), (by, "--by")):
+        if name is not None:
+            column(table, name, option)
+    axes = varying(table, table.axes)
+    if kind is None:
+        costs = varying(table, _COSTS[:1])
+        kind = "lines" if varying(table, (_SIZE,)) else "pareto" if costs else "heatmap" if len(axes) > 1 else "lines"
+    if kind != "heatmap" and value is not None:
+        raise ConfigError(f"--value: is for --kind heatmap, expected --y for --kind {kind}")
+    if kind == "heatmap":
+        if by is not None:
+            raise ConfigError("--by: is for --kind lines and pareto, expected --x, --y and --value for --kind heatmap")
+        return _heatmap(table, axes, x, y, value)
+    if kind == "pareto":
+        x = x or next((name for name in _COSTS if varying(table, (name,))), None)
+        if x is None:
+            raise ConfigError(f"--x: none of {', '.join(_COSTS)} varies in the sweep, expected a column to set against the time")
+    else:
+        numeric = [name for name in axes if name != by and is_number(table.columns[name])]
+        x = x or next(iter([*varying(table, (_SIZE,)), *numeric, *(name for name in axes if name != by)]), None)
+        if x is None:
+            raise ConfigError("--x: no axis of the sweep varies, expected one that does")
+    y = y or (_BUS_BANDWIDTH if kind == "lines" and x == _SIZE and _has(table, _BUS_BANDWIDTH) else _TIME)
+    return Choice(kind, x, y, None, by or _series(table, axes, x, y))
+
+
+def _has(table: SweepColumns, name: str) -> bool:
+    return any(value is not None for value in table.columns.get(name, []))
+
+
+def _heatmap(table: SweepColumns, axes: list[str], x: str | None, y: str | None, value: str | None) -> Choice:
+    free = [name for name in axes if name not in (x, y)]
+    if (x is None) + (y is None) > len(free):
+        found = ", ".join(axes) or "none"
+        raise ConfigError(f"--kind heatmap: found {found} as axes that vary, expected two; or name columns by --x and --y")
+    if x is None:  # numbers read better from left to right
+        x = next((name for name in free if is_number(table.columns[name])), free[0])
+        free.remove(x)
+    y = y or free[0]
+    if value is None:
+        value = _BUS_BANDWIDTH if _SIZE in (x, y) and _has(table, _BUS_BANDWIDTH) else _TIME
+    return Choice("heatmap", x, y, value, None)
+
+
+def _series(table: SweepColumns, axes: list[str], x: str, y: str) -> str | None:
+    """The column that tells series apart: the synthesizer, or else an axis of few values."""
+    for name in [*varying(table, (_SYNTHESIZER,)), *axes]:
+        if name not in (x, y, _SIZE) and len(set(table.columns[name])) <= MOST_SERIES:
+            return name
+    return None

@@ -1,0 +1,123 @@
+"""A sweep as a figure for a paper: lines, a heat map of two axes, or points of time against cost with their Pareto front."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure_style import WIDTH_INCHES, save_figure, wrapped
+from astra_tacos.report.sweep_axis import texts
+from astra_tacos.report.sweep_choice import MOST_SERIES, Choice
+from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.report.sweep_heatmap import draw_heatmaps
+from astra_tacos.report.sweep_lines import draw_lines
+from astra_tacos.report.sweep_pareto import draw_fronts
+from astra_tacos.report.sweep_reduction import Panel, column, measure, numbers, tasks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COMMON = ("topology", "collective", "size_bytes")
+
+
+def save_sweep(table: SweepColumns, path: Path, choice: Choice, width: str = "double", note: str = "") -> None:
+    """Draw a sweep to a file; its suffix says the format, and the same rows give the same bytes.
+
+    Parameters
+    ----------
+    note
+        What there is to say about which rows these are.
+    """
+    save_figure(path, lambda: draw_sweep(table, choice, width, note))
+
+
+def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note: str = "") -> Figure:
+    """The figure: a panel per task, and under it what was reduced, and how many points have no value.
+
+    Raises
+    ------
+    ConfigError
+        If a column has no numbers, or there are too many series, tasks or cells to tell apart.
+    """
+    from matplotlib.figure import Figure
+
+    shown = choice.value or choice.y
+    needed = [(shown, "--value" if choice.value else "--y")] + ([(choice.x, "--x")] if choice.kind == "pareto" else [])
+    measured = [numbers(table, name, option) for name, option in needed]
+    rows = [row for row in range(table.num_rows) if all(values[row] is not None for values in measured)]
+    used = [choice.x, *([choice.y] if choice.kind == "heatmap" else []), *([choice.by] if choice.by else [])]
+    if choice.by:
+        _check_series(table, choice.by)
+    panels = tasks(table, rows, used)
+    columns, lines = _arrangement(len(panels), width)
+    high = {"lines": 2.35, "pareto": 2.6, "heatmap": 2.3}[choice.kind]
+    size = (WIDTH_INCHES[width], 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
+    figure = Figure(figsize=size, layout="constrained")
+    grid: Any = figure.subplots(lines, columns, squeeze=False).ravel()
+    for empty in grid[len(panels) :]:
+        empty.axis("off")
+    draw: dict[str, Callable[..., tuple[list[Any], str]]] = {
+        "lines": draw_lines,
+        "heatmap": draw_heatmaps,
+        "pareto": draw_fronts,
+    }
+    handles, reduced = draw[choice.kind](figure, list(grid[: len(panels)]), table, panels, choice, width)
+    for axes, panel in zip(grid, panels, strict=False):
+        if panel.task:
+            axes.set_title(_task_text(table, panel), fontsize=7.5)
+    figure.suptitle(wrapped(_title(table), width), fontsize=8)
+    said = "; ".join(part for part in (reduced, _gaps(table, rows, shown), note) if part)
+    said = wrapped(said, width, 8 / 7)
+    if handles:
+        label = measure(table, choice.by).label if choice.by else ""
+        title = "\n".join(part for part in (said, label) if part)
+        most = 6 if width == "double" else 3
+        rows_of_legend = -(-len(handles) // most)
+        legend: dict[str, Any] = {"ncols": -(-len(handles) // rows_of_legend), "handlelength": 2.0, "columnspacing": 1.4}
+        drawn = figure.legend(handles=handles, loc="outside lower center", title=title or None, title_fontsize=7, **legend)
+        drawn.get_title().set_multialignment("center")
+    elif said:
+        figure.supxlabel(said, fontsize=7)
+    return figure
+
+
+def _check_series(table: SweepColumns, by: str) -> None:
+    count = len(set(column(table, by, "--by")))
+    if count > MOST_SERIES:
+        raise ConfigError(f"--by: column {by} has {count:,} values, expected at most {MOST_SERIES}: choose some with --where")
+
+
+def _arrangement(panels: int, width: str) -> tuple[int, int]:
+    """Columns and rows of panels."""
+    beside = {"double": (1, 2, 3, 2, 3, 3), "single": (1, 1, 1, 2, 2, 2)}
+    columns = beside[width][panels - 1]
+    return columns, -(-panels // columns)
+
+
+def _title(table: SweepColumns) -> str:
+    """The sweep's name, and what all of its points have in common."""
+    facts = []
+    for name in _COMMON:
+        values = set(table.columns.get(name, []))
+        if len(values) == 1 and None not in values:
+            facts.append(texts(list(values), measure(table, name))[0])
+    return ": ".join(part for part in (table.name, ", ".join(facts)) if part)
+
+
+def _task_text(table: SweepColumns, panel: Panel) -> str:
+    return ", ".join(texts([value], measure(table, name))[0] for name, value in panel.task)
+
+
+def _gaps(table: SweepColumns, rows: list[int], shown: str) -> str:
+    """How many points are not in the figure, and what became of them."""
+    kept = set(rows)
+    missing = [row for row in range(table.num_rows) if row not in kept]
+    if not missing:
+        return ""
+    status = table.columns.get("status", ["ok"] * table.num_rows)
+    counts = Counter(str(status[row]) for row in missing)
+    why = ", ".join(f"{counts[name]:,} {'without one' if name == 'ok' else name}" for name in sorted(counts))
+    return f"{len(missing):,} of {table.num_rows:,} points have no {measure(table, shown).label} ({why})"

@@ -1,0 +1,196 @@
+"""A schedule over time as a figure for a paper: one line per link, bars that reduce and bars that copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure_style import (
+    COPY,
+    REDUCE,
+    WIDTH_INCHES,
+    capitalized,
+    save_figure,
+    shape_text,
+    time_unit,
+    wrapped,
+)
+from astra_tacos.report.timeline_rows import Bars, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
+from astra_tacos.schedule.dependencies import data_dependencies
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+
+MOST_VECTOR_BARS = 3_000
+"""Bars past which they are stored as pixels, also in SVG and PDF."""
+MOST_BARS = 100_000
+MOST_ROWS = 700
+"""Past so many bars, or rows, shares of time are drawn instead."""
+_LABELLED_ROWS = {"double": 36, "single": 24}
+_HEIGHT_INCHES = {"double": 3.5, "single": 3.3}
+_BINS = {"double": 1500, "single": 700}
+_BAR_HEIGHT = 0.86
+_PALE = 0.22
+"""How much of a colour is left of what is not highlighted."""
+_MOST_RIMS = 600
+_LEAST_SHARE = (0.0025, 0.006)
+"""Of the panel's width and height, that a bar of a chunk that stands out has at least."""
+_MOST_TREE_LINES = 400
+"""Past so many lines from send to send nothing can be followed: the bars of the chunk stand alone."""
+
+
+def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
+    """Draw all sends over time to a file; its suffix says the format, and the same schedule gives the same bytes.
+
+    Parameters
+    ----------
+    chunk
+        A chunk whose sends are to stand out, with lines from each arrival to the sends that pass it on.
+
+    Raises
+    ------
+    ConfigError
+        If there are no sends, there is no such chunk, or the file cannot be written.
+    """
+    save_figure(path, lambda: draw_timeline(schedule, width, chunk))
+
+
+def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", chunk: int | None = None) -> Figure:
+    """The figure: bars, or for large schedules shares of time in pixels; the caption under it says which."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    if not schedule.num_sends:
+        raise ConfigError("timeline: the schedule has no sends, expected some to draw")
+    rows = link_rows(schedule.topology)
+    unit, scale = time_unit(schedule.collective_time_ns / 20)
+    figure = Figure(figsize=(WIDTH_INCHES[width], _HEIGHT_INCHES[width]), layout="constrained")
+    axes: Any = figure.subplots()
+    note = ""
+    pale = 1.0 if chunk is None else _PALE
+    if isinstance(schedule, Schedule) and schedule.num_sends <= MOST_BARS and rows.num_rows <= MOST_ROWS:
+        _add_bars(axes, bars_of(schedule, rows), scale, pale)
+    else:
+        note = _add_shares(axes, schedule, rows, scale, width, pale)
+    what = _title(schedule, width)
+    if chunk is not None:
+        own = sends_of_chunk(schedule, chunk)
+        least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
+        _add_bars(axes, bars_of(own, rows), scale, 1.0, least)
+        _add_tree(axes, own, rows, scale)
+        what += f"\nchunk {chunk:,}: {own.num_sends:,} sends"
+    _dress(axes, rows, schedule, width)
+    axes.set(xlim=(0, schedule.collective_time_ns / scale), ylim=(rows.num_rows, 0), xlabel=f"time ({unit})")
+    figure.suptitle(wrapped(what, width), fontsize=8)
+    kinds = [Patch(color=colour, label=label) for colour, label, used in _kinds(schedule) if used]
+    if chunk is not None:
+        kinds.append(Patch(color=_mixed("#777777", _PALE), label="other chunks"))
+    figure.legend(handles=kinds, loc="outside lower center", ncols=4, title=note or None, title_fontsize=7, handlelength=1.4)
+    return figure
+
+
+def _kinds(schedule: Schedule | LockstepSchedule) -> list[tuple[str, str, bool]]:
+    if isinstance(schedule, Schedule):
+        reduces = int(np.count_nonzero(schedule.reduces))
+        return [(REDUCE, "reduce", reduces > 0), (COPY, "copy", reduces < schedule.num_sends)]
+    rounds = schedule.reducing_rounds
+    return [(REDUCE, "reduce", rounds > 0), (COPY, "copy", rounds < schedule.num_rounds)]
+
+
+def _mixed(colour: str, share: float) -> tuple[float, float, float]:
+    """A colour with white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
+    """Bars of both kinds; those that are to stand out have a least width and height, so that none is too thin to be seen."""
+    from matplotlib.collections import PolyCollection
+
+    is_few = len(bars.row) <= MOST_VECTOR_BARS
+    has_rims = least is None and len(bars.row) <= _MOST_RIMS  # tell a bar from the next one, where bars are large
+    style: dict[str, Any] = {"linewidths": 0.25 if has_rims else 0.0, "edgecolors": "white" if has_rims else "none"}
+    style |= {"rasterized": not is_few, "zorder": 2 if least is None else 5}
+    least_width, least_height = least or (0.0, 0.0)
+    for reduces, colour in ((True, REDUCE), (False, COPY)):
+        own = np.flatnonzero(bars.reduces == reduces)
+        begin, end = bars.start_ns[own] / scale, bars.end_ns[own] / scale
+        wider = np.maximum(least_width - (end - begin), 0) / 2
+        half = max(_BAR_HEIGHT, least_height) / 2
+        left, right, top, bottom = begin - wider, end + wider, bars.row[own] + 0.5 - half, bars.row[own] + 0.5 + half
+        corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1).reshape(-1, 4, 2)
+        axes.add_collection(PolyCollection(list(corners), facecolors=[_mixed(colour, strength)], **style))
+
+
+def _add_shares(
+    axes: Axes, schedule: Schedule | LockstepSchedule, rows: LinkRows, scale: float, width: str, strength: float
+) -> str:
+    """How busy links are as an image; returns what to say about it."""
+    from matplotlib.colors import to_rgb
+
+    lines, bins = min(rows.num_rows, MOST_ROWS), _BINS[width]
+    shares = np.clip(busy_shares(schedule, rows, lines, bins), 0, 1)
+    image = np.ones((lines, bins, 3))
+    for share, colour in zip(shares, (REDUCE, COPY), strict=True):
+        image -= strength * share[:, :, None] * (1 - np.array(to_rgb(colour)))
+    extent = (0.0, schedule.collective_time_ns / scale, float(rows.num_rows), 0.0)
+    axes.imshow(np.clip(image, 0, 1), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
+    links = -(-rows.num_rows // lines)
+    of = f"of up to {links:,} links" if links > 1 else "of a link"
+    return f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle"
+
+
+def _add_tree(axes: Axes, own: Schedule, rows: LinkRows, scale: float) -> None:
+    """Lines from where a send of the chunk ends to the sends that wait for it."""
+    from matplotlib.collections import LineCollection
+
+    first, source = data_dependencies(own)
+    waits = np.repeat(np.arange(own.num_sends), np.diff(first))
+    at = rows.row[own.topology.channel_link[own.channel]] + 0.5
+    if len(source) > _MOST_TREE_LINES:
+        return
+    lines = np.stack((own.done_ns[source] / scale, at[source], own.start_ns[waits] / scale, at[waits]), axis=1)
+    style: dict[str, Any] = {"colors": "#222222", "linewidths": 0.5 if len(lines) < 60 else 0.3, "zorder": 4}
+    axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **style))
+
+
+def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, width: str) -> None:
+    """Names of the groups, or of single links where there is room for them."""
+    topology = schedule.topology
+    middles = [group.first + group.count / 2 for group in rows.groups]
+    names = [shape_text(group.label) for group in rows.groups]
+    axes.tick_params(axis="y", length=0)
+    if rows.num_rows <= _LABELLED_ROWS[width]:
+        ends = zip(topology.link_src[rows.link].tolist(), topology.link_dst[rows.link].tolist(), strict=True)
+        labels = [f"{src} → {dst if dst < topology.num_npus else f'sw {dst}'}" for src, dst in ends]
+        axes.set_yticks(np.arange(rows.num_rows) + 0.5, labels, fontsize=5.5 if rows.num_rows > 20 else 6.5)
+        axes.set_ylabel("link")
+        beside = axes.secondary_yaxis("right")
+        beside.tick_params(axis="y", length=0)
+        beside.set_yticks(middles, names)
+        beside.spines["right"].set_visible(False)
+    else:
+        axes.set_yticks(middles, names)
+        axes.set_ylabel("links by dimension" if topology.dimensions else "links by bandwidth")
+    for group in rows.groups[1:]:
+        axes.axhline(group.first, color="black", linewidth=0.6, zorder=5)
+
+
+def _title(schedule: Schedule | LockstepSchedule, width: str) -> str:
+    topology, collective = schedule.topology, schedule.collective
+    what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
+    where = f"{shape_text(topology.describe_shape())} ({topology.num_npus:,} NPUs)"
+    made = f"{schedule.synthesizer}: {format_time(schedule.collective_time_ns).replace(' us', ' µs')}"
+    if width == "double":
+        return f"{what} on {where}, {made}"
+    return f"{what}, {made}\n{where}"

@@ -1,0 +1,190 @@
+"""The lines of a timeline: links in the order in which they are drawn, sends as bars on them, and how busy they are over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import Topology
+
+NO_ROW = -1
+_MOST_BANDWIDTHS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows `first .. first + count - 1`: the links of a dimension, or of one bandwidth in an arbitrary graph."""
+
+    label: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkRows:
+    """One row for every link that leaves an NPU, by dimension and then by its ends; a send through a switch is on its up-link.
+
+    Parameters
+    ----------
+    link
+        int64[num_rows], the link of a row.
+    row
+        int64[num_links], the row of a link, `NO_ROW` for a down-link of a switch.
+    groups
+        Neighbouring rows that belong together, from the first row to the last.
+    """
+
+    link: NDArray[np.int64]
+    row: NDArray[np.int64]
+    groups: tuple[Group, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.link)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """Sends as bars: int64[n] row, start and end of the time that its link is held, and bool[n] whether it reduces."""
+
+    row: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    reduces: NDArray[np.bool_]
+
+
+def link_rows(topology: Topology) -> LinkRows:
+    """The rows of a topology."""
+    out = np.flatnonzero(topology.link_src < topology.num_npus)
+    if topology.dimensions:
+        kind = topology.link_dimension[out].astype(np.int64)
+        labels = [f"{d.block} {d.size}\n{d.bandwidth_gibps:g} GiB/s" for d in topology.dimensions]
+    else:
+        distinct, kind = np.unique(-topology.link_bandwidth_gibps[out], return_inverse=True)
+        labels = [f"{-bandwidth:g} GiB/s" for bandwidth in distinct.tolist()]
+        if len(labels) > _MOST_BANDWIDTHS:
+            labels, kind = ["links"], np.zeros(len(out), np.int64)
+    link = out[np.lexsort((topology.link_dst[out], topology.link_src[out], kind))]
+    row = np.full(topology.num_links, NO_ROW)
+    row[link] = np.arange(len(link))
+    counts = np.bincount(kind, minlength=len(labels))
+    first = np.cumsum(counts) - counts
+    groups = [Group(label, int(at), int(n)) for label, at, n in zip(labels, first, counts, strict=True) if n]
+    return LinkRows(link, row, tuple(groups))
+
+
+def bars_of(schedule: Schedule, rows: LinkRows) -> Bars:
+    """All sends, in the schedule's order."""
+    timing, link = schedule.timing, schedule.topology.channel_link[schedule.channel]
+    held = schedule.end_ns - schedule.start_ns
+    if not timing.is_blocking:
+        held = timing.link_hold_ns[link, schedule.collective.chunk_class[schedule.chunk]]
+    return Bars(rows.row[link], schedule.start_ns, schedule.start_ns + held, schedule.reduces)
+
+
+def sends_of_chunk(schedule: Schedule | LockstepSchedule, chunk: int) -> Schedule:
+    """The sends of one chunk only, in order.
+
+    Raises
+    ------
+    ConfigError
+        If the collective has no such chunk.
+    """
+    count = schedule.collective.num_chunks
+    if not 0 <= chunk < count:
+        raise ConfigError(f"chunk: found {chunk}, expected 0 to {count - 1:,}")
+    if isinstance(schedule, Schedule):
+        own = np.flatnonzero(schedule.chunk == chunk)
+        channel, reduces = schedule.channel[own], schedule.reduces[own]
+        start, end = schedule.start_ns[own], schedule.end_ns[own]
+    else:
+        found = [(first, np.nonzero(schedule.chunk[first:last] == chunk)) for first, last in schedule.windows()]
+        number = np.concatenate([first + at for first, (at, _) in found] or [np.zeros(0, np.int64)])
+        channel = np.concatenate([at for _, (_, at) in found] or [np.zeros(0, np.int64)]).astype(np.int32)
+        start, reduces = schedule.start_ns[number], number < schedule.reducing_rounds
+        end = start + schedule.timing.channel_delay_ns[channel, schedule.collective.chunk_class[chunk]]
+    return Schedule(
+        schedule.topology,
+        schedule.collective,
+        schedule.timing,
+        np.full(len(channel), chunk, np.int32),
+        channel,
+        reduces,
+        start,
+        end,
+        schedule.synthesizer,
+        schedule.seed,
+    )
+
+
+def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: int, bins: int) -> NDArray[np.float64]:
+    """float64[2, lines, bins], how busy rows are: the share of the time of a bin that the links of a line are held.
+
+    Rows are spread evenly over the lines, the collective's time over the bins; the first of the two is for sends that reduce, the
+    second for copies.
+    """
+    line_of_row = np.arange(rows.num_rows) * lines // rows.num_rows
+    scale = bins / max(schedule.collective_time_ns, 1)
+    shares = np.zeros((2, lines, bins))
+    if isinstance(schedule, Schedule):
+        bars = bars_of(schedule, rows)
+        for which, part in enumerate((bars.reduces, ~bars.reduces)):
+            line = line_of_row[bars.row[part]]
+            shares[which] = coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, None, (lines, bins))
+    else:
+        _add_rounds(schedule, line_of_row[rows.row[schedule.topology.channel_link]], scale, shares)
+    shares /= np.bincount(line_of_row, minlength=lines)[:, None]
+    return shares
+
+
+def _add_rounds(schedule: LockstepSchedule, line: NDArray[np.int64], scale: float, shares: NDArray[np.float64]) -> None:
+    """Sends of a round start together and, by size class, take alike, since all links are alike: lines count them."""
+    timing = schedule.timing
+    held = (timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns)[0]
+    order = np.argsort(line, kind="stable")
+    used_lines, bounds = np.unique(line[order], return_index=True)
+    for first, last in schedule.windows():
+        window = schedule.chunk[first:last][:, order]
+        used = window != schedule.idle
+        size_class = schedule.collective.chunk_class[np.where(used, window, 0)] if len(held) > 1 else np.zeros(1, np.uint8)
+        for which in range(len(held)):
+            counts = np.add.reduceat(used & (size_class == which), bounds, axis=1, dtype=np.int64)
+            reducing = min(max(schedule.reducing_rounds - first, 0), last - first)
+            for part, own in enumerate((slice(0, reducing), slice(reducing, None))):
+                many = counts[own]
+                at = np.broadcast_to(schedule.start_ns[first:last][own][:, None] * scale, many.shape).ravel()
+                of = np.broadcast_to(used_lines, many.shape).ravel()
+                shares[part] += coverage(of, at, at + held[which] * scale, many.ravel(), shares.shape[1:])
+
+
+def coverage(
+    line: NDArray[np.int64],
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    weight: NDArray[np.int64] | None,
+    shape: tuple[int, ...],
+) -> NDArray[np.float64]:
+    """float64[lines, bins], how much of each bin intervals on lines cover, summed.
+
+    Intervals, float64[n] start and end in bins, count `weight` times, or once. What one covers up to the edges of bins is a ramp
+    from its start less one from its end; a ramp that begins within a bin has two entries in the second differences.
+    """
+    lines, bins = shape
+    width = bins + 2
+    bent = np.zeros(lines * width)
+    factor = 1.0 if weight is None else weight
+    for at, sign in ((start, factor), (end, -1.0 * factor)):
+        at = np.clip(at, 0, bins)
+        whole = np.minimum(at.astype(np.int64), bins - 1)
+        part = at - whole
+        key = line * width + whole + 1
+        bent += np.bincount(key, sign * (1 - part), minlength=len(bent))
+        bent += np.bincount(key + 1, sign * part, minlength=len(bent))
+    slope = np.cumsum(bent.reshape(lines, width), axis=1)
+    covered: NDArray[np.float64] = slope[:, 1 : bins + 1]
+    return covered

@@ -1,0 +1,169 @@
+"""Large networks made small enough to draw: neighbouring NPUs become one, and the links between them one link."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import Dimension
+from astra_tacos.report.graph_layout import lay_out_graph
+from astra_tacos.topology.topology import NO_DIMENSION, Topology
+
+MOST_DEVICES = 320
+MOST_LINKS = 1_500
+_MOST_GROUPS = {True: 260, False: 130}
+"""In a grid, and around a circle."""
+_LINES = ("Ring", "Mesh")
+_CELLS = 12
+"""Squares along a side of the drawing of a large graph, each of which becomes one NPU."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """A network in which devices stand for groups of devices.
+
+    Parameters
+    ----------
+    topology
+        The small network; `dimensions` are those that are left.
+    link
+        int64[num_links of the whole network], the link that stands for one of its links, -1 for one inside a group.
+    dimension
+        int64[dimensions of the whole network], the dimension of the small one, -1 for one that is all inside the groups.
+    npus
+        NPUs in a group, the largest of them.
+    """
+
+    topology: Topology
+    link: NDArray[np.int64]
+    dimension: NDArray[np.int64]
+    npus: int
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[num_links], the mean over the links that each stands for."""
+        seen = self.link >= 0
+        total = np.bincount(self.link[seen], values[seen], minlength=self.topology.num_links)
+        return total / np.bincount(self.link[seen], minlength=self.topology.num_links)
+
+    @property
+    def links_of_each(self) -> int:
+        """How many links one stands for, at most."""
+        return int(np.bincount(self.link[self.link >= 0]).max())
+
+
+def group(topology: Topology) -> Grouped:
+    """The network itself if it can be drawn as it is, else one of groups.
+
+    Dimensions vanish into the groups from the innermost on; the last one, or the last rings and meshes, are cut into stretches.
+    """
+    sizes = [dimension.size for dimension in topology.dimensions]
+    if _fits(topology.num_devices, topology.num_links):
+        link, dimension = np.arange(topology.num_links), np.arange(len(sizes))
+        return Grouped(topology, link, dimension, 1)
+    if not sizes or math.prod(sizes) != topology.num_npus:
+        return _by_place(topology)
+    return _by_dimension(topology, _small_sizes(topology, sizes))
+
+
+def _fits(devices: int, links: int) -> bool:
+    return devices <= MOST_DEVICES and links <= MOST_LINKS
+
+
+def _small_sizes(topology: Topology, sizes: list[int]) -> list[int]:
+    small = list(sizes)
+    blocks = [dimension.block for dimension in topology.dimensions]
+    while True:
+        first = next(index for index, size in enumerate(small) if size > 1)
+        last = first
+        while last + 1 < len(small) and blocks[first] in _LINES and blocks[last + 1] in _LINES:
+            last += 1
+        devices, links = _count(small, blocks)
+        if devices <= _MOST_GROUPS[last > first] and links <= MOST_LINKS:
+            return small
+        if any(size > 1 for size in small[last + 1 :]):
+            small[first : last + 1] = [1] * (last + 1 - first)
+        else:
+            widest = max(range(first, last + 1), key=lambda index: small[index])
+            small[widest] = -(-small[widest] // 2)
+
+
+def _count(sizes: list[int], blocks: list[str]) -> tuple[int, int]:
+    npus = math.prod(sizes)
+    each = {"Ring": 2, "Mesh": 2, "Switch": 2}
+    links = sum(npus * each.get(block, size - 1) for size, block in zip(sizes, blocks, strict=True) if size > 1)
+    switches = sum(npus // size for size, block in zip(sizes, blocks, strict=True) if block == "Switch" and size > 1)
+    return npus + switches, links
+
+
+def _by_dimension(topology: Topology, small: list[int]) -> Grouped:
+    sizes = [dimension.size for dimension in topology.dimensions]
+    strides = np.cumprod([1, *sizes])[:-1]
+    small_strides = np.cumprod([1, *small])[:-1]
+    npus = np.arange(topology.num_npus)
+    coordinates = [npus // stride % size * few // size for stride, size, few in zip(strides, sizes, small, strict=True)]
+    device = np.full(topology.num_devices, -1)
+    device[: topology.num_npus] = sum(c * s for c, s in zip(coordinates, small_strides, strict=True))
+    switches, small_switches, small_npus = topology.num_npus, math.prod(small), math.prod(small)
+    for index, dimension in enumerate(topology.dimensions):
+        if dimension.block != "Switch":
+            continue
+        members = np.flatnonzero(npus // strides[index] % sizes[index] == 0)
+        if small[index] > 1:
+            base = device[members]  # member 0 of the small group: its number without the coordinate of this dimension
+            inner, outer = base % small_strides[index], base // (small_strides[index] * small[index])
+            device[switches : switches + len(members)] = small_switches + outer * small_strides[index] + inner
+            small_switches += small_npus // small[index]
+        switches += len(members)
+    kept = [index for index, few in enumerate(small) if few > 1]
+    number = np.full(len(small), -1)
+    number[kept] = np.arange(len(kept))
+    dimensions = tuple(replace(topology.dimensions[index], size=small[index]) for index in kept)
+    return _merged(topology, device, small_npus, small_switches - small_npus, dimensions, number)
+
+
+def _by_place(topology: Topology) -> Grouped:
+    """An arbitrary graph: what is near one another in its layout is one."""
+    positions = lay_out_graph(topology)
+    low, extent = positions.min(axis=0), max(float(np.ptp(positions, axis=0).max()), 1e-300)
+    cell = np.minimum((positions - low) / extent * _CELLS, _CELLS - 1).astype(np.int64)
+    is_switch = np.arange(topology.num_devices) >= topology.num_npus
+    key = np.where(is_switch, _CELLS * _CELLS, 0) + cell[:, 0] * _CELLS + cell[:, 1]
+    names, device = np.unique(key, return_inverse=True)
+    npus = int(np.count_nonzero(names < _CELLS * _CELLS))
+    return _merged(topology, device.reshape(-1), npus, len(names) - npus, (), np.zeros(0, np.int64))
+
+
+def _merged(
+    topology: Topology,
+    device: NDArray[np.integer],
+    npus: int,
+    switches: int,
+    dimensions: tuple[Dimension, ...],
+    number: NDArray[np.int64],
+) -> Grouped:
+    src, dst = device[topology.link_src].astype(np.int64), device[topology.link_dst].astype(np.int64)
+    count = npus + switches
+    of = topology.link_dimension.astype(np.int64)
+    of = number[of] if len(number) else np.full(topology.num_links, NO_DIMENSION)
+    between = np.flatnonzero((src != dst) & (src >= 0) & (dst >= 0))
+    keys, which = np.unique((of[between] * count + src[between]) * count + dst[between], return_inverse=True)
+    which = which.reshape(-1)
+    link = np.full(topology.num_links, -1)
+    link[between] = which
+    links_of_each = np.bincount(which, minlength=len(keys))
+    small = Topology(
+        topology.name,
+        npus,
+        switches,
+        (keys // count % count).astype(np.int32),
+        (keys % count).astype(np.int32),
+        np.bincount(which, topology.link_bandwidth_gibps[between], minlength=len(keys)) / links_of_each,
+        np.bincount(which, topology.link_latency_ns[between], minlength=len(keys)) / links_of_each,
+        (keys // (count * count)).astype(np.int16),
+        dimensions,
+    )
+    members = np.bincount(device[: topology.num_npus])
+    return Grouped(small, link, number, int(members.max()))

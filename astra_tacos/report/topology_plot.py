@@ -1,0 +1,231 @@
+"""A network as a figure for a paper: devices, and links coloured by their bandwidth or by how busy a schedule keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.report.figure_style import WIDTH_INCHES, colours_from, save_figure, shape_text, wrapped
+from astra_tacos.report.topology_groups import Grouped, group
+from astra_tacos.report.topology_layout import Layout, curves, layout
+from astra_tacos.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+
+_NPU, _SWITCH = "#333333", "#ffffff"
+_MOST_BANDWIDTHS = 8
+"""Distinct bandwidths up to which each has a colour of its own."""
+_LINE_INCHES, _PAD_INCHES = 0.15, 0.1
+_NOTE_SHARE = {"double": 0.42, "single": 1.1}
+"""Of the width of a figure, for the lines beside or under the panel, which are in 7 points."""
+_PANEL_INCHES = {"double": 4.6, "single": 3.3}
+_SIDE_INCHES = 2.3
+"""Width of the colour bar and the dimensions, beside the panel of a double figure."""
+_BAR_INCHES = 0.09
+_WIDEST_POINTS, _THINNEST_POINTS = 2.2, 0.15
+_MOST_INK = 0.35
+"""Share of the drawing that links may cover."""
+_LABEL_POINTS = 5.0
+"""Size of a device from which on its number fits into it, per digit."""
+
+
+_Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shades:
+    """The colour of a link's value, and the ticks of the colour bar."""
+
+    colours: Colormap
+    scale: Normalize
+    ticks: list[float]
+    labels: list[str]
+    title: str
+
+
+def save_topology(topology: Topology, path: Path, width: str = "double", busy: NDArray[np.float64] | None = None) -> None:
+    """Draw a network to a file; its suffix says the format, and the same network gives the same bytes.
+
+    Parameters
+    ----------
+    busy
+        float64[num_links], share of the time that each link is held; without it links are coloured by their bandwidth.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be written.
+    """
+    save_figure(path, lambda: draw_topology(topology, width, busy))
+
+
+def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.float64] | None = None) -> Figure:
+    """The figure; a large network is drawn by groups, and the lines beside it say so."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+
+    grouped = group(topology)
+    drawn = layout(grouped.topology)
+    values = topology.link_bandwidth_gibps if busy is None else np.asarray(busy, np.float64)
+    shown = grouped.mean(values)
+    shades = _bandwidth_shades(topology) if busy is None else _utilisation_shades()
+    notes = [line for note in _notes(topology, grouped, busy) for line in wrapped(note, width, _NOTE_SHARE[width]).split("\n")]
+    shape = f"{shape_text(topology.describe_shape())}, {topology.num_npus:,} NPUs"
+    title = wrapped(f"{topology.name}: {shape}" if width == "double" else f"{topology.name}\n{shape}", width)
+    panel, bar, text, size = _places(drawn, width, title.count("\n") + 1, len(notes))
+    figure = Figure(figsize=size)
+    axes: Any = figure.add_axes(panel)
+    low, high = _extent(grouped.topology, drawn)
+    point = float(((high - low) / (panel[2] * size[0], panel[3] * size[1])).max()) / 72  # in the drawing's units
+    _add_links(axes, grouped.topology, drawn, shades, shown, point)
+    _add_devices(axes, grouped, drawn, point)
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    axes.axis("off")
+    beside: Any = figure.add_axes(bar)
+    colour_bar = figure.colorbar(ScalarMappable(shades.scale, shades.colours), cax=beside, orientation="horizontal")
+    colour_bar.set_ticks(shades.ticks, labels=shades.labels)
+    colour_bar.ax.minorticks_off()
+    colour_bar.ax.tick_params(labelsize=6.5, width=0.5, length=2)
+    colour_bar.set_label(shades.title, fontsize=7.5)
+    colour_bar.outline.set_linewidth(0.5)
+    for line, note in enumerate(notes):
+        figure.text(text[0], text[1] - line * _LINE_INCHES / size[1], note, va="top", fontsize=7)
+    figure.text(0.5, 1 - 0.09 / size[1], title, ha="center", va="top", fontsize=8)
+    return figure
+
+
+def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _Box, tuple[float, float], tuple[float, float]]:
+    """Where panel, colour bar and notes stand, and the figure's size in inches: worked out so that nothing can overlap."""
+    wide, high = drawn.size
+    across, title = WIDTH_INCHES[width], 0.15 + titles * _LINE_INCHES
+    panel_width = _PANEL_INCHES[width]
+    panel_height = panel_width * min(max((high + 0.1) / (wide + 0.1), 0.25), 1.0)
+    block = 0.5 + notes * _LINE_INCHES  # colour bar with its ticks and title, and the notes under it
+    if width == "double":
+        body = max(panel_height, block + 0.1)
+        height = title + body + _PAD_INCHES
+        left = across - _SIDE_INCHES - 0.05
+        top = _PAD_INCHES + (body + block) / 2
+        panel = (_PAD_INCHES, _PAD_INCHES + (body - panel_height) / 2, panel_width, panel_height)
+        bar = (left, top - _BAR_INCHES, _SIDE_INCHES - 0.15, _BAR_INCHES)
+    else:
+        height = title + panel_height + 0.15 + block + _PAD_INCHES
+        left, top = _PAD_INCHES + 0.2, _PAD_INCHES + block
+        panel = (_PAD_INCHES, _PAD_INCHES + block + 0.15, panel_width, panel_height)
+        bar = (left, top - _BAR_INCHES, panel_width - 0.4, _BAR_INCHES)
+    size = (across, height)
+
+    def relative(box: _Box) -> _Box:
+        return (box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1])
+
+    return relative(panel), relative(bar), (left / size[0], (top - 0.5) / size[1]), size
+
+
+def _extent(topology: Topology, drawn: Layout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    points = np.concatenate((drawn.positions, curves(drawn, topology, np.arange(topology.num_links)).reshape(-1, 2)))
+    return points.min(axis=0) - 0.03, points.max(axis=0) + 0.03
+
+
+def _bandwidth_shades(topology: Topology) -> _Shades:
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
+
+    title = "bandwidth of a link (GiB/s)"
+    part = colours_from("viridis_r", 0.15, 1.0)
+    distinct = np.unique(topology.link_bandwidth_gibps)
+    if len(distinct) <= _MOST_BANDWIDTHS:
+        count = len(distinct)
+        edges = np.concatenate(([distinct[0] / 2], (distinct[1:] + distinct[:-1]) / 2, [distinct[-1] * 2]))
+        at = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.6])
+        middles = ((edges[1:] + edges[:-1]) / 2).tolist()
+        listed = ListedColormap(part(at))
+        return _Shades(listed, BoundaryNorm(edges, count), middles, [f"{value:g}" for value in distinct], title)
+    low, high = float(distinct[0]), float(distinct[-1])
+    ticks = np.geomspace(low, high, 4).tolist()
+    return _Shades(part, LogNorm(low, high), ticks, [f"{value:.3g}" for value in ticks], title)
+
+
+def _utilisation_shades() -> _Shades:
+    from matplotlib.colors import Normalize
+
+    ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
+    title = "share of the time that a link is busy"
+    return _Shades(colours_from("YlOrBr", 0.15, 1.0), Normalize(0, 1), ticks, [f"{tick:.0%}" for tick in ticks], title)
+
+
+def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point: float) -> NDArray[np.float64]:
+    """float64[num_links], points: thinner where links are many, and for outer dimensions, whose links are long."""
+    outer = np.maximum(topology.link_dimension.astype(np.float64), 0)
+    widths = min(_WIDEST_POINTS, 0.09 * drawn.spacing / point) * 0.75**outer
+    lengths = np.linalg.norm(np.diff(lines, axis=1), axis=2).sum(axis=1) / point
+    area = float(np.prod(np.maximum(drawn.size, 0.1))) / point**2
+    ink = float((lengths * widths).sum()) / area
+    return np.maximum(widths * min(1.0, _MOST_INK / ink), _THINNEST_POINTS)
+
+
+def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, shown: NDArray[np.float64], point: float) -> None:
+    """One curve a link; the two ways between devices run side by side, each on its right."""
+    from matplotlib.collections import LineCollection
+
+    lines = curves(drawn, topology, np.arange(topology.num_links))
+    widths = _widths(topology, drawn, lines, point)
+    back = set(zip(topology.link_dst.tolist(), topology.link_src.tolist(), strict=True))
+    ends = zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
+    is_paired = np.array([pair in back for pair in ends])
+    along = np.gradient(lines, axis=1)
+    right = np.stack((along[..., 1], -along[..., 0]), axis=-1)
+    right /= np.maximum(np.linalg.norm(right, axis=-1, keepdims=True), 1e-300)
+    lines = lines + right * (np.where(is_paired, 0.62 * widths, 0.0) * point)[:, None, None]
+    order = np.argsort(shown, kind="stable")  # the busiest, or fastest, on top
+    middle = (lines[:, 0] + lines[:, -1]) / 2
+    is_straight = np.abs(lines[:, lines.shape[1] // 2] - middle).max(axis=1) < 1e-9
+    paths = [lines[link, [0, -1]] if is_straight[link] else lines[link] for link in order.tolist()]
+    collection = LineCollection(paths, linewidths=widths[order], zorder=2, capstyle="butt")
+    collection.set_array(shown[order])
+    collection.set(cmap=shades.colours, norm=shades.scale)
+    axes.add_collection(collection)
+
+
+def _add_devices(axes: Axes, grouped: Grouped, drawn: Layout, point: float) -> None:
+    """NPUs as dots, with their numbers where these fit, and switches as squares."""
+    topology = grouped.topology
+    diameter = min(max(0.42 * drawn.spacing / point, 1.2), 15.0)
+    digits = len(str(topology.num_npus - 1))
+    npus, switches = drawn.positions[: topology.num_npus], drawn.positions[topology.num_npus :]
+    has_labels = grouped.npus == 1 and diameter >= _LABEL_POINTS * (0.55 + 0.55 * digits)
+    face, edge = ("#ffffff", _NPU) if has_labels else (_NPU, "#ffffff")
+    style: dict[str, Any] = {"linewidths": min(0.6, diameter / 8), "zorder": 3, "clip_on": False}
+    axes.scatter(npus[:, 0], npus[:, 1], s=diameter**2, color=face, edgecolors=edge, **style)
+    if len(switches):
+        side = min(diameter, 9.0)
+        axes.scatter(switches[:, 0], switches[:, 1], s=side**2, marker="s", color=_SWITCH, edgecolors=_NPU, **style)
+    if has_labels:
+        for number, (x, y) in enumerate(npus.tolist()):
+            axes.text(x, y, str(number), ha="center", va="center_baseline", fontsize=min(diameter * 0.5, 6.5), zorder=4)
+
+
+def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | None) -> list[str]:
+    """The dimensions by name, what marks mean, and what was put together."""
+    notes: list[str] = []
+    for index, dimension in enumerate(topology.dimensions):
+        own = topology.link_dimension == index
+        facts = f"{dimension.bandwidth_gibps:g} GiB/s, {dimension.latency_ns:g} ns"
+        if busy is not None:
+            facts = f"{dimension.bandwidth_gibps:g} GiB/s, {float(np.mean(busy[own])) if own.any() else 0.0:.0%} busy"
+        inside = " (inside)" if grouped.dimension[index] < 0 else ""
+        notes.append(f"{dimension.block} {dimension.size}: {facts}{inside}")
+    if not topology.dimensions and busy is not None:
+        notes.append(f"{topology.num_links:,} links, {float(np.mean(busy)):.0%} busy")
+    if grouped.npus == 1:
+        notes.append("dots: NPUs" + ("; squares: switches" if topology.has_switches else ""))
+    else:
+        notes.append(f"dots: groups of up to {grouped.npus:,} NPUs")
+        notes.append(f"lines: means of up to {grouped.links_of_each:,} links")
+        notes.append(f"{np.count_nonzero(grouped.link < 0):,} of {topology.num_links:,} links inside groups")
+    return notes

@@ -1,0 +1,222 @@
+"""`astra-tacos plot`, and the examples of its page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from astra_tacos.cli.main import cli
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.compare_rows import COLUMNS, read_rows
+from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.sweep.table import write_table
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "plots.md"
+PROGRAM = "    astra-tacos "
+MOST_PICTURE_BYTES = 300_000
+TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def plot(*arguments: str) -> Result:
+    return invoke("plot", *arguments)
+
+
+def write_sweep(directory: Path) -> None:
+    columns = {"point": "int", "status": "str", "collective": "str", "size_bytes": "int", "synthesizer": "str"}
+    columns |= {"cost": "float", "predicted_ns": "int", "bus_bandwidth_gbps": "float"}
+    rows = [
+        {"point": 0, "status": "ok", "cost": 5.0, "predicted_ns": 40, "bus_bandwidth_gbps": 25.6},
+        {"point": 1, "status": "ok", "cost": 7.0, "predicted_ns": 20, "bus_bandwidth_gbps": 51.2},
+        {"point": 2, "status": "ok", "cost": 7.0, "predicted_ns": 90, "bus_bandwidth_gbps": 45.5},
+        {"point": 3, "status": "timeout", "cost": None},
+    ]
+    for row, size, synthesizer in zip(rows, (1024, 1024, 4096, 4096), ("ring", "tacos", "ring", "tacos"), strict=True):
+        row |= {"collective": "all-reduce", "size_bytes": size, "synthesizer": synthesizer}
+    directory.mkdir()
+    write_table(directory / "sweep.parquet", "mini", ("size_bytes", "synthesizer"), columns, rows)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network, a schedule of it, a comparison and a sweep."""
+    folder = tmp_path_factory.mktemp("plot")
+    (folder / "torus.yml").write_text(TORUS)
+    quick = ("--network", str(folder / "torus.yml"), "--synthesizer", "tacos", "--chunks-per-npu", "1")
+    assert invoke("synthesize", *quick, "--size", "1MiB", "--output", str(folder / "run")).exit_code == 0
+    options = ("--sizes", "64KiB,1MiB", "--synthesizers", "tacos,ring,halving-doubling", "--max-sends", "2000", "--trials", "1")
+    done = invoke("compare", "--network", quick[1], *options, "--output", str(folder / "compared"))
+    assert done.exit_code == 0, done.output
+    write_sweep(folder / "swept")
+    return folder
+
+
+@pytest.fixture
+def here(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The workspace as the current directory; figures go to a folder of the test's own."""
+    monkeypatch.chdir(workspace)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "topology torus.yml",
+        "topology run",
+        "topology run/schedule.npz",
+        "timeline run",
+        "timeline run/schedule.npz --chunk 3",
+        "compare compared",
+        "compare compared/compare.csv",
+        "compare compared/compare.json",
+        "sweep swept",
+        "sweep swept --kind heatmap",
+        "sweep swept --kind pareto --where 'size_bytes == 1024'",
+    ],
+)
+def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
+    for width, suffix in (("double", "svg"), ("single", "png")):
+        output = here / f"figure.{suffix}"
+        done = plot(*shlex.split(what), "-o", str(output), "--width", width)
+        assert done.exit_code == 0, done.output + str(done.exception)
+        assert done.output == f"written: {output}\n"
+        assert output.stat().st_size > 2_000
+
+
+def test_a_comparison_is_the_same_figure_as_when_it_was_made(here: Path) -> None:
+    assert plot("compare", "compared/compare.json", "-o", str(here / "again.svg")).exit_code == 0
+    assert (here / "again.svg").read_bytes() == Path("compared/compare.svg").read_bytes()
+
+
+def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
+    rows = read_rows(Path("compared/compare.json"))
+    again = read_rows(Path("compared/compare.csv"))
+    assert len(rows) == len(again) == 6
+    for row, other in zip(rows, again, strict=True):
+        for name in COLUMNS:
+            value, found = getattr(row, name), getattr(other, name)
+            assert type(value) is type(found)
+            assert found == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
+
+
+def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> None:
+    from astra_tacos.sweep.table import read_sweep
+
+    table = read_sweep(Path("swept"))
+    assert isinstance(table, SweepColumns) and table.num_rows == 4
+    done = plot("sweep", "swept", "--where", "cost > 5", "-o", str(here / "x.svg"))
+    assert done.exit_code == 0  # one point has no cost: it is not one for which that holds
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("topology torus.yml -o x.bmp", "x.bmp: expected a name that ends in .svg, .pdf, .png"),
+        ("topology torus.yml -o .", "expected a name that ends in .svg"),
+        ("topology none.yml -o x.svg", "none.yml: no such file or directory, expected a network (.yml), a schedule (.npz)"),
+        ("topology compared -o x.svg", "compared: a directory without schedule.npz or schedule.json, expected a network"),
+        ("topology compared/compare.csv -o x.svg", "compared/compare.csv: not recognised"),
+        ("timeline torus.yml -o x.svg", "torus.yml: found a network, expected a schedule (.npz), or the directory of synthesize"),
+        ("timeline run/all_reduce.xml -o x.svg", "run/all_reduce.xml: found an MSCCL XML, expected a schedule"),
+        ("timeline run --chunk 16 -o x.svg", "chunk: found 16, expected 0 to 15"),
+        ("compare run -o x.svg", "run: has no compare.csv or compare.json"),
+        ("compare torus.yml -o x.svg", "torus.yml: expected rows of astra-tacos compare, in a file that ends in .csv or .json"),
+        ("compare run/result.json -o x.svg", "run/result.json: has no list of rows"),
+        ("compare none.csv -o x.svg", "none.csv: cannot be read (No such file or directory)"),
+        ("sweep run -o x.svg", "run: has no sweep.parquet, expected the output of `astra-tacos sweep`"),
+        (
+            "sweep swept --x sise -o x.svg",
+            "--x: found 'sise', expected a column of the sweep: point, status, collective",
+        ),
+        (
+            "sweep swept --where sise>1 -o x.svg",
+            "--where: found 'sise', expected columns of the sweep: point, status, collective",
+        ),
+        ("sweep swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
+        ("sweep swept --where 'point +' -o x.svg", "--where 'point +'"),
+        ("sweep swept --where \"open('x')\" -o x.svg", "found the function 'open'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here: Path, what: str, expected: str) -> None:
+    before = sorted(Path().rglob("*"))
+    done = plot(*shlex.split(what))
+    assert done.exit_code != 0
+    assert isinstance(done.exception, ConfigError), done.output
+    assert expected in str(done.exception)
+    assert sorted(Path().rglob("*")) == before
+
+
+HEADER = "network,topology,num_npus,collective,root,size_bytes,synthesizer,time_ns"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "x.csv: lacks the column network"),
+        (HEADER, "x.csv: has no rows"),
+        (f"{HEADER},colour\n", "x.csv: has the column 'colour', expected network, topology"),
+        (f"{HEADER}\nn,t,4,all-reduce,,1024,ring\n", "x.csv:2: has 7 cells, expected 8"),
+        (f"{HEADER}\nn,t,four,all-reduce,,1024,ring,5\n", "x.csv:2: num_npus is 'four', expected a whole number"),
+        (f"{HEADER}\nn,t,,all-reduce,,1024,ring,5\n", "x.csv:2: num_npus is None, expected a whole number"),
+        (f"{HEADER}\nn,t,4,all-reduce,,0,ring,5\n", "x.csv:2: size_bytes is 0, expected 1 or more"),
+        (f"{HEADER}\nn,t,4,all-reduce,,8,ring,5\nn,t,4,reduce,,8,ring,5\n", "has rows of all-reduce on n and reduce on n"),
+    ],
+)
+def test_csv_that_is_no_comparison(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_rows(path)
+    assert expected in str(error.value)
+
+
+def test_json_that_is_no_comparison(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    good = dict(zip(HEADER.split(",")[:7], ("n", "t", 4, "all-reduce", None, 8, "ring"), strict=True))
+    for content, expected in (
+        ("{", "x.json: no JSON"),
+        ('{"rows": 3}', "x.json: has no list of rows"),
+        (json.dumps({"rows": [good, {"network": "n"}]}), "x.json: rows[1]: lacks the column topology"),
+        (json.dumps({"rows": [good | {"time_ns": True}]}), "rows[0]: time_ns is True, expected a whole number or nothing"),
+        (json.dumps({"rows": [good | {"time_ns": "5"}]}), "rows[0]: time_ns is '5', expected a whole number or nothing"),
+    ):
+        path.write_text(content)
+        with pytest.raises(ConfigError) as error:
+            read_rows(path)
+        assert expected in str(error.value)
+
+
+def test_replays_have_no_chunks(here: Path) -> None:
+    (here / "replay.npz").write_bytes(b"nothing")
+    done = plot("timeline", str(here), "--chunk", "1", "-o", str(here / "x.svg"))
+    assert "--chunk is for schedules" in done.output
+    done = plot("timeline", str(here), "-o", str(here / "x.svg"))
+    assert "not a recorded replay of astra_tacos" in str(done.exception)
+    done = plot("topology", str(here), "-o", str(here / "x.svg"))
+    assert f"{here}: found a recorded replay, expected a network (.yml)" in str(done.exception)
+    assert [path.name for path in here.iterdir()] == ["replay.npz"]
+
+
+def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = PAGE.read_text()
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith(PROGRAM)]
+    assert len(commands) > 10
+    for arguments in commands:
+        done = invoke(*arguments)
+        assert done.exit_code == 0, (arguments, done.output, done.exception)
+    pictures = {word.split(")")[0] for word in page.split("](images/")[1:]}
+    assert pictures == {path.name for path in tmp_path.glob("*.svg")}
+    for name in pictures:
+        kept = PAGE.parent / "images" / name
+        assert kept.stat().st_size < MOST_PICTURE_BYTES
+        assert abs(kept.stat().st_size / (tmp_path / name).stat().st_size - 1) < 0.5

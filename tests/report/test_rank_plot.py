@@ -1,0 +1,114 @@
+"""Replays as figures: every rank's time is covered by what it does, before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from figures import check_nothing_is_cut, check_same_bytes, drawn
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+
+from astra_tacos.report import rank_plot
+from astra_tacos.report.figure_style import RANK_STATES, WIDTHS, time_unit
+from astra_tacos.report.rank_plot import draw_rank_timeline, save_rank_timeline
+from astra_tacos.report.rank_states import STATES, find_segments
+from astra_tacos.run.recording import COLLECTIVE, COMPUTE, Nodes, RecordedReplay, Recording
+
+
+def replay(slowness: int, ranks: int) -> RecordedReplay:
+    """Rank r computes for 100 + r, communicates for `slowness`, and does both for 50, then only computes for another 10."""
+    rank = np.arange(ranks)
+    issue = np.stack((0 * rank, 100 + rank, 50 + rank + slowness), axis=1).ravel()
+    end = np.stack((100 + rank, 100 + rank + slowness, 110 + rank + slowness), axis=1).ravel()
+    nothing = np.zeros(0, np.int64)
+    return RecordedReplay(
+        finish_ns=110 + rank + slowness,
+        compute_ns=160 + 0 * rank,
+        sent_bytes=0 * rank,
+        issue_ns=issue,
+        end_ns=end,
+        algorithm=np.full(3 * ranks, -1, np.int32),
+        link_src=nothing.astype(np.int32),
+        link_dst=nothing.astype(np.int32),
+        link_dimension=nothing.astype(np.int16),
+        link_bytes=nothing,
+        link_busy_ns=nothing,
+        approximate=(),
+        links_are_routed=False,
+    )
+
+
+def recording(ranks: int = 4, with_before: bool = True) -> Recording:
+    count = 3 * ranks
+    blank = np.full(count, -1, np.int32)
+    nodes = Nodes(
+        rank_first=np.arange(0, count + 1, 3),
+        node_id=np.arange(count).astype(np.uint64),
+        kind=np.tile(np.array([COMPUTE, COLLECTIVE, COMPUTE], np.uint8), ranks),
+        pattern=np.full(count, -1, np.int8),
+        size_bytes=np.full(count, -1, np.int64),
+        group=blank,
+        name=blank,
+    )
+    before = replay(400, ranks) if with_before else None
+    return Recording("torus", f"Ring {ranks}", (ranks,), ranks, "congestion-aware", (), nodes, replay(150, ranks), before)
+
+
+def test_bars_are_what_ranks_do() -> None:
+    made = recording()
+    figure = drawn(lambda: draw_rank_timeline(made))
+    scale = time_unit(made.before.run_end_ns / 20)[1]
+    assert len(figure.axes) == 2
+    for axes, slowness in zip(figure.axes, (400, 150), strict=True):
+        found = {}
+        for bars in axes.collections:
+            assert isinstance(bars, PolyCollection)
+            for path in bars.get_paths():
+                (begin, top), (end, _) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+                key = int(top), STATES[RANK_STATES.index(to_hex(bars.get_facecolor()[0]))]
+                found.setdefault(key, []).append((round(begin * scale), round(end * scale)))
+        for rank in range(4):
+            ready, over = 100 + rank, 100 + rank + slowness
+            assert found[rank, "compute"] == [(0, ready), (over, over + 10)]
+            assert found[rank, "exposed communication"] == [(ready, over - 50)]
+            assert found[rank, "compute and communication"] == [(over - 50, over)]
+        assert len(found) == 12
+        assert f"exposed communication {3 + slowness - 50:,} ns" in axes.get_title(loc="left")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(STATES[:3])
+    assert figure.axes[0].get_title(loc="left").startswith("before: 513 ns")
+
+
+def test_a_run_without_a_before_is_one_panel() -> None:
+    figure = drawn(lambda: draw_rank_timeline(recording(with_before=False)))
+    assert len(figure.axes) == 1
+    assert figure.axes[0].get_title(loc="left").startswith("263 ns")
+
+
+def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_plot, "MOST_RANKS", 3)
+    made = recording(7)
+    figure = drawn(lambda: draw_rank_timeline(made))
+    after = figure.axes[1]
+    assert not after.collections
+    image = np.asarray(after.images[0].get_array())
+    assert image.shape[0] == 3
+    end = made.before.run_end_ns
+    edges = np.linspace(0, end, image.shape[1] + 1)
+    segments = find_segments(made.nodes, made.after)
+    for line, ranks in enumerate(([0, 1, 2], [3, 4], [5, 6])):
+        expected = np.ones((image.shape[1], 3))
+        for rank, start, stop, state in zip(segments.rank, segments.start_ns, segments.end_ns, segments.state, strict=True):
+            if rank in ranks:
+                share = np.clip(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0, None) / np.diff(edges)
+                expected -= share[:, None] * (1 - np.array(to_rgb(RANK_STATES[state]))) / len(ranks)
+        assert np.allclose(image[line], expected)
+    assert "up to 3 ranks" in figure.legends[0].get_title().get_text()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path: Path, width: str) -> None:
+    made = recording(40)
+    check_nothing_is_cut(drawn(lambda: draw_rank_timeline(made, width)))
+    check_same_bytes(lambda path: save_rank_timeline(made, path, width), tmp_path)

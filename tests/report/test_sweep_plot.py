@@ -1,0 +1,262 @@
+"""Figures of sweeps, from tables made up for them: what is drawn against naive loops over the rows."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from figures import check_nothing_is_cut, check_same_bytes, drawn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure_style import SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.sweep_choice import KINDS, choose
+from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.report.sweep_plot import draw_sweep, save_sweep
+from astra_tacos.report.sweep_reduction import describe_reduction, representative
+
+SIZES = tuple(1 << power for power in (16, 20, 24, 28))
+SYNTHESIZERS = ("tacos", "ring", "my-own")
+
+
+def table(collectives=("all-reduce",), sizes=SIZES, seeds=(1, 2, 3), costs=(100.0, 200.0), name="made_up") -> SweepColumns:
+    """A full grid; `ring` refuses the smallest size."""
+    random = Random(1)
+    rows = []
+    for collective in collectives:
+        for size in sizes:
+            for synthesizer in SYNTHESIZERS:
+                for seed in seeds:
+                    for cost in costs:
+                        refused = synthesizer == "ring" and size == SIZES[0]
+                        time = None if refused else int((size / 50 + 2000) * random.uniform(1, 2) / cost * 100)
+                        rows.append(
+                            {
+                                "point": len(rows),
+                                "status": "refused" if refused else "ok",
+                                "kind": "collective",
+                                "topology": "Ring 4 x Switch 4",
+                                "link_bandwidth_gibps": [50.0, 25.0],
+                                "cost": cost,
+                                "collective": collective,
+                                "size_bytes": size,
+                                "synthesizer": synthesizer,
+                                "seed": seed,
+                                "predicted_ns": time,
+                                "efficiency": time and 2000 / time,
+                                "bus_bandwidth_gbps": time and size / time,
+                                "made_by": None if refused else synthesizer,
+                                "speed_up": None,
+                            }
+                        )
+    axes = ("collective", "size_bytes", "synthesizer", "seed", "cost")
+    return SweepColumns(name, axes, {column: [row[column] for row in rows] for column in rows[0]})
+
+
+def rows_of(made: SweepColumns) -> list[dict]:
+    return [dict(zip(made.columns, values, strict=True)) for values in zip(*made.columns.values(), strict=True)]
+
+
+def note_of(figure) -> str:
+    if figure.legends:
+        return " ".join(figure.legends[0].get_title().get_text().split())
+    return " ".join(figure._supxlabel.get_text().split())
+
+
+def test_lines_are_the_best_of_what_shares_a_place() -> None:
+    made = table()
+    figure = drawn(lambda: draw_sweep(made, choose(made)))
+    best = defaultdict(lambda: -math.inf)
+    for row in rows_of(made):
+        if row["bus_bandwidth_gbps"] is not None:
+            key = row["synthesizer"], row["size_bytes"]
+            best[key] = max(best[key], row["bus_bandwidth_gbps"])
+    (axes,) = figure.axes
+    found = {}
+    for line in axes.get_lines():
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+            found[line.get_label(), x] = y
+        if line.get_label() in SYNTHESIZER_STYLES:
+            assert (line.get_color(), line.get_marker()) == SYNTHESIZER_STYLES[line.get_label()]
+    assert found == pytest.approx(dict(best))
+    assert "best over seed, cost (up to 6 points each)" in note_of(figure)
+    assert "6 of 72 points have no bus bandwidth (6 refused)" in note_of(figure)
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("size", "bus bandwidth (GB/s)", "log")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["64 KiB", "1 MiB", "16 MiB", "256 MiB"]
+    assert "all-reduce" in figure.get_suptitle()
+
+
+def test_times_are_the_least_and_in_their_unit() -> None:
+    made = table(sizes=SIZES[:1], costs=(100.0,))
+    choice = choose(made, "lines", x="seed", y="predicted_ns")
+    (axes,) = drawn(lambda: draw_sweep(made, choice, "single")).axes
+    assert axes.get_ylabel() == "collective time (µs)"
+    for line in axes.get_lines():
+        for seed, time in zip(line.get_xdata(), line.get_ydata(), strict=True):
+            times = [r["predicted_ns"] for r in rows_of(made) if (r["synthesizer"], r["seed"]) == (line.get_label(), seed)]
+            assert time == pytest.approx(min(times) / 1e3)
+    assert axes.get_ylim()[0] == 0
+    assert {line.get_label() for line in axes.get_lines()} == {"tacos", "my-own"}
+
+
+def test_tasks_have_panels_of_their_own() -> None:
+    made = table(collectives=("all-reduce", "all-gather"))
+    figure = drawn(lambda: draw_sweep(made, choose(made)))
+    assert [axes.get_title() for axes in figure.axes] == ["all-reduce", "all-gather"]
+    by_size = drawn(lambda: draw_sweep(made, choose(made, "lines", x="seed", by="size_bytes")))
+    assert [axes.get_title() for axes in by_size.axes] == ["all-reduce", "all-gather"]
+    with pytest.raises(ConfigError, match=r"8 tasks \(by collective, size_bytes\) would be as many panels, expected at most 6"):
+        draw_sweep(made, choose(made, "lines", x="seed"))
+    one = table(sizes=SIZES[:2])
+    figure = drawn(lambda: draw_sweep(one, choose(one, "lines", x="seed")))
+    assert [axes.get_title() for axes in figure.axes] == ["64 KiB", "1 MiB"]
+
+
+def test_an_axis_that_tells_the_task_needs_no_panels() -> None:
+    made = table()
+    columns = made.columns | {"size": [f"{size >> 10}KiB" for size in made.columns["size_bytes"]]}
+    named = SweepColumns("named", ("size", "synthesizer", "seed", "cost"), columns)
+    figure = drawn(lambda: draw_sweep(named, choose(named, "lines", x="size", y="efficiency")))
+    assert len(figure.axes) == 1
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{size >> 10}KiB" for size in SIZES]
+
+
+def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
+    made = table()
+    choice = choose(made, "heatmap", x="size_bytes", y="synthesizer", value="efficiency")
+    figure = drawn(lambda: draw_sweep(made, choice))
+    panel, bar = figure.axes
+    image = np.ma.filled(panel.images[0].get_array().astype(float), np.nan)
+    assert image.shape == (3, 4)
+    for down, synthesizer in enumerate(SYNTHESIZERS):
+        for right, size in enumerate(SIZES):
+            values = [
+                r["efficiency"]
+                for r in rows_of(made)
+                if (r["size_bytes"], r["synthesizer"]) == (size, synthesizer) and r["efficiency"] is not None
+            ]
+            assert image[down, right] == pytest.approx(max(values)) if values else np.isnan(image[down, right])
+    assert np.isnan(image).sum() == 1
+    assert len(panel.texts) == 11
+    assert bar.get_ylabel() == "efficiency"
+    assert [label.get_text() for label in panel.get_yticklabels()] == list(SYNTHESIZERS)
+    assert "no value" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "best over seed, cost (up to 6 points each)" in note_of(figure)
+
+
+def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    def beats(a, b):
+        return a[0] <= b[0] and a[1] <= b[1] and a != b
+
+    return [point for point in points if not any(beats(other, point) for other in points)]
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    made = table(sizes=SIZES[:2], costs=tuple(float(cost) for cost in range(100, 160, 10)))
+    figure = drawn(lambda: draw_sweep(made, choose(made, "pareto")))
+    assert len(figure.axes) == 2
+    for axes, size in zip(figure.axes, SIZES, strict=False):
+        scale = {"collective time (ns)": 1, "collective time (µs)": 1e3}[axes.get_ylabel()]
+        points = [(r["cost"], r["predicted_ns"]) for r in rows_of(made) if r["size_bytes"] == size and r["predicted_ns"]]
+        (line,) = axes.get_lines()
+        found = [(x, round(y * scale)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+        assert found == sorted(set(naive_front(points)))
+        assert sum(len(part.get_offsets()) for part in axes.collections) == len(points)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["tacos", "ring", "my-own", "Pareto front"]
+
+
+def test_a_front_of_more_is_better() -> None:
+    made = table(sizes=SIZES[1:2])
+    figure = drawn(lambda: draw_sweep(made, choose(made, "pareto", x="cost", y="efficiency")))
+    points = [(r["cost"], -r["efficiency"]) for r in rows_of(made)]
+    (line,) = figure.axes[0].get_lines()
+    expected = [(cost, -worse) for cost, worse in sorted(naive_front(points))]
+    assert np.allclose(np.stack((line.get_xdata(), line.get_ydata()), axis=1), expected)
+    assert "lower cost and higher efficiency" in note_of(figure)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(-5, 5)), min_size=1, unique_by=lambda pair: pair[0]))
+def test_one_stands_for_many(pairs: list[tuple[int, int]]) -> None:
+    values = sorted(value for _, value in pairs)
+    assert representative(pairs, -1)[1] == values[0]
+    assert representative(pairs, 1)[1] == values[-1]
+    assert representative(pairs, 0)[1] == values[(len(values) - 1) // 2]
+    assert all(representative(pairs, goal) in pairs for goal in (-1, 0, 1))
+
+
+def test_what_was_reduced_is_said() -> None:
+    made = table()
+    first = [0, 2, 4]  # seeds 1, 2, 3 of one cost
+    assert describe_reduction(made, [first, [1]], -1) == "best over seed (up to 3 points each)"
+    assert describe_reduction(made, [[0], [1]], -1) == ""
+    assert describe_reduction(made, [[0, 1]], 0) == "median over cost (up to 2 points each)"
+
+
+def test_what_suits_a_sweep_is_drawn_by_default() -> None:
+    made = table()
+    assert (choose(made).kind, choose(made).x, choose(made).by) == ("lines", "size_bytes", "synthesizer")
+    costs = table(sizes=SIZES[:1])
+    assert (choose(costs).kind, choose(costs).x, choose(costs).y) == ("pareto", "cost", "predicted_ns")
+    seeds = table(sizes=SIZES[:1], costs=(1.0,))
+    assert (choose(seeds).kind, choose(seeds).x, choose(seeds).y) == ("heatmap", "seed", "synthesizer")
+    assert choose(made, "heatmap").value == "bus_bandwidth_gbps"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (
+            {"x": "siez"},
+            "--x: found 'siez', expected a column of the sweep: point, status, kind, topology, link_bandwidth_gibps, cost",
+        ),
+        ({"by": "speed_up"}, "--by: column speed_up is empty in all 72 points"),
+        (
+            {"y": "link_bandwidth_gibps"},
+            "--y: column link_bandwidth_gibps has lists of numbers, expected one with numbers or text",
+        ),
+        ({"y": "status"}, "--y: column status has 'ok', expected a column of numbers"),
+        ({"kind": "pareto", "x": "synthesizer"}, "--x: column synthesizer has 'tacos', expected a column of numbers"),
+        ({"by": "point"}, "--by: column point has 72 values, expected at most 12"),
+        ({"kind": "lines", "value": "cost"}, "--value: is for --kind heatmap, expected --y for --kind lines"),
+        ({"kind": "heatmap", "by": "seed"}, "--by: is for --kind lines and pareto"),
+    ],
+)
+def test_what_cannot_be_drawn(asked: dict[str, str], expected: str, tmp_path: Path) -> None:
+    made = table()
+    with pytest.raises(ConfigError) as error:
+        save_sweep(made, tmp_path / "x.svg", choose(made, **asked))
+    assert expected in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_sweeps_in_which_nothing_varies_or_nothing_came_out() -> None:
+    made = table(sizes=SIZES[:1], seeds=(1,), costs=(1.0,))
+    with pytest.raises(ConfigError, match="found synthesizer as axes that vary, expected two"):
+        choose(made, "heatmap")
+    with pytest.raises(ConfigError, match="none of cost, total_bandwidth_gbps, num_npus varies"):
+        choose(made, "pareto")
+    one = SweepColumns("one", (), {name: values[:1] for name, values in made.columns.items()})
+    with pytest.raises(ConfigError, match="no axis of the sweep varies"):
+        choose(one)
+    empty = SweepColumns("empty", made.axes, made.columns | {"predicted_ns": [None] * made.num_rows})
+    with pytest.raises(ConfigError, match="column predicted_ns is empty in all 3 points"):
+        draw_sweep(empty, choose(empty, "lines", x="synthesizer"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_cut_off(kind: str, width: str) -> None:
+    for made in (table(sizes=SIZES[:2]), table(("all-reduce", "all-gather"), SIZES[:2]), table(sizes=SIZES[:1], name="x" * 90)):
+        check_nothing_is_cut(drawn(lambda made=made: draw_sweep(made, choose(made, kind), width, "where cost > 1 and seed < 9")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    made = table(sizes=SIZES[:2])
+    check_same_bytes(lambda path: save_sweep(made, path, choose(made, kind), "single"), tmp_path)

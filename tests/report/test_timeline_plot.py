@@ -1,0 +1,211 @@
+"""Timelines of schedules: every send has its bar, pixels show the right shares, a chunk's tree is all there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import networks
+import numpy as np
+import pytest
+from figures import check_nothing_is_cut, check_same_bytes, drawn
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+
+from astra_tacos import all_gather, all_reduce, synthesize
+from astra_tacos.errors import ConfigError
+from astra_tacos.report import timeline_plot
+from astra_tacos.report.figure_style import COPY, REDUCE, WIDTHS, time_unit
+from astra_tacos.report.timeline_plot import draw_timeline, save_timeline
+from astra_tacos.report.timeline_rows import bars_of, busy_shares, coverage, link_rows, sends_of_chunk
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.lockstep import lockstep_rounds
+
+
+def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:
+    topology = networks.topology(*dimensions)
+    what = all_reduce(topology.num_npus, 1 << 20, chunks)
+    return synthesize(topology, what, synthesizer="tacos", link_model=link_model)
+
+
+def rounds() -> LockstepSchedule:
+    topology = networks.topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
+    what = all_reduce(16, (1 << 20) + 7, 3)
+    return lockstep_rounds(topology, what, compute_timing(topology, what, "blocking"), 1, threads=1)
+
+
+def naive_link_of_send(schedule: Schedule, send: int) -> tuple[int, int]:
+    """Ends of the first link that a send uses, by looking for its NPUs among the links."""
+    topology = schedule.topology
+    src, dst = int(schedule.src[send]), int(schedule.dst[send])
+    links = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    if (src, dst) in links:
+        return src, dst
+    shared = [device for device in range(topology.num_npus, topology.num_devices) if {(src, device), (device, dst)} <= set(links)]
+    assert len(shared) == 1
+    return src, shared[0]
+
+
+@pytest.mark.parametrize("name", ["ring8", "mesh", "switch", "mixed"])
+@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
+def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_model: str) -> None:
+    schedule = made(networks.ALL[name], link_model=link_model)
+    topology, timing = schedule.topology, schedule.timing
+    rows = link_rows(topology)
+    figure = drawn(lambda: draw_timeline(schedule))
+    axes = figure.axes[0]
+    scale = time_unit(schedule.collective_time_ns / 20)[1]
+    found = {}
+    for colour in (REDUCE, COPY):
+        (bars,) = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) == colour]
+        found[colour] = sorted(
+            (round(path.vertices[:, 0].min() * scale), round(path.vertices[:, 0].max() * scale), int(path.vertices[:, 1].min()))
+            for path in bars.get_paths()
+        )
+    expected = {REDUCE: [], COPY: []}
+    for send in range(schedule.num_sends):
+        ends = naive_link_of_send(schedule, send)
+        link = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)).index(ends)
+        size_class = schedule.collective.chunk_class[schedule.chunk[send]]
+        start = int(schedule.start_ns[send])
+        end = int(schedule.end_ns[send]) if link_model == "blocking" else start + int(timing.link_hold_ns[link, size_class])
+        expected[REDUCE if schedule.reduces[send] else COPY].append((start, end, int(rows.row[link])))
+    assert found == {colour: sorted(bars) for colour, bars in expected.items()}
+    assert sum(map(len, found.values())) == schedule.num_sends
+
+
+def test_links_are_grouped_by_dimension() -> None:
+    topology = networks.topology(*networks.MIXED)
+    rows = link_rows(topology)
+    assert [group.label for group in rows.groups] == ["Ring 2\n200 GiB/s", "FullyConnected 3\n100 GiB/s", "Switch 4\n50 GiB/s"]
+    assert [group.count for group in rows.groups] == [24, 48, 24]
+    for index, group in enumerate(rows.groups):
+        own = rows.link[group.first : group.first + group.count]
+        assert set(topology.link_dimension[own].tolist()) == {index}
+        assert topology.link_src[own].max() < topology.num_npus
+        assert np.all(np.diff(topology.link_src[own]) >= 0)
+    graph = link_rows(networks.dgx1())
+    assert [(group.label, group.count) for group in graph.groups] == [("50 GiB/s", 16), ("25 GiB/s", 16)]
+
+
+def naive_coverage(line, start, end, weight, shape):
+    covered = np.zeros(shape)
+    for which in range(len(line)):
+        for at in range(shape[1]):
+            covered[line[which], at] += weight[which] * max(0.0, min(end[which], at + 1) - max(start[which], at))
+    return covered
+
+
+def test_coverage_is_the_sum_of_overlaps() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        count, shape = int(random.integers(1, 30)), (3, int(random.integers(1, 9)))
+        ends = np.sort(random.choice([0.0, 1.0, shape[1], *random.uniform(0, shape[1], 6)], (count, 2)), axis=1)
+        line, weight = random.integers(0, 3, count), random.integers(1, 5, count)
+        found = coverage(line, ends[:, 0], ends[:, 1], weight, shape)
+        assert np.allclose(found, naive_coverage(line, ends[:, 0], ends[:, 1], weight, shape))
+
+
+@pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
+def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
+    schedule = made(networks.TORUS)
+    rows = link_rows(schedule.topology)
+    lines = min(lines, rows.num_rows)
+    bars = bars_of(schedule, rows)
+    scale = bins / schedule.collective_time_ns
+    line = bars.row * lines // rows.num_rows
+    per_line = np.bincount(np.arange(rows.num_rows) * lines // rows.num_rows)[:, None]
+    for reduces, found in zip((True, False), busy_shares(schedule, rows, lines, bins), strict=True):
+        own = bars.reduces == reduces
+        many = np.ones(int(own.sum()))
+        expected = naive_coverage(line[own], bars.start_ns[own] * scale, bars.end_ns[own] * scale, many, (lines, bins))
+        assert np.allclose(found, expected / per_line)
+
+
+def test_rounds_are_drawn_as_their_rows_would_be() -> None:
+    compact = rounds()
+    assert len(compact.collective.class_size_bytes) == 2
+    whole, rows = compact.to_schedule(), link_rows(compact.topology)
+    assert np.allclose(busy_shares(compact, rows, 16, 37), busy_shares(whole, rows, 16, 37))
+    for chunk in (0, compact.collective.num_chunks - 1):
+        one, other = sends_of_chunk(compact, chunk), sends_of_chunk(whole, chunk)
+        for name in ("channel", "reduces", "start_ns", "end_ns"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+    image = drawn(lambda: draw_timeline(compact)).axes[0].images[0].get_array()
+    assert image.shape[0] == rows.num_rows
+
+
+def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = made(networks.TORUS)
+    monkeypatch.setattr(timeline_plot, "MOST_BARS", 10)
+    monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
+    figure = drawn(lambda: draw_timeline(schedule))
+    axes = figure.axes[0]
+    assert not axes.collections
+    image = np.asarray(axes.images[0].get_array())
+    reduce, copy = busy_shares(schedule, link_rows(schedule.topology), 16, image.shape[1])
+    white = 1 - reduce[:, :, None] * (1 - np.array(to_rgb(REDUCE))) - copy[:, :, None] * (1 - np.array(to_rgb(COPY)))
+    assert np.allclose(image, white)
+    assert f"{schedule.num_sends:,} sends" in figure.legends[0].get_title().get_text()
+    assert "3 links" in figure.legends[0].get_title().get_text()
+
+
+def test_a_chunk_stands_out_with_its_tree() -> None:
+    schedule = made(networks.MIXED)
+    chunk = 5
+    own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
+    figure = drawn(lambda: draw_timeline(schedule, chunk=chunk))
+    axes = figure.axes[0]
+    strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
+    assert sum(len(c.get_paths()) for c in strong) == len(own)
+    expected = 0  # a copy is passed on from the last copy that came, a sum from all that was added to it
+    for send in own:
+        before = [s for s in own if schedule.dst[s] == schedule.src[send] and schedule.done_ns[s] <= schedule.start_ns[send]]
+        copies = [s for s in before if not schedule.reduces[s]]
+        expected += 1 if copies else len(before)
+    (tree,) = [c for c in axes.collections if isinstance(c, LineCollection) and len(c.get_segments()) > 1]
+    assert len(tree.get_segments()) == expected > len(own) / 2
+    assert f"chunk 5: {len(own)} sends" in figure.get_suptitle()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["reduce", "copy", "other chunks"]
+
+
+def test_only_what_is_there_is_in_the_legend() -> None:
+    topology = networks.topology(*networks.RING8)
+    gathered = synthesize(topology, all_gather(8, 1 << 20, 1), synthesizer="tacos")
+    figure = drawn(lambda: draw_timeline(gathered))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["copy"]
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[:3] == ["0 → 1", "0 → 7", "1 → 0"] and len(labels) == 16
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["ring8", "mixed", "switches"])
+def test_nothing_is_cut_off(name: str, width: str) -> None:
+    schedule = made(networks.ALL[name])
+    for chunk in (None, 1):
+        check_nothing_is_cut(drawn(lambda chunk=chunk: draw_timeline(schedule, width, chunk)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = made(networks.MIXED)
+    monkeypatch.setattr(timeline_plot, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
+    check_same_bytes(lambda path: save_timeline(schedule, path, width, chunk=2), tmp_path)
+
+
+def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+    schedule = made(networks.RING8)
+    for chunk in (-1, schedule.collective.num_chunks):
+        with pytest.raises(ConfigError, match=f"chunk: found {chunk}, expected 0 to 15"):
+            save_timeline(schedule, tmp_path / "x.svg", chunk=chunk)
+    nothing = np.zeros(0, np.int64)
+    columns = {
+        name: nothing.astype(getattr(schedule, name).dtype) for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")
+    }
+    with pytest.raises(ConfigError, match="no sends"):
+        save_timeline(replace(schedule, **columns), tmp_path / "x.svg")
+    with pytest.raises(ConfigError, match=r"x.bmp: expected a name that ends in .svg, .pdf, .png"):
+        save_timeline(schedule, tmp_path / "x.bmp")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,186 @@
+"""Networks as figures: a curve for every link in the colour of its value, groups with means where there are too many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import networks
+import numpy as np
+import pytest
+from figures import check_nothing_is_cut, check_same_bytes, drawn
+from matplotlib.collections import LineCollection, PathCollection
+
+from astra_tacos import all_reduce, synthesize
+from astra_tacos.config.network import LinkSpec
+from astra_tacos.report.figure_style import WIDTHS
+from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
+from astra_tacos.report.topology_layout import layout
+from astra_tacos.report.topology_plot import draw_topology, save_topology
+from astra_tacos.topology.topology import Topology
+
+B = (50.0, 500.0)
+LARGE = {
+    "torus": (("Ring", 48, *B), ("Ring", 40, *B)),
+    "hierarchy": (("Ring", 8, 200.0, 1.0), ("FullyConnected", 4, 100.0, 1.0), ("Switch", 30, *B)),
+    "full": (("FullyConnected", 60, *B),),
+    "switch": (("Switch", 700, *B),),
+    "switches": (("Switch", 16, 300.0, 1.0), ("Switch", 40, *B)),
+    "mesh": (("Mesh", 1000, *B),),
+}
+
+
+def links_of(figure) -> LineCollection:
+    (lines,) = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
+    return lines
+
+
+def texts_of(figure) -> list[str]:
+    return [text.get_text() for text in figure.texts]
+
+
+@pytest.mark.parametrize("name", networks.ALL)
+def test_every_link_and_device_is_drawn(name: str) -> None:
+    topology = networks.topology(*networks.ALL[name])
+    figure = drawn(lambda: draw_topology(topology))
+    lines = links_of(figure)
+    assert len(lines.get_segments()) == topology.num_links
+    assert sorted(lines.get_array().tolist()) == sorted(topology.link_bandwidth_gibps.tolist())
+    dots = [len(c.get_offsets()) for c in figure.axes[0].collections if isinstance(c, PathCollection)]
+    assert dots == [count for count in (topology.num_npus, topology.num_switches) if count]
+    for dimension in topology.dimensions:
+        assert (
+            f"{dimension.block} {dimension.size}: {dimension.bandwidth_gibps:g} GiB/s, {dimension.latency_ns:g} ns"
+            in texts_of(figure)
+        )
+
+
+def test_curves_lead_from_device_to_device() -> None:
+    topology = networks.topology(*networks.MIXED, link_overrides=(LinkSpec(0, 1, 5.0, None),))
+    figure = drawn(lambda: draw_topology(topology))
+    lines, places = links_of(figure), layout(topology)
+    order = np.argsort(topology.link_bandwidth_gibps, kind="stable")
+    assert order[0] == 0 and lines.get_array()[0] == 5.0
+    for segment, link in zip(lines.get_segments(), order, strict=True):
+        ends = places.positions[[topology.link_src[link], topology.link_dst[link]]]
+        assert np.abs(segment[[0, -1]] - ends).max() < 0.3 * places.spacing
+
+
+def test_utilisation_is_that_of_the_sends() -> None:
+    topology = networks.topology(*networks.MIXED)
+    schedule = synthesize(topology, all_reduce(topology.num_npus, 1 << 20, 2), synthesizer="tacos", link_model="blocking")
+    busy = defaultdict(int)
+    for src, dst, start, end in zip(schedule.src, schedule.dst, schedule.start_ns, schedule.end_ns, strict=True):
+        channel = int(topology.channel_of(np.array([src]), np.array([dst]))[0])
+        for link in (topology.channel_link[channel], topology.channel_down_link[channel]):
+            if link >= 0:
+                busy[int(link)] += int(end - start)
+    expected = np.array([busy[link] for link in range(topology.num_links)]) / schedule.collective_time_ns
+    figure = drawn(lambda: draw_topology(topology, busy=schedule.link_busy_ns / schedule.collective_time_ns))
+    lines = links_of(figure)
+    assert np.allclose(lines.get_array(), np.sort(expected))
+    shades = lines.get_cmap()(lines.norm(np.sort(expected)))
+    assert np.allclose(lines.get_edgecolor(), shades)
+    for index, dimension in enumerate(topology.dimensions):
+        mean = np.mean([expected[link] for link in range(topology.num_links) if topology.link_dimension[link] == index])
+        assert f"{dimension.block} {dimension.size}: {dimension.bandwidth_gibps:g} GiB/s, {mean:.0%} busy" in texts_of(figure)
+
+
+def test_every_bandwidth_has_a_colour_of_its_own() -> None:
+    figure = drawn(lambda: draw_topology(networks.topology(*networks.HIERARCHY)))
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["50", "100", "200"]
+    assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) == 3
+    many = networks.graph(*((a, b, 10.0 + a + 7 * b, 1.0) for a in range(6) for b in range(6) if a != b))
+    figure = drawn(lambda: draw_topology(many))
+    assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) > 8
+
+
+def coarse(topology: Topology, few: list[int]) -> list[tuple[int, ...]]:
+    """Coordinates of the group of every NPU, one by one."""
+    places = []
+    for npu in range(topology.num_npus):
+        place, rest = [], npu
+        for dimension, size in zip(topology.dimensions, few, strict=True):
+            place.append(rest % dimension.size * size // dimension.size)
+            rest //= dimension.size
+        places.append(tuple(place))
+    return places
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: str) -> None:
+    topology = networks.topology(*LARGE[name])
+    grouped = group(topology)
+    small = grouped.topology
+    assert small.num_devices <= MOST_DEVICES and small.num_links <= MOST_LINKS
+    few = [1] * len(topology.dimensions)
+    for index, number in enumerate(grouped.dimension.tolist()):
+        if number >= 0:
+            few[index] = small.dimensions[number].size
+    assert small.num_npus == np.prod(few)
+    places = coarse(topology, few)
+    values = np.random.default_rng(1).uniform(size=topology.num_links)
+    switch_dimension = {}
+    for link in range(topology.num_links):
+        for device in (int(topology.link_src[link]), int(topology.link_dst[link])):
+            if device >= topology.num_npus:
+                switch_dimension[device] = int(topology.link_dimension[link])
+    members = defaultdict(set)
+    for src, dst in zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True):
+        if dst >= topology.num_npus:
+            members[dst].add(places[src])
+
+    def named(device: int):
+        return places[device] if device < topology.num_npus else (switch_dimension[device], frozenset(members[device]))
+
+    kept = defaultdict(list)
+    inside = 0
+    for link in range(topology.num_links):
+        ends = named(int(topology.link_src[link])), named(int(topology.link_dst[link]))
+        is_inside = ends[0] == ends[1] or few[topology.link_dimension[link]] == 1
+        assert is_inside == (grouped.link[link] < 0)
+        if is_inside:
+            inside += 1
+        else:
+            kept[int(topology.link_dimension[link]), *ends].append(values[link])
+    assert len(kept) == small.num_links
+    assert np.allclose(np.sort(grouped.mean(values)), np.sort([np.mean(of) for of in kept.values()]))
+    figure = drawn(lambda: draw_topology(topology))
+    assert len(links_of(figure).get_segments()) == small.num_links
+    said = " ".join(texts_of(figure))
+    assert f"groups of up to {max(places.count(place) for place in set(places)):,} NPUs" in said
+    assert f"{inside:,} of {topology.num_links:,} links inside groups" in said
+    assert f"means of up to {max(map(len, kept.values())):,} links" in said
+
+
+def test_a_large_graph_keeps_all_its_links_in_or_between_groups() -> None:
+    topology = networks.hypercube(10)
+    grouped = group(topology)
+    assert grouped.topology.num_devices <= MOST_DEVICES
+    between = int(np.count_nonzero(grouped.link >= 0))
+    assert 0 < between < topology.num_links
+    assert np.bincount(grouped.link[grouped.link >= 0], minlength=grouped.topology.num_links).min() >= 1
+    assert np.allclose(grouped.mean(topology.link_bandwidth_gibps), 50.0)
+    draw_topology(topology)
+
+
+def test_small_networks_are_left_as_they_are() -> None:
+    topology = networks.topology(*networks.HIERARCHY)
+    grouped = group(topology)
+    assert grouped.topology is topology and grouped.npus == 1
+    assert np.array_equal(grouped.link, np.arange(topology.num_links))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", [*networks.ALL, *LARGE])
+def test_nothing_is_cut_off(name: str, width: str) -> None:
+    topology = networks.topology(*(networks.ALL | LARGE)[name])
+    check_nothing_is_cut(drawn(lambda: draw_topology(topology, width)))
+    busy = np.linspace(0, 1, topology.num_links)
+    check_nothing_is_cut(drawn(lambda: draw_topology(topology, width, busy)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_same_network_gives_the_same_bytes(tmp_path: Path, width: str) -> None:
+    topology = networks.dgx1()
+    check_same_bytes(lambda path: save_topology(topology, path, width, np.linspace(0, 1, topology.num_links)), tmp_path)
