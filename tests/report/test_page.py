@@ -335,7 +335,10 @@ def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> Non
         page.evaluate(SETUP)
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         page.set_viewport_size({"width": 360, "height": 740})
-        frames(page)
+        for _ in range(100):  # Plotly takes its time to follow
+            if page.evaluate("document.documentElement.scrollWidth") == 360:
+                break
+            page.wait_for_timeout(50)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
