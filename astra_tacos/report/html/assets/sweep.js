@@ -33,7 +33,7 @@
     document.getElementById("sweep-view").append(said, clear);
     const holder = document.getElementById("sweep-table");
     const table = AT.table(holder, model.columns.map((column) => ({
-      title: AT.sweep.title(column), values: column.values, type: column.type, wrap: column.name === "error", format: column.unit === "bytes" ? AT.format.size : null,
+      title: AT.sweep.title(column), values: column.values, type: column.type, wrap: column.name === "error", format: AT.sweep.cell(column),
     })), { name: "points", pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
     const fields = [...holder.querySelectorAll("thead input")];
 

@@ -70,8 +70,17 @@ Object.assign(AT.sweep, {
     if (unit === "ns") return AT.format.time(value);
     if (unit === "bytes") return AT.format.size(value);
     if (unit === "share") return AT.format.percent(value);
-    const plain = Math.abs(value) >= 1e5 || Number.isInteger(value) ? AT.format.number(value, 0) : String(+value.toPrecision(4));
+    const plain = Math.abs(value) >= 1e5 || Number.isInteger(value) ? AT.format.number(value, 0) : AT.sweep.digits(value, 4);
     return unit.startsWith("$") ? `$${plain}${unit.slice(1)}` : unit === "x" ? `${plain}×` : unit ? `${plain} ${unit}` : plain;
+  },
+
+  /** A number to so many significant digits, thousands apart. */
+  digits: (value, most) => (Number.isFinite(value) ? (+value.toPrecision(most)).toLocaleString("en-US", { maximumFractionDigits: 12 }) : String(value)),
+
+  /** How a table writes the values of a column, whose unit is in its heading. */
+  cell(column) {
+    if (column.type !== "number") return null;
+    return column.unit === "bytes" ? AT.format.size : (value) => (Number.isInteger(value) ? AT.format.count(value) : AT.sweep.digits(value, 6));
   },
 
   /** A value in a narrow place: four digits, no unit but of times and sizes, thousands and millions as k and M. */

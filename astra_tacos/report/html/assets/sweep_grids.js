@@ -166,10 +166,11 @@ Object.assign(AT.sweep, {
       }
       const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
       const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y, placed > AT.sweep.mostDots);
-      const heights = drawn.flatMap((trace) => trace.y);
       const marked = narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y);
+      const names = drawn.map(({ name }) => name);
       if (marked) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
-      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), drawn.map(({ name }) => name), { xaxis: AT.sweep.axis(x, made.xs.map(at)),
+      const heights = drawn.flatMap((trace) => trace.y);
+      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), names, { xaxis: AT.sweep.axis(x, made.xs.map(at)),
         yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 360 });
       const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
         + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "")

@@ -163,8 +163,7 @@ Object.assign(AT.sweep, {
 
     function list(front, columns) {
       const shown = [...new Set([...columns, ...model.axes.map(model.column), model.column("point")])].filter(Boolean);
-      AT.table(table, shown.map((column) => ({ title: AT.sweep.title(column), values: front.map(column.at), type: column.type,
-        format: column.unit === "bytes" ? AT.format.size : null })),
+      AT.table(table, shown.map((column) => ({ title: AT.sweep.title(column), values: front.map(column.at), type: column.type, format: AT.sweep.cell(column) })),
         { name: "pareto_front", filter: false, pageSize: 10, caption: "Points on the Pareto front", onSelect: (at) => select(front[at]) });
     }
 
