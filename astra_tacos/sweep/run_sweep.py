@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
@@ -17,7 +18,7 @@ from astra_tacos.sweep.cluster import check_version, num_threads
 from astra_tacos.sweep.outcome import DIED, ERROR, FAILED, Conditions, Outcome
 from astra_tacos.sweep.point import Point
 from astra_tacos.sweep.store import Store
-from astra_tacos.sweep.task import compute_point, stop_points
+from astra_tacos.sweep.task import compute_points, stop_points
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -27,7 +28,9 @@ _LOOK_S = 0.05
 _COUNT_S = 2.0
 """How often workers are counted: they come and go."""
 _PER_THREAD, _IN_FLIGHT = 4, 16
-"""Points at the scheduler, so many and for each thread: what keeps workers busy until the next look."""
+"""Tasks at the scheduler, so many for each thread and more: what keeps workers busy until the next look."""
+_TASK_S, _MOST_TOGETHER, _RECENT = 0.2, 8, 64
+"""Points are put together to tasks of about so long, judged by the last ones: a task costs Dask some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class SweepRun:
         self.outcomes = {key: row.outcome for key, row in rows.items() if row.stands(conditions, retry_failed)}
         self.missing = {key: point for key, point in wanted.items() if key not in self.outcomes}
         self.num_reused = len(self.outcomes)
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
 
     def results(self) -> Iterator[tuple[Point, Outcome]]:
@@ -84,24 +88,25 @@ class SweepRun:
         """
         from distributed import as_completed
 
-        running: dict[Future[Any], str] = {}
+        running: dict[Future[Any], list[str]] = {}
         finished = as_completed(loop=client.loop)
-        waiting = iter(list(self.missing.items()))
+        waiting = deque(self.missing.items())
         threads, counted = 0, -_COUNT_S
         try:
             while self.missing:
                 if time.monotonic() - counted >= _COUNT_S:
                     threads, counted = num_threads(client), time.monotonic()
-                more = dict(islice(waiting, max(_PER_THREAD * threads + _IN_FLIGHT - len(running), 0)))
-                if more:
-                    futures = self._submit(client, more)
-                    running |= zip(futures, more, strict=True)
+                groups = self._groups(waiting, threads, _PER_THREAD * threads + _IN_FLIGHT - len(running))
+                if groups:
+                    futures = self._submit(client, groups)
+                    running |= zip(futures, map(list, groups), strict=True)
                     finished.update(futures)
-                for future, outcome in _outcomes(client, finished.next_batch(block=False)):
-                    if outcome is None:
+                for future, outcomes in _outcomes(client, finished.next_batch(block=False)):
+                    if outcomes is None:
                         finished.add(future)
-                    else:
-                        self._keep(running.pop(future), outcome)
+                        continue
+                    keys = running.pop(future)
+                    self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
                 on_progress(self._progress(threads))
                 if self.missing:
                     time.sleep(_LOOK_S)
@@ -112,42 +117,57 @@ class SweepRun:
         finally:
             _give_up(client, running)
 
-    def _submit(self, client: Client, points: dict[str, Point]) -> list[Future[Any]]:
-        about = json.dumps(self._conditions.to_json(), sort_keys=True)
-        digest = hashlib.sha256(about.encode()).hexdigest()[:16]
-        names = [f"point-{key}-{digest}" for key in points]
-        requests = [point.to_request() for point in points.values()]
-        return list(client.map(compute_point, list(points), requests, conditions=self._conditions, key=names, pure=True))
+    def _groups(self, waiting: deque[tuple[str, Point]], threads: int, room: int) -> list[dict[str, Point]]:
+        """The next points, those of one task together: several where points are short, fewer towards the end."""
+        usual = statistics.median(self._seconds) if self._seconds else _TASK_S
+        most = min(_TASK_S / max(usual, 1e-3), _MOST_TOGETHER)
+        groups = []
+        for _ in range(room):
+            size = max(1, int(min(most, len(waiting) / (_PER_THREAD * max(threads, 1)))))
+            group = dict(waiting.popleft() for _ in range(min(size, len(waiting))))
+            if not group:
+                break
+            groups.append(group)
+        return groups
 
-    def _keep(self, key: str, outcome: Outcome) -> None:
-        self._store.write(key, outcome, self._conditions)
-        self.outcomes[key] = outcome
-        del self.missing[key]
-        self._num_failed += outcome.status in FAILED
+    def _submit(self, client: Client, groups: list[dict[str, Point]]) -> list[Future[Any]]:
+        about = json.dumps(self._conditions.to_json(), sort_keys=True)
+        names = [f"points-{hashlib.sha256(json.dumps([about, *group]).encode()).hexdigest()}" for group in groups]
+        requests = [[(key, point.to_request()) for key, point in group.items()] for group in groups]
+        return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
+
+    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> None:
+        for key, outcome in zip(keys, outcomes, strict=True):
+            self._store.write(key, outcome, self._conditions)
+            self.outcomes[key] = outcome
+            del self.missing[key]
+            self._num_failed += outcome.status in FAILED
+            self._seconds.append(outcome.results.get("seconds", _TASK_S))
 
     def _progress(self, threads: int) -> Progress:
         return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)
 
 
-def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], Outcome | None]]:
-    """What futures came to; None where that was lost with a worker, and Dask computes it again.
+def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], list[Outcome] | Outcome | None]]:
+    """What the points of tasks came to, those that went well fetched together.
 
-    The tasks themselves raise nothing. What went well is fetched together.
+    One outcome stands for all points of a task that Dask has given up (tasks themselves raise nothing), None for what was lost
+    with a worker, and is computed again.
     """
     status = [future.status for future in futures]
     if "cancelled" in status:
         raise _lost(client)  # so Dask does then
     good = [future for future, how in zip(futures, status, strict=True) if how == "finished"]
-    found: dict[Future[Any], Outcome] = {}
+    found: dict[Future[Any], list[Outcome] | Outcome] = {}
     if good:
-        found |= zip(good, map(_outcome, client.gather(good)), strict=True)
+        found |= zip(good, map(_unpacked, client.gather(good)), strict=True)
     found |= {future: _failure(future) for future, how in zip(futures, status, strict=True) if how == "error"}
     return [(future, found.get(future)) for future in futures]
 
 
-def _outcome(result: dict[str, Any]) -> Outcome:
+def _unpacked(result: dict[str, Any]) -> list[Outcome]:
     check_version(result["version"], "a worker")
-    return Outcome.from_json(result)
+    return [Outcome.from_json(outcome) for outcome in result["outcomes"]]
 
 
 def _failure(future: Future[Any]) -> Outcome:
@@ -167,9 +187,9 @@ def _is_connected(client: Client) -> bool:
     return str(client.status) == "running"
 
 
-def _give_up(client: Client, running: dict[Future[Any], str]) -> None:
+def _give_up(client: Client, running: dict[Future[Any], list[str]]) -> None:
     """Have workers stop what nobody waits for any more."""
     if running and _is_connected(client):
         with contextlib.suppress(OSError):
             client.cancel(list(running))
-            client.run(stop_points, set(running.values()))
+            client.run(stop_points, {key for keys in running.values() for key in keys})

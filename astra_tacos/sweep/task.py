@@ -1,9 +1,9 @@
-"""What a Dask worker runs for a point."""
+"""What a Dask worker runs for points."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from astra_tacos.sweep.guard import Guard
@@ -13,18 +13,33 @@ from astra_tacos.version import package_version
 _own = threading.local()
 _guards: set[Guard] = set()
 _spare: list[Guard] = []
+_stopped: set[str] = set()
 _lock = threading.Lock()
 
 
-def compute_point(key: str, request: dict[str, Any], conditions: Conditions) -> dict[str, Any]:
-    """The outcome of a point as JSON has it, and the version of the package that computed it. Depends on its arguments alone."""
+def compute_points(points: Sequence[tuple[str, dict[str, Any]]], conditions: Conditions) -> dict[str, Any]:
+    """The outcomes of some points, one after the other, and the version of the package that computed them.
+
+    Parameters
+    ----------
+    points
+        Key and request of each. The outcomes depend on them and the conditions alone.
+    """
+    with _lock:
+        _stopped.difference_update(key for key, _ in points)
+    outcomes = [_compute(key, request, conditions).to_json() for key, request in points]
+    return {"version": package_version(), "outcomes": outcomes}
+
+
+def _compute(key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
+    if key in _stopped:
+        return Outcome(DIED, "it was given up", {})
     guard = _guard()
     try:
-        outcome = guard.compute(key, request, conditions)
+        return guard.compute(key, request, conditions)
     except Exception as error:  # no process can be started, say: the next attempt may find another worker
         guard.close()
-        outcome = Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
-    return outcome.to_json() | {"version": package_version()}
+        return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
 
 
 def start_processes(count: int) -> None:
@@ -38,8 +53,9 @@ def start_processes(count: int) -> None:
 
 
 def stop_points(keys: Collection[str]) -> None:
-    """End the processes of this worker that compute one of these."""
+    """End the processes of this worker that compute one of these, and begin with none of them any more."""
     with _lock:
+        _stopped.update(keys)
         guards = list(_guards)
     for guard in guards:
         guard.stop(keys)

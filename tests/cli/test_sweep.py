@@ -33,7 +33,7 @@ point:
   size: 1MiB
 """
 SMALL = f"name: small{_POINT}axes: [{{grid: {{up: [25, 50], synthesizer: [tacos, ring]}}}}]\n"
-MANY = f"{_POINT}axes: [{{grid: {{up: [25], synthesizer: [tacos], seed: {{from: 0, to: 69, step: 1}}}}}}]\n"
+MANY = f"{_POINT}axes: [{{grid: {{up: [25], synthesizer: [tacos], seed: {{from: 0, to: 49, step: 1}}}}}}]\n"
 MANY += 'define: {npus: "4 * 2"}\n'
 
 
@@ -99,6 +99,8 @@ def test_a_sweep_becomes_a_table_and_a_summary() -> None:
         "errors": [],
     }
     assert row_files("out") == before
+    dry = sweep("small.yml", "--output", "out", "--dry-run").output
+    assert "results  4 different ones, 4 of them are there\ntime     none: all is there" in dry
     assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
 
 
@@ -118,11 +120,9 @@ def test_failures_are_rows_and_told() -> None:
 def test_a_dry_run_writes_nothing() -> None:
     done = sweep("many.yml", "--output", "out", "--dry-run", "--workers", "2", "--json")
     result = json.loads(done.stdout)
-    assert (result["points"], result["results"], result["reused"], result["sampled"]) == (70, 70, 0, 12)
+    assert (result["points"], result["results"], result["reused"], result["sampled"]) == (50, 50, 0, 12)
     assert 0 < result["seconds"] < 600
     assert not Path("out").exists()
-    text = sweep("small.yml", "--output", "out", "--dry-run", "--workers", "2").output
-    assert "on 2 workers, judged by 4 that were tried" in text
 
 
 def test_a_killed_sweep_goes_on_where_it_was() -> None:
@@ -132,7 +132,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
     kept: dict[str, tuple[int, int]] = {}
     for _ in range(3):
         with started("many.yml", "--output", "out", "--workers", "2") as process:
-            target = len(kept) + chance.randrange(1, 20)
+            target = len(kept) + chance.randrange(1, 14)
             wait_for(lambda target=target: len(row_files("out")) >= target, f"{target} rows")
             children = point_processes(process.pid)
             process.kill()
@@ -141,7 +141,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
         assert not any(child.is_running() for child in children)
         found = row_files("out")
         assert kept.items() <= found.items()  # nothing was written again
-        assert len(kept) < len(found) < 70
+        assert len(kept) < len(found) < 50
         kept = found
     done = sweep("many.yml", "--output", "out", "--workers", "2", "--json")
     assert json.loads(done.stdout)["reused"] == len(kept)
@@ -159,7 +159,7 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert errors.strip() == "interrupted: what is done is kept, and the same command goes on from there"
-    assert f"points  {len(row_files('out'))} of 70: " in output
+    assert f"points  {len(row_files('out'))} of 50: " in output
     assert len(content("out")["point"]) == len(row_files("out"))
     psutil.wait_procs(children, timeout=10)
     assert not any(child.is_running() for child in children)
