@@ -12,6 +12,8 @@ demo: .venv/.installed
 	$(BIN)/astra-tacos plan --workload configs/workload/transformer_16/workload/w \
 	  --system configs/workload/transformer_16/system.json --comm-group configs/workload/transformer_16/comm_group.json \
 	  --network configs/network/hetero_3d_16npus.yml --baseline ring --output demo-plan
+	$(BIN)/astra-tacos report demo-output -o demo-output.html
+	$(BIN)/astra-tacos report demo-plan -o demo-plan.html
 
 test: .venv/.testable lint
 	$(BIN)/python -m pytest -n auto
@@ -28,7 +30,7 @@ lint: .venv/.testable
 	$(BIN)/mypy
 
 bench: bench-synthesis bench-quality bench-trees bench-scale bench-heterogeneous bench-all_to_all bench-plan bench-optimize \
-  bench-replay bench-reading
+  bench-sweep bench-replay bench-reading
 
 bench-%: .venv/.installed
 	$(BIN)/python benchmarks/$*.py
@@ -45,4 +47,4 @@ bench-%: .venv/.installed
 	touch $@ .venv/.installed
 
 clean:
-	rm -rf .venv demo-output demo-plan build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo-output demo-plan demo-output.html demo-plan.html build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

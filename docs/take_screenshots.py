@@ -21,9 +21,13 @@ from playwright.sync_api import sync_playwright
 from astra_tacos.cli.main import cli
 
 HERE = Path(__file__).parent
-SECTIONS = {"synthesis": ("run", "network", "timeline"), "plan": ("planned", "summary", "ranks"), "sweep": ("splits", "front", "heatmap")}
+SECTIONS = {
+    "synthesis": ("run", "network", "timeline"),
+    "plan": ("planned", "summary", "ranks"),
+    "sweep": ("splits", "front", "heatmap"),
+}
 """By picture: the page, and the first and the last section that is seen."""
-WIDTH, MOST_HEIGHT = 1160, 1500
+WIDTH, MOST_HEIGHT = 1160, 1550
 CHUNK = "77"
 
 
@@ -33,6 +37,8 @@ def take(page: Any, first: str, last: str) -> Image.Image:
     if first == "network":
         page.locator("#chunk input").fill(CHUNK)
         page.locator("#chunk input").press("Enter")
+    page.add_style_tag(content="nav.contents { display: none }")
+    page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(1000)
     boxes = [page.locator(f"section#{name}").bounding_box() for name in (first, last)]
     top, end = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
@@ -54,7 +60,7 @@ def main() -> None:
         for picture, (report, first, last) in SECTIONS.items():
             page = chromium.new_page(viewport={"width": WIDTH, "height": 900})
             page.goto((folder / f"{report}.html").as_uri())
-            shot = take(page, first, last).convert("RGB").quantize(128)
+            shot = take(page, first, last).convert("RGB")
             shot.save(HERE / "images" / f"report_{picture}.png", optimize=True)
         chromium.close()
 

@@ -93,7 +93,9 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
     text = (REPOSITORY / "docs" / "optimize.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    assert len(commands) == 4
+    assert len(commands) == 6
+    (sweep_file,) = re.findall(r"`splits.yml`:\n\n```yaml\n(.*?)```", text, re.DOTALL)
+    Path("splits.yml").write_text(sweep_file)
     shown = [
         re.findall(r"^    (best|best by bytes|refined) +([\d.]+) +([\d.]+) +([\d.]+) ", part, re.MULTILINE)
         for part in text.split("```sh")
@@ -107,6 +109,10 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[1] == rows[1]
     assert shown[2] == rows[2][1:]  # the first table is that of the command before
     assert network_shape(read_network("refined.yml"))[1] == pytest.approx([float(value) for value in rows[2][-1][1:]], abs=0.01)
+    table = re.search(r"^    (point .*\n(?:    .*\n)+)", text, re.MULTILINE)
+    assert table is not None
+    assert table[1].replace("\n    ", "\n") in printed[4]
+    assert Path("splits.html").stat().st_size > 0
 
 
 @pytest.mark.parametrize(
