@@ -71,10 +71,8 @@ def sweep(
     if address is not None and workers is not None:
         raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
     if memory is not None and memory < _LEAST_MEMORY:
-        raise click.BadParameter(
-            f"{format_size(memory)} is too little, expected {format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that.",
-            param_hint="'--memory'",
-        )
+        least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
+        raise click.BadParameter(f"{format_size(memory)} is too little, expected {least}.", param_hint="'--memory'")
     with progress("reading"):
         asked = read_sweep_file(sweep_file)
     conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))
