@@ -16,6 +16,7 @@ import click
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
+from astra_tacos.units import format_size
 
 if TYPE_CHECKING:
     from astra_tacos.sweep.outcome import Conditions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from astra_tacos.sweep.sweep_file import Sweep
 
 _INTERRUPTED = 130
+_LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
 
 
@@ -68,6 +70,9 @@ def sweep(
 
     if address is not None and workers is not None:
         raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
+    if memory is not None and memory < _LEAST_MEMORY:
+        least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
+        raise click.BadParameter(f"{format_size(memory)} is too little, expected {least}.", param_hint="'--memory'")
     with progress("reading"):
         asked = read_sweep_file(sweep_file)
     conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))

@@ -103,7 +103,7 @@ class Guard:
         """A process that is there, and for points with limits one that has loaded its kernels and holds little memory."""
         limit = conditions.memory_bytes
         process = self._process
-        if process is not None and (not process.is_alive() or (limit and process.resident_bytes() > limit / 2)):
+        if process is not None and not (process.is_alive() and (limit is None or process.has_room(limit))):
             self.close()
         process = self._process = self._process or _Process()
         if (conditions.timeout_s or limit) and not process.is_warm:
@@ -132,6 +132,7 @@ class _Process:
         self._reader.start()
         self._memory: Any = None
         self.is_warm = False
+        self._warm_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -143,6 +144,11 @@ class _Process:
         while self.receive(60.0) is None:
             pass
         self.is_warm = True
+        self._warm_bytes = self.resident_bytes()
+
+    def has_room(self, limit: int) -> bool:
+        """Whether earlier points have left at least half of the memory that a fresh process would have."""
+        return not self.is_warm or self.resident_bytes() <= (self._warm_bytes + limit) / 2
 
     def is_alive(self) -> bool:
         return self._child.poll() is None

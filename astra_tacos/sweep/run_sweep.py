@@ -29,7 +29,7 @@ _COUNT_S = 2.0
 """How often workers are counted: they come and go."""
 _PER_THREAD, _IN_FLIGHT = 4, 16
 """Tasks at the scheduler, so many for each thread and more: what keeps workers busy until the next look."""
-_TASK_S, _MOST_TOGETHER, _RECENT = 0.2, 8, 64
+_TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 8, 64
 """Points are put together to tasks of about so long, judged by the last ones: a task costs Dask some milliseconds."""
 
 

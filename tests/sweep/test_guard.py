@@ -58,6 +58,10 @@ def test_a_point_that_takes_too_much_memory_is_ended(guard: Guard) -> None:
     outcome = compute(guard, long_point(), memory_bytes=300 << 20)
     assert (outcome.status, outcome.error) == ("out-of-memory", "took more than 300 MiB")
     assert not point_processes()
+    assert compute(guard, collective_point(), memory_bytes=300 << 20).status == "ok"
+    kept = point_processes()
+    assert compute(guard, collective_point(seed=1), memory_bytes=300 << 20).status == "ok"
+    assert point_processes() == kept  # a tight limit is no reason to start anew for every point
 
 
 @pytest.mark.parametrize("cause", [signal.SIGSEGV, signal.SIGKILL])
