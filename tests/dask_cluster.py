@@ -22,7 +22,8 @@ class DaskCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._environment = os.environ | {"PYTHONPATH": paths, "TMPDIR": str(folder)}  # killed processes leave folders there
         about = folder / "scheduler.json"
         self._start("distributed.cli.dask_scheduler", *_LOOPBACK, "--port", "0", "--scheduler-file", str(about))
         self.address: str = json.loads(wait_for(lambda: about.exists() and about.read_text().rstrip(), "a scheduler"))["address"]
