@@ -78,7 +78,8 @@ def replaced_file(path: Path) -> Iterator[Path]:
         yield path
         return
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Process ids repeat where containers or machines share a folder, say a cache: chance tells their files apart.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -36,7 +37,7 @@ _path = click.Path(path_type=Path)
     "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine does it all."
 )
 @click.option("--workers", type=click.IntRange(1), help="Points at a time on this machine; by default one per core.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each point, at most.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="For each point, at most.")
 @click.option("--memory", type=Size(), metavar="SIZE", help="For each point, at most: 4GiB. Python and kernels take 0.2 GiB.")
 @click.option("--cache", type=_path, metavar="DIR", help="Schedules that sweeps share.")
 @click.option(
@@ -68,6 +69,8 @@ def sweep(
     from astra_tacos.sweep.store import Store
     from astra_tacos.sweep.sweep_file import read_sweep_file
 
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise click.BadParameter(f"{timeout} is not a number of seconds above 0.", param_hint="'--timeout'")
     if address is not None and workers is not None:
         raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
     if memory is not None and memory < _LEAST_MEMORY:

@@ -49,6 +49,8 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # a zero byte in the path
+        raise ConfigError(f"{str(path)!r}: cannot be read ({error})") from None
 
 
 def read_yaml_mapping(path: Path) -> dict[str, Any]:

@@ -53,6 +53,7 @@ TIMES = " \N{MULTIPLICATION SIGN} "
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
     "font.size": 7.5,
+    "text.parse_math": False,  # names may have dollar signs
     "axes.labelsize": 8,
     "axes.titlesize": 8,
     "axes.linewidth": 0.6,

@@ -20,7 +20,7 @@ from collections.abc import Collection
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from astra_tacos.sweep.outcome import DIED, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.sweep.outcome import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
 from astra_tacos.units import format_size
 
 _POLL_S = 0.02
@@ -60,7 +60,7 @@ class Guard:
                     self.close()
                     cause = str(death)
                     if self._key is None:
-                        return Outcome(DIED, "it was given up", {})
+                        return Outcome(DIED, GIVEN_UP, {})
         finally:
             self._key = None
         return Outcome(DIED, f"the process that computed it {cause}, also when tried again", {})

@@ -9,6 +9,8 @@ OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "ti
 STATUSES = (OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 """Refused is none of them: that a synthesizer cannot do something is an answer."""
+GIVEN_UP = "it was given up"
+"""Error of a point that died because somebody wants it no more; whoever else does computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
     "bound_ns": "int",
@@ -76,6 +78,11 @@ class Outcome:
     status: str
     error: str | None
     results: dict[str, Any]
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it says nothing of the point, only that a sweep that wanted it has ended."""
+        return self.status == DIED and self.error == GIVEN_UP
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""

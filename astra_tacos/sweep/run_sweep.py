@@ -68,6 +68,7 @@ class SweepRun:
         self.missing = {key: point for key, point in wanted.items() if key not in self.outcomes}
         self.num_reused = len(self.outcomes)
         self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._num_again = 0
         self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
 
     def results(self) -> Iterator[tuple[Point, Outcome]]:
@@ -106,7 +107,9 @@ class SweepRun:
                         finished.add(future)
                         continue
                     keys = running.pop(future)
-                    self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
+                    again = self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
+                    self._num_again += len(again)
+                    waiting.extend((key, self.missing[key]) for key in again)
                 on_progress(self._progress(threads))
                 if self.missing:
                     time.sleep(_LOOK_S)
@@ -132,17 +135,26 @@ class SweepRun:
 
     def _submit(self, client: Client, groups: list[dict[str, Point]]) -> list[Future[Any]]:
         about = json.dumps(self._conditions.to_json(), sort_keys=True)
-        names = [f"points-{hashlib.sha256(json.dumps([about, *group]).encode()).hexdigest()}" for group in groups]
+        # Another name for what is done again: by the old one Dask may have the result that was no good.
+        names = [
+            f"points-{hashlib.sha256(json.dumps([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups
+        ]
         requests = [[(key, point.to_request()) for key, point in group.items()] for group in groups]
         return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
 
-    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> None:
+    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> list[str]:
+        """Keep outcomes; returns the keys of points to compute again, as another sweep that shared them has stopped them."""
+        again = []
         for key, outcome in zip(keys, outcomes, strict=True):
+            if outcome.is_given_up:
+                again.append(key)
+                continue
             self._store.write(key, outcome, self._conditions)
             self.outcomes[key] = outcome
             del self.missing[key]
             self._num_failed += outcome.status in FAILED
             self._seconds.append(outcome.results.get("seconds", _TASK_S))
+        return again
 
     def _progress(self, threads: int) -> Progress:
         return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)

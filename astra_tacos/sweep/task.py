@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from astra_tacos.sweep.guard import Guard
-from astra_tacos.sweep.outcome import DIED, Conditions, Outcome
+from astra_tacos.sweep.outcome import DIED, GIVEN_UP, Conditions, Outcome
 from astra_tacos.version import package_version
 
 _own = threading.local()
@@ -33,7 +33,7 @@ def compute_points(points: Sequence[tuple[str, dict[str, Any]]], conditions: Con
 
 def _compute(key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
     if key in _stopped:
-        return Outcome(DIED, "it was given up", {})
+        return Outcome(DIED, GIVEN_UP, {})
     guard = _guard()
     try:
         return guard.compute(key, request, conditions)

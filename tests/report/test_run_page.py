@@ -275,3 +275,20 @@ def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> 
             page.keyboard.press("+")
         page.wait_for_function("document.querySelector('#timeline svg').dataset.shows === 'bars'")
         assert "The run has no collectives." in page.locator("#case-bars").inner_text()
+
+
+def test_names_are_plain_text_to_plotly(tmp_path: Path, running: Any) -> None:
+    """Traces may be called anything; Plotly makes links and bold letters of what looks like HTML."""
+    nasty = "<a href='http://there'>x</a><b>y</b>"
+    folder = write_replay(tmp_path / "replay", random_recording(4, 6))
+    result = json.loads((folder / "replay.json").read_text())
+    result["collectives"] = [{"pattern": "ALL_REDUCE", "size_bytes": 1024, "algorithm": nasty, "nodes": 2, "total_ns": [5] * 4}]
+    (folder / "replay.json").write_text(json.dumps(result))
+    path = tmp_path / "report.html"
+    path.write_bytes(replay_page(folder))
+    with opened(running, path) as page:
+        assert nasty in (page.locator("#case-bars .yaxislayer-above").text_content() or "")
+        page.locator("#case-bars .bars path").first.hover(force=True)
+        page.wait_for_selector("#case-bars .hovertext")
+        assert nasty in (page.locator("#case-bars .hovertext").text_content() or "")
+        assert not page.locator("#case-bars svg a").count()

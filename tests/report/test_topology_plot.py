@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import networks
@@ -184,3 +185,10 @@ def test_nothing_is_cut_off(name: str, width: str) -> None:
 def test_the_same_network_gives_the_same_bytes(tmp_path: Path, width: str) -> None:
     topology = networks.dgx1()
     check_same_bytes(lambda path: save_topology(topology, path, width, np.linspace(0, 1, topology.num_links)), tmp_path)
+
+
+def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
+    """Between two of them matplotlib would set a formula, or fail."""
+    topology = replace(networks.dgx1(), name=r"2$ \frac{x$")
+    save_topology(topology, tmp_path / "odd.svg")
+    assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(lambda: draw_topology(topology))))

@@ -11,6 +11,7 @@
  *       `controls`: elements to put beside the buttons. `refresh()` after the rows have changed.
  *   AT.download(name, type, content)   have the browser save a text or a Blob
  *   AT.csv(rows)                       CSV text
+ *   AT.plain(text)                     text that Plotly takes for text: it reads <b>, <br> and <a href> in whatever it writes
  */
 Object.assign(AT, {
   mostRows: 200,
@@ -33,6 +34,9 @@ Object.assign(AT, {
     };
     return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
   },
+
+  /** Text that Plotly takes for text. */
+  plain: (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"),
 
   /** The frame of a picture: downloads, text alternative, the figures as a table. */
   figure(element, { name, alt, rows, svg, controls = [], key = null }) {

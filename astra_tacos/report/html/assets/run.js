@@ -76,10 +76,10 @@ Object.assign(RUN, {
     }
     const { scale, unit } = RUN.ticks(Math.max(...shown.flatMap((i) => times.map((time) => time[i] || 0)), 1));
     const colours = times.length > 1 ? [RUN.quiet, AT.colours.accent] : [AT.colours.accent];
-    const name = (i) => labels[i].replace(", ", "<br>");
+    const name = (i) => AT.plain(labels[i]).replace(", ", "<br>");
     const traces = times.map((time, which) => ({
       type: "bar", orientation: "h", y: shown.map((i) => i), x: shown.map((i) => (time[i] || 0) / scale), name: whens[times.length > 1 ? which : whens.length - 1], marker: { color: colours[which] },
-      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", insidetextfont: { color: which || times.length < 2 ? "#fff" : "#1f2933" }, customdata: shown.map((i) => labels[i]), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
+      text: shown.map((i) => AT.format.time(time[i] === null ? NaN : time[i])), textposition: "auto", insidetextfont: { color: which || times.length < 2 ? "#fff" : "#1f2933" }, customdata: shown.map((i) => AT.plain(labels[i])), hovertemplate: `%{customdata}: %{text}<extra>%{fullData.name}</extra>`,
     }));
     const place = (i) => shown.indexOf(i);
     traces.forEach((trace) => { trace.y = trace.y.map(place); });

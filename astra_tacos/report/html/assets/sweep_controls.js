@@ -101,7 +101,7 @@ Object.assign(AT.sweep, {
   axis(column, values, linear = false) {
     const numbers = values.filter((value) => typeof value === "number" && Number.isFinite(value));
     const units = ["ns", "bytes", "share"].includes(column.unit); // those are told by the ticks
-    const title = { text: AT.sweep.plain(units ? column.label : AT.sweep.title(column)), standoff: 14 };
+    const title = { text: AT.plain(units ? column.label : AT.sweep.title(column)), standoff: 14 };
     if (column.type !== "number") return { title, type: "category", categoryorder: "array", categoryarray: [...new Set(values)] };
     const [low, high] = numbers.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
     const type = !linear && AT.sweep.isWide(low, high) ? "log" : "linear";

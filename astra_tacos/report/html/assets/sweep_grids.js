@@ -53,7 +53,7 @@ Object.assign(AT.sweep, {
       const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
       const beside = narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
       return { of, ramp: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
-        title: { text: narrow ? "" : AT.sweep.plain(value.label), side: "right", font: { size: 12 } } } } };
+        title: { text: narrow ? "" : AT.plain(value.label), side: "right", font: { size: 12 } } } } };
     }
 
     /** An axis with a place for each value, the names thinned to so many. */
@@ -62,7 +62,7 @@ Object.assign(AT.sweep, {
       const shown = values.map((_, i) => i).filter((i) => i % step === 0);
       const name = (value) => { const text = AT.sweep.brief(column, value); return text.length > 28 ? `${text.slice(0, 27)}…` : text; };
       const { title } = AT.sweep.axis(column, []);
-      return { title, tickvals: shown, ticktext: shown.map((i) => AT.sweep.plain(name(values[i]))), range: [-0.5, values.length - 0.5], showgrid: false, type: "linear" };
+      return { title, tickvals: shown, ticktext: shown.map((i) => AT.plain(name(values[i]))), range: [-0.5, values.length - 0.5], showgrid: false, type: "linear" };
     }
 
     /** Marks where there is no number to colour. */
@@ -129,7 +129,7 @@ Object.assign(AT.sweep, {
     const figures = model.columns.filter((column) => column.type === "number" && column.role === "result" && column.name !== "point");
 
     function traces(lines, bounds, y, many) {
-      const drawn = lines.map(({ name, points, column }, i) => ({ type: "scatter", mode: many ? "lines" : "lines+markers", name: AT.sweep.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
+      const drawn = lines.map(({ name, points, column }, i) => ({ type: "scatter", mode: many ? "lines" : "lines+markers", name: AT.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
         customdata: points.map(({ row }) => row), line: { color: AT.colours.muted[i % 10], width: 2 }, marker: { size: 7, symbol: symbols[i % 10] },
         text: points.map(({ row, count }) => `${AT.sweep.hover(model, row, [y])}${count > 1 ? `<br>the best of ${AT.format.count(count)} points` : ""}`), hovertemplate: "%{text}<extra></extra>" }));
       if (bounds.length) {
@@ -156,7 +156,7 @@ Object.assign(AT.sweep, {
       const goal = y.goal || 1;
       const made = AT.sweep.lines(model, narrow.rows, x, y, by, goal);
       // Texts are escaped for Plotly's category axis; numbers stay as they are.
-      const at = (value) => (typeof value === "number" ? value : AT.sweep.plain(value));
+      const at = (value) => (typeof value === "number" ? value : AT.plain(value));
       let lines = made.lines.map((line) => ({ ...line, column: by, points: line.points.map((point) => ({ ...point, at: at(point.x) })) }));
       const total = lines.length;
       if (total > AT.sweep.mostLines) {

@@ -11,9 +11,6 @@ Object.assign(AT.sweep, {
   mostLines: 12,
   mark: "#aa3377",
 
-  /** Text that Plotly takes for text. */
-  plain: (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"),
-
   /** A heading of a picture, in lines that fit it. */
   heading(text, width) {
     const most = Math.max(30, Math.floor(width / 8));
@@ -22,7 +19,7 @@ Object.assign(AT.sweep, {
       if (lines[lines.length - 1].length + word.length > most) lines.push("");
       lines[lines.length - 1] += `${word} `;
     }
-    return { text: lines.map((line) => AT.sweep.plain(line.trim())).join("<br>"), lines: lines.length };
+    return { text: lines.map((line) => AT.plain(line.trim())).join("<br>"), lines: lines.length };
   },
 
   /** The layout that pictures share: the heading, under it the key of these names, which takes as many lines as it needs. */
@@ -104,7 +101,7 @@ Object.assign(AT.sweep, {
     const groups = by ? AT.sweep.present(rows, by) : [null];
     return groups.map((value, i) => {
       const mine = by ? rows.filter((row) => by.at(row) === value) : rows;
-      return { type: "scatter", mode: "markers", name: by ? AT.sweep.plain(AT.sweep.text(by, value)) : "points", x: mine.map(x.at), y: mine.map(y.at), customdata: mine,
+      return { type: "scatter", mode: "markers", name: by ? AT.plain(AT.sweep.text(by, value)) : "points", x: mine.map(x.at), y: mine.map(y.at), customdata: mine,
         marker: { size: 7, opacity: 0.75, color: AT.colours.muted[i % AT.colours.muted.length] },
         text: mine.map((row) => AT.sweep.hover(model, row, [x, y])), hovertemplate: "%{text}<extra></extra>" };
     });
@@ -128,7 +125,7 @@ Object.assign(AT.sweep, {
   /** What is said of a point: the columns of the picture, then what sets it apart. */
   hover(model, row, columns) {
     const said = [...new Set([...columns, ...model.axes.map(model.column)])].filter((column) => column && column.at(row) !== null);
-    return [`<b>point ${model.column("point").at(row)}</b>`, ...said.map((column) => AT.sweep.plain(`${column.label}: ${AT.sweep.text(column, column.at(row))}`))].join("<br>");
+    return [`<b>point ${model.column("point").at(row)}</b>`, ...said.map((column) => AT.plain(`${column.label}: ${AT.sweep.text(column, column.at(row))}`))].join("<br>");
   },
 
   /** What is said where the chosen point is not in a picture. */
