@@ -95,16 +95,17 @@ class Networks:
 
     def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
         """Why a network without drawn failures cannot be built. Bandwidths do not matter, so it is asked once for many."""
-        if structure not in self._errors:
+        key = (config.source, *structure)  # errors name the file
+        if key not in self._errors:
             try:
                 if config.links or config.failed_links or config.link_overrides:
                     self._topology(config, structure)
                 else:
                     check_dimensions(config)  # such networks are connected
-                self._errors[structure] = None
+                self._errors[key] = None
             except AstraTacosError as error:
-                self._errors[structure] = str(error)
-        return self._errors[structure]
+                self._errors[key] = str(error)
+        return self._errors[key]
 
     def _draw(
         self, config: NetworkConfig, structure: tuple[Any, ...], fraction: float, seed: int

@@ -77,7 +77,10 @@ class Store:
         with _locked(self.directory):
             for stale in (*self.directory.glob(".*.tmp"), *self.directory.glob(f"{ROWS}/*/.*.tmp")):
                 stale.unlink(missing_ok=True)
-            with replaced_file(self.directory / SWEEP_FILE) as temporary:
+            known = self.directory / SWEEP_FILE
+            if known.is_file() and known.read_bytes() != sweep_file:  # its table must not be taken for that of the new one
+                (self.directory / TABLE_FILE).unlink(missing_ok=True)
+            with replaced_file(known) as temporary:
                 temporary.write_bytes(sweep_file)
             yield
 

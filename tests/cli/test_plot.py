@@ -141,6 +141,7 @@ def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> Non
             "--where: found 'sise', expected columns of the sweep: point, status, collective",
         ),
         ("sweep swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
+        ("sweep swept --where point -o x.svg", "--where 'point' is 0, expected true or false"),
         ("sweep swept --where 'point +' -o x.svg", "--where 'point +'"),
         ("sweep swept --where \"open('x')\" -o x.svg", "found the function 'open'"),
     ],

@@ -43,8 +43,10 @@ def of() -> Schedule:
 @pytest.fixture(scope="module")
 def path(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [
-        CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "slow <one>", time_ns=of.collective_time_ns * 3, chunks_per_npu=1),
-        CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "unable", refusal="is for <others>"),
+        CompareRow(
+            "n", "t", 24, "all-reduce", None, 1 << 20, "slow <b>one</b>", time_ns=of.collective_time_ns * 3, chunks_per_npu=1
+        ),
+        CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "unable", refusal="all-reduce on n: unable: is for <others>"),
     ]
     return page_of(of, tmp_path_factory.mktemp("page") / "page.html", comparison=rows, comparison_note="How <it> was made.")
 
@@ -179,10 +181,12 @@ def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
     rows = list(csv.reader(io.StringIO(saved(page, page.locator("#comparison [data-save=CSV]")).decode())))
     assert [row[:3] for row in rows[1:]] == [
         [f"{of.synthesizer} (this schedule)", str(of.collective_time_ns), "1"],
-        ["slow <one>", str(3 * of.collective_time_ns), "3"],
+        ["slow <b>one</b>", str(3 * of.collective_time_ns), "3"],
     ]
+    assert "slow <b>one</b>" in page.locator("#comparison .ytick").all_text_contents()
     text = page.locator("#algorithms").inner_text()
     assert "is for <others>" in text and "How <it> was made." in text
+    assert "all-reduce on n" not in text  # what was asked for is said above
 
 
 @pytest.mark.parametrize("which", ["topology", "links-over-time", "arrival-curves", "comparison"])

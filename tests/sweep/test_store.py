@@ -10,7 +10,7 @@ from sweeps import collective_point
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.outcome import STATUSES, Conditions, Outcome
-from astra_tacos.sweep.store import Store
+from astra_tacos.sweep.store import TABLE_FILE, Store
 
 KEY = collective_point().key
 OTHER = collective_point(seed=1).key
@@ -128,3 +128,14 @@ def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:
         assert (tmp_path / "sweep.yml").read_bytes() == b"first"
     with store.opened(b"second"):
         pass
+
+
+def test_a_table_does_not_outlive_its_sweep_file(tmp_path: Path) -> None:
+    """A sweep that is killed leaves none, and not that of the sweep before it."""
+    table = tmp_path / TABLE_FILE
+    with Store(tmp_path).opened(b"one"):
+        table.write_text("rows")
+    with Store(tmp_path).opened(b"one"):
+        assert table.exists()
+    with Store(tmp_path).opened(b"two"):
+        assert not table.exists()

@@ -193,6 +193,13 @@ def test_a_network_that_cannot_be_built_is_an_error_of_its_points(tmp_path: Path
     assert errors[3] is not None and "399,980,000 channels, expected at most 100,000,000" in errors[3]
 
 
+def test_an_error_names_the_file_of_its_own_network(tmp_path: Path) -> None:
+    for name in ("one.yml", "two.yml"):
+        (tmp_path / name).write_text(json.dumps(RING | {"astra_tacos": {"failed_links": [[0, 1], [2, 1]]}}))
+    found = sweep(tmp_path, point={"network": ...}, axes={"network": ["one.yml", "two.yml"]})
+    assert ["one.yml: NPU 0" in (found.points[0].error or ""), "two.yml: NPU 0" in (found.points[1].error or "")] == [True, True]
+
+
 def test_roots(tmp_path: Path) -> None:
     found = sweep(
         tmp_path,

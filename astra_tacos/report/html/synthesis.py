@@ -176,7 +176,7 @@ def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:
     refused = [row for row in rows or () if row.time_ns is None]
     if refused:
         lines = "".join(
-            f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(row.refusal)}</td></tr>" for row in refused
+            f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(_reason(row))}</td></tr>" for row in refused
         )
         html += (
             "<h3>Algorithms that cannot do it</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"

@@ -2,7 +2,7 @@
 /*
  * What the reader of a sweep chooses: kept in one place, and in the address of the page so that a view can be shared.
  *
- *   AT.sweep.view(changed)          -> {get(key, otherwise), set(key, value), all(prefix), take()}: choices by short names, as
+ *   AT.sweep.view(changed)          -> {get(key, otherwise), set(key, value), all(prefix)}: choices by short names, as
  *                                      `#front.x=cost&p=17`; `changed()` is called when somebody opens another address of the page
  *   AT.sweep.choice(label, options, value, pick)  -> a labelled select; options [[value, text], ...]
  *   AT.sweep.title(column) .text(column, value)   a column's name with unit, and a value as a reader wants it
@@ -30,10 +30,6 @@ Object.assign(AT.sweep, {
         write();
       },
       all: (prefix) => [...chosen.entries()].filter(([key]) => key.startsWith(prefix)).map(([key, value]) => [key.slice(prefix.length), value]),
-      take: () => {
-        chosen = new URLSearchParams();
-        write();
-      },
     };
   },
 

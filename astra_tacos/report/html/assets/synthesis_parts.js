@@ -123,7 +123,7 @@ AT.synthesis = {
     const { names, times, chunks, bus, sends, bound } = comparison;
     const [scale, unit] = AT.synthesis.unit(Math.max(...times));
     const order = names.map((_, i) => i).sort((a, b) => times[a] - times[b]);
-    const shown = order.map((i) => names[i]);
+    const shown = order.map((i) => AT.plain(names[i]));
     const rows = () => [["algorithm", "time_ns", "times_as_long", "bus_bandwidth_gbps", "chunks_per_npu", "sends"], ...order.map((i) => [names[i], times[i], times[i] / time, bus[i], chunks[i], sends[i]])];
     const label = (i) => `${AT.format.time(times[i])}${i ? `, ${AT.format.number(times[i] / time, 2)}×` : ""}`;
     await AT.chart(element, [{ type: "bar", orientation: "h", y: shown, x: order.map((i) => times[i] / scale), marker: { color: order.map((i) => (i ? "#9db8d2" : "#4477aa")) }, text: order.map(label), textposition: "outside", cliponaxis: false,
