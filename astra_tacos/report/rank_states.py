@@ -84,7 +84,7 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
     receives = rows[WAITS]
     opened = place(rank[receives], replay.issue_ns[receives])
     closed = place(rank[receives], replay.end_ns[receives])
-    awaited = _next_to_end(receives, opened, closed, len(moments))
+    awaited = next_to_end(receives, opened, closed, len(moments))
     waits = (compute == NO_NODE) & (communication == NO_NODE) & (awaited != NO_NODE)
     state = np.select(
         ((compute != NO_NODE) & (communication != NO_NODE), compute != NO_NODE, communication != NO_NODE, waits),
@@ -107,23 +107,22 @@ def _node_of_moment(
     return node
 
 
-def _next_to_end(
-    rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int
-) -> NDArray[np.int64]:
+def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int) -> NDArray[np.int64]:
     """Of nodes that are open at each moment, the next to end; NO_NODE where none is, or that one is not open yet."""
-    node = np.full(num_moments, NO_NODE, np.int64)
-    if not len(rows):
-        return node
     order = np.lexsort((begin, end))
-    begin, end, rows = begin[order], end[order], rows[order]
-    is_open = np.cumsum(np.bincount(begin, minlength=num_moments) - np.bincount(end, minlength=num_moments)[:num_moments]) > 0
-    moment = np.flatnonzero(is_open)
-    # Those that end next may not be open yet: of the nodes from there on, the earliest to end that is.
-    entry = np.searchsorted(end, moment, side="right")
-    while (late := np.flatnonzero(begin[entry] > moment)).size:
-        entry[late] += 1
-    node[moment] = rows[entry]
-    return node
+    begin, end = begin[order], end[order]
+    # The first in that order at each moment: two blocks of a power of two cover a node's time, and blocks are halved until
+    # they are a moment each.
+    first = np.full(num_moments, len(rows))
+    level = np.frexp((end - begin).astype(np.float64))[1] - 1  # -1 for those that are never open
+    for power in range(int(level.max(initial=-1)), -1, -1):
+        chosen = np.flatnonzero(level == power)
+        np.minimum.at(first, begin[chosen], chosen)
+        np.minimum.at(first, end[chosen] - (1 << power), chosen)
+        if power:
+            half = 1 << (power - 1)
+            first[half:] = np.minimum(first[half:], first[:-half])
+    return np.append(rows[order], NO_NODE)[first]
 
 
 def _merged(

@@ -45,8 +45,9 @@ class Field:
         return not self.expressions
 
     def depends_on(self, names: Names) -> tuple[Any, ...]:
-        """The values of its names: where they are the same, so is its own."""
-        return tuple([names.get(name, _ABSENT) for name in self.names])
+        """The values of its names and their types (1 is not true): where they are the same, so is its own."""
+        values = [names.get(name, _ABSENT) for name in self.names]
+        return (*values, *map(type, values))
 
 
 def read_field(value: object, where: str) -> Field:

@@ -9,9 +9,10 @@ from typing import Any
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.network_yaml import write_network
-from astra_tacos.errors import AstraTacosError
+from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import WorkloadTask
+from astra_tacos.sweep.run_source import read_run_source
 from astra_tacos.workload.plan import plan
 from astra_tacos.workload.plan_result import PlanResult
 from astra_tacos.workload.run_files import RunInputs
@@ -26,6 +27,7 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
     AstraTacosError
         If it cannot be read, planned or replayed.
     """
+    _check_files(task)
     with tempfile.TemporaryDirectory() as scratch:
         try:
             result = _plan(network, task, conditions, Path(scratch))
@@ -41,6 +43,16 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         "num_collectives": result.num_collectives,
         "num_cases": len(result.cases),
     }
+
+
+def _check_files(task: WorkloadTask) -> None:
+    """The files are still those that the sweep began with: the row is found again by their digest."""
+    source = read_run_source(Path(), task.workload, task.system, task.comm_group, task.remote_memory, task.directory)
+    if source.digest != task.digest:
+        raise ConfigError(
+            f"{task.workload}: the run's files are not those with which the sweep began, expected the same on every machine, "
+            "unchanged: start the sweep again"
+        )
 
 
 def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, folder: Path) -> PlanResult:

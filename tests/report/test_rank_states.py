@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lint_runs import comp, recv, send
 from runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
@@ -21,6 +23,7 @@ from astra_tacos.report.rank_states import (
     Segments,
     coarser,
     find_segments,
+    next_to_end,
     state_over_time,
 )
 from astra_tacos.run.recorded_run import record_run
@@ -165,3 +168,13 @@ def test_short_times_are_put_together(golden: Path, resolution_ns: int) -> None:
             ]
             np.add.at(states, fine.state[inside], (fine.end_ns - fine.start_ns)[inside])
             assert states[coarse.state[entry]] == states.max()
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=12))
+def test_the_next_to_end(nodes: list[tuple[int, int]]) -> None:
+    begin, length = np.array(nodes, np.int64).reshape(-1, 2).T
+    end = begin + length
+    found = next_to_end(np.arange(len(nodes)), begin, end, 30)
+    for moment in range(30):
+        is_open = [(int(end[i]), int(begin[i]), i) for i in range(len(nodes)) if begin[i] <= moment < end[i]]
+        assert found[moment] == (min(is_open)[2] if is_open else NO_NODE)

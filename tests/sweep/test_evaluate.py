@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.sweep.point import Point, WorkloadTask
+from astra_tacos.sweep.run_source import read_run_source
 from astra_tacos.synthesizer.search import search
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.workload.plan import plan
@@ -129,7 +131,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
-    task = WorkloadTask(*files, None, "ring", "ring", None, 0.0, 1, 0, None, "d" * 64)
+    digest = read_run_source(Path(), *files).digest
+    task = WorkloadTask(*files, None, "ring", "ring", None, 0.0, 1, 0, None, digest)
     return Point(0, {}, network, replace(task, **changes), {})
 
 
@@ -162,3 +165,14 @@ def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, 
     assert "network.yml" in (outcome.error or "") and str(tmp_path) not in (outcome.error or "")
     outcome = evaluate(workload_point(run, SMALL, system=str(run / "none.json")), Conditions())
     assert (outcome.status, "none.json" in (outcome.error or "")) == ("error", True)
+
+
+def test_files_of_a_workload_that_change_meanwhile(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    point = workload_point(copy, SMALL)
+    assert evaluate(point, Conditions()).status == "ok"
+    system = copy / "system.json"
+    system.write_text(system.read_text() + "\n")
+    outcome = evaluate(point, Conditions())
+    assert outcome.status == "error" and "the run's files are not those with which the sweep began" in (outcome.error or "")
