@@ -122,7 +122,8 @@ def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[
         if power:
             half = 1 << (power - 1)
             first[half:] = np.minimum(first[half:], first[:-half])
-    return np.append(rows[order], NO_NODE)[first]
+    node: NDArray[np.int64] = np.append(rows[order], NO_NODE)[first]
+    return node
 
 
 def _merged(

@@ -407,5 +407,5 @@ def test_a_key_that_an_entry_leaves_to_an_expression_has_no_value(tmp_path: Path
 
 def test_what_is_no_number_does_not_pass_for_an_equal_one(tmp_path: Path) -> None:
     for values in ([1, True], [True, 1]):
-        with pytest.raises(ConfigError, match=r"chunks_per_npu is true"):
+        with pytest.raises(ConfigError, match=r"chunks_per_npu is True"):
             sweep(tmp_path, point={"chunks_per_npu": "= b"}, axes={"b": values})
