@@ -187,6 +187,7 @@ def _estimate(
 
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.report.table import print_rows, print_table
+    from astra_tacos.sweep.outcome import REFUSED
     from astra_tacos.sweep.summary import best_table
 
     done = sum(result["statuses"].values())
@@ -199,12 +200,19 @@ def _print(result: dict[str, Any]) -> None:
             ("table", result["table"]),
         ]
     )
+    errors = result["errors"]
+    if len(errors) == 1 and errors[0]["points"] == result["points"]:
+        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
+        click.echo(f"\nevery point {what}: {errors[0]['error']}")
+        return
     for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
         if result[name]:
             print_table(title, *best_table(result[name]))
-    if result["errors"]:
+        if result[f"{name}_more"]:
+            click.echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
+    if errors:
         click.echo("")
-    for each in result["errors"]:
+    for each in errors:
         click.echo(f"{each['points']:,} x {each['status']}: {each['error']}")
     if result["more_errors"]:
         click.echo(f"and {result['more_errors']:,} other messages: see the column `error`")

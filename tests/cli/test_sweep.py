@@ -117,6 +117,17 @@ def test_failures_are_rows_and_told() -> None:
     assert len(before.items() - row_files("out").items()) == 2
 
 
+@pytest.mark.parametrize(("change", "what"), [("size: 4", "failed: all-reduce: 4 "), ("collective: broadcast", "was refused: ")])
+def test_what_is_wrong_with_every_point_is_told_once(change: str, what: str) -> None:
+    key = change.split(":")[0]
+    lines = [change.rjust(len(change) + 2) if line.strip().startswith(f"{key}:") else line for line in SMALL.splitlines()]
+    Path("bad.yml").write_text("\n".join(lines).replace("[tacos, ring]", "[themis]"))
+    done = sweep("bad.yml", "--output", "out", "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("every point ") == 1
+    assert f"\nevery point {what}" in done.output
+
+
 def test_a_dry_run_writes_nothing() -> None:
     done = sweep("many.yml", "--output", "out", "--dry-run", "--workers", "2", "--json")
     result = json.loads(done.stdout)
