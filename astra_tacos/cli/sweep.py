@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.interrupts import interruptible
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.units import format_size
@@ -85,37 +82,22 @@ def sweep(
         _estimate(SweepRun(asked.points, store, conditions, retry_failed), conditions, asked, address, workers, as_json)
         return
     begin = time.monotonic()
-    with store.opened(sweep_file.read_bytes()), _terminable():
-        run = SweepRun(asked.points, store, conditions, retry_failed)
-        is_interrupted = False
-        try:
-            _compute(run, address, workers)
-        except KeyboardInterrupt:
-            is_interrupted = True
-        finally:
-            result = _write(run, asked, store)
-    result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
-    print_json(result) if as_json else _print(result)
-    if is_interrupted:
-        click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
-        raise click.exceptions.Exit(_INTERRUPTED)
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM, by which job schedulers end a job, does what Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with interruptible() as interrupts:
+        with store.opened(sweep_file.read_bytes()):
+            run = SweepRun(asked.points, store, conditions, retry_failed)
+            try:
+                with interrupts.raised():
+                    _compute(run, address, workers)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                result = _write(run, asked, store)
+        is_interrupted = interrupts.came
+        result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
+        print_json(result) if as_json else _print(result)
+        if is_interrupted:
+            click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
+            raise click.exceptions.Exit(_INTERRUPTED)
 
 
 def _compute(run: SweepRun, address: str | None, workers: int | None) -> None:
