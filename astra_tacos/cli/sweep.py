@@ -146,7 +146,7 @@ def _estimate(
         "reused": run.num_reused,
         "workers": threads,
         "sampled": guess.num_sampled,
-        "seconds": guess.seconds / min(threads, max(len(run.missing), 1)),
+        "seconds": guess.start_up_s + guess.seconds / min(threads, max(len(run.missing), 1)),
         "is_least": guess.is_least,
     }
     if as_json:

@@ -44,6 +44,12 @@ class Guard:
         """Start the process before there is a point for it."""
         self._process = self._process or _Process()
 
+    def wait_until_warm(self) -> None:
+        """Start the process, if there is none, and wait for its kernels; what ends it meanwhile is told with the next point."""
+        process = self._process = self._process or _Process()
+        with contextlib.suppress(_Died):
+            process.wait_until_warm()
+
     def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
         """What becomes of a point.
 
