@@ -26,7 +26,7 @@ MAX_SIZES = 64
 """Most sizes that `parse_sizes` takes."""
 _SIZE_STEP = 4
 
-_SIZE_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SIZE_PATTERN = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)
@@ -39,8 +39,8 @@ def bytes_per_ns(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.float64]:
     return bandwidth_gibps * float(BYTES_PER_GIB) / float(NS_PER_S)
 
 
-def parse_size(text: str) -> int:
-    """Bytes of `64MiB` (2**20), `1GB` (10**9) or `4096`.
+def parse_size(text: str, where: str = "size") -> int:
+    """Bytes of `64MiB` (2**20), `1GB` (10**9) or `4096`; `where` is what errors call it.
 
     Raises
     ------
@@ -50,19 +50,21 @@ def parse_size(text: str) -> int:
     match = _SIZE_PATTERN.fullmatch(text)
     unit = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise ConfigError(f"size: found {text!r}, expected bytes such as 4096, 64MiB or 1GB")
+        raise ConfigError(f"{where}: found {text[:60]!r}, expected bytes such as 4096, 64MiB or 1GB")
     whole, _, fraction = match[1].partition(".")
     denominator: int = 10 ** len(fraction)
     size, remainder = divmod(int(whole + fraction) * unit, denominator)
     if remainder:
-        raise ConfigError(f"size: {text!r} is not a whole number of bytes")
+        raise ConfigError(f"{where}: {text[:60]!r} is not a whole number of bytes")
     if not 0 < size <= MAX_SIZE_BYTES:
-        raise ConfigError(f"size: found {text!r}, expected 1 byte to {format_size(MAX_SIZE_BYTES)}")
+        raise ConfigError(f"{where}: found {text[:60]!r}, expected a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
     return size
 
 
-def parse_sizes(text: str) -> tuple[int, ...]:
+def parse_sizes(text: str, where: str = "sizes") -> tuple[int, ...]:
     """Sizes of `64KiB,1MiB`, or of `64KiB:1GiB`: every size from the first on, four times larger each, up to the second.
+
+    Errors call them `where`.
 
     Returns
     -------
@@ -77,14 +79,14 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     sizes: set[int] = set()
     for part in text.split(","):
         first, colon, last = part.partition(":")
-        size, end = parse_size(first), parse_size(last if colon else first)
+        size, end = (parse_size(bound, where) for bound in (first, last if colon else first))
         if size > end:
-            raise ConfigError(f"sizes: found {part!r}, expected the smaller size first")
+            raise ConfigError(f"{where}: found {part!r}, expected the smaller size first")
         while size <= end:
             sizes.add(size)
             size *= _SIZE_STEP
     if len(sizes) > MAX_SIZES:
-        raise ConfigError(f"sizes: found {len(sizes)}, expected at most {MAX_SIZES}")
+        raise ConfigError(f"{where}: found {len(sizes)}, expected at most {MAX_SIZES}")
     return tuple(sorted(sizes))
 
 

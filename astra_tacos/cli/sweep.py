@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.interrupts import interruptible
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.units import format_size
@@ -85,37 +82,22 @@ def sweep(
         _estimate(SweepRun(asked.points, store, conditions, retry_failed), conditions, asked, address, workers, as_json)
         return
     begin = time.monotonic()
-    with store.opened(sweep_file.read_bytes()), _terminable():
-        run = SweepRun(asked.points, store, conditions, retry_failed)
-        is_interrupted = False
-        try:
-            _compute(run, address, workers)
-        except KeyboardInterrupt:
-            is_interrupted = True
-        finally:
-            result = _write(run, asked, store)
-    result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
-    print_json(result) if as_json else _print(result)
-    if is_interrupted:
-        click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
-        raise click.exceptions.Exit(_INTERRUPTED)
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM, by which job schedulers end a job, does what Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with interruptible() as interrupts:
+        with store.opened(sweep_file.read_bytes()):
+            run = SweepRun(asked.points, store, conditions, retry_failed)
+            try:
+                with interrupts.raised():
+                    _compute(run, address, workers)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                result = _write(run, asked, store)
+        is_interrupted = interrupts.came
+        result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
+        print_json(result) if as_json else _print(result)
+        if is_interrupted:
+            click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
+            raise click.exceptions.Exit(_INTERRUPTED)
 
 
 def _compute(run: SweepRun, address: str | None, workers: int | None) -> None:
@@ -164,7 +146,7 @@ def _estimate(
         "reused": run.num_reused,
         "workers": threads,
         "sampled": guess.num_sampled,
-        "seconds": guess.seconds / min(threads, max(len(run.missing), 1)),
+        "seconds": guess.start_up_s + guess.seconds / min(threads, max(len(run.missing), 1)),
         "is_least": guess.is_least,
     }
     if as_json:
@@ -187,6 +169,7 @@ def _estimate(
 
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.report.table import print_rows, print_table
+    from astra_tacos.sweep.outcome import REFUSED
     from astra_tacos.sweep.summary import best_table
 
     done = sum(result["statuses"].values())
@@ -199,12 +182,19 @@ def _print(result: dict[str, Any]) -> None:
             ("table", result["table"]),
         ]
     )
+    errors = result["errors"]
+    if len(errors) == 1 and errors[0]["points"] == result["points"]:
+        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
+        click.echo(f"\nevery point {what}: {errors[0]['error']}")
+        return
     for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
         if result[name]:
             print_table(title, *best_table(result[name]))
-    if result["errors"]:
+        if result[f"{name}_more"]:
+            click.echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
+    if errors:
         click.echo("")
-    for each in result["errors"]:
+    for each in errors:
         click.echo(f"{each['points']:,} x {each['status']}: {each['error']}")
     if result["more_errors"]:
         click.echo(f"and {result['more_errors']:,} other messages: see the column `error`")

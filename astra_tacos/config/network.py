@@ -181,7 +181,9 @@ def _number(value: object) -> float | None:
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
     if number is None or not 0 < number <= _MAX_BANDWIDTH_GIBPS:
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0")
+        raise ConfigError(
+            f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0 and at most {_MAX_BANDWIDTH_GIBPS:g}"
+        )
     return number
 
 

@@ -35,7 +35,7 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping) and (name not in SETTINGS or name in _NUMBERED) and "from" in value:
         return [(where, number) for number in _range(value, where, name == _SIZE)]
     if name == _SIZE and isinstance(value, str):
-        return [(where, size) for size in _sizes(value, where)]
+        return [(where, size) for size in parse_sizes(value, where)]
     if not isinstance(value, list) or not value:
         expected = "a list" if name in SETTINGS and name not in _NUMBERED else "a list, or {from, to, step, factor or count}"
         raise ConfigError(f"{where} is {'an empty list' if value == [] else describe(value)}, expected {expected}")
@@ -43,7 +43,7 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
     for index, entry in enumerate(value):
         place = f"{where}[{index}]"
         if name == _SIZE and isinstance(entry, str):
-            values += [(place, size) for size in _sizes(entry, place)]
+            values += [(place, size) for size in parse_sizes(entry, place)]
         else:
             values.append((place, entry))
     return values
@@ -68,13 +68,6 @@ def read_variable(value: object, where: str) -> bool | int | float | str:
             raise ConfigError(f"{where} is {describe(value)}, expected a whole number of 64 bits")
         return value
     return read_number(value, where, "a number, a string, true or false", math.isfinite)
-
-
-def _sizes(text: str, where: str) -> tuple[int, ...]:
-    try:
-        return parse_sizes(text)
-    except ConfigError:
-        raise ConfigError(f"{where} is {describe(text)}, expected sizes such as 64MiB, or 1MiB:256MiB") from None
 
 
 def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.task import start_processes, stop_all
@@ -36,13 +38,11 @@ def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
     ConfigError
         If no scheduler answers there, or its workers have another version of this package.
     """
-    with _quiet():
-        if address is None:
-            with _local(workers or os.cpu_count() or 1) as client:
-                yield client
-            return
-        with _remote(address) as client:
-            yield client
+    with _quiet(), _local(workers or os.cpu_count() or 1) if address is None else _remote(address) as client:
+        # Dask gives up waits of its own when it closes, and its loop would tell of that whenever they are collected.
+        loop: Any = client.loop
+        loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
+        yield client
 
 
 def num_threads(client: Client) -> int:
@@ -80,13 +80,29 @@ def _remote(address: str) -> Iterator[Client]:
     from distributed import Client
 
     try:
+        _knock(address)
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (ConnectionRefusedError, socket.gaierror) as error:
+        raise ConfigError(f"{address}: no Dask scheduler ({error.strerror}), {_ADDRESS}") from None
     except (OSError, ValueError, TypeError) as error:  # OSError: nobody, or somebody else, is there
         reason = " ".join(str(error).split()) if isinstance(error, ValueError | TypeError) else f"none answers in {CONNECT_S} s"
         raise ConfigError(f"{address}: no Dask scheduler ({reason}), {_ADDRESS}") from None
     with client:
         _check_workers(client)
         yield client
+
+
+def _knock(address: str) -> None:
+    """Connect for a moment: Dask would try again for `CONNECT_S` where nobody listens.
+
+    Raises
+    ------
+    OSError
+        If nothing listens there, or the host is not known.
+    """
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
+        socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
 
 
 def _check_workers(client: Client) -> None:

@@ -13,7 +13,7 @@ from astra_tacos.optimizer.libra_files import CostModel, read_cost_model
 from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Axes, Part, read_axes
 from astra_tacos.sweep.definitions import Conditions, Definitions, read_conditions, read_definitions
 from astra_tacos.sweep.expression import Expression
-from astra_tacos.sweep.field import Field, check_keys, read_field
+from astra_tacos.sweep.field import Field, check_keys, naming, read_field
 from astra_tacos.sweep.network_spec import FailureSpec, NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.sweep.settings import REQUIRED, SETTINGS
@@ -76,7 +76,8 @@ def read_document(path: Path) -> Document:
     if "cost_model" in document:
         if not isinstance(document["cost_model"], str):
             raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
-        cost_model = read_cost_model(path.parent / document["cost_model"])
+        with naming(f"{path}: cost_model"):
+            cost_model = read_cost_model(path.parent / document["cost_model"])
     _check_names(reader.expressions, axes, definitions, conditions, cost_model)
     return Document(
         name,

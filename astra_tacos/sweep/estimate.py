@@ -18,12 +18,13 @@ _SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds of all points together, one after the other; `is_least` where a sample was cut short.
+    """Seconds of all points together, one after the other, and before them those in which a process of a worker starts.
 
-    `num_sampled` points were computed for it.
+    `num_sampled` points were computed for it; `is_least` where one was cut short.
     """
 
     seconds: float
+    start_up_s: float
     num_sampled: int
     is_least: bool
 
@@ -36,15 +37,20 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
     points
         By key, what has to be computed.
     """
+    if not points:
+        return Estimate(0.0, 0.0, 0, False)
     keys = list(points)
     sample = [keys[len(keys) * number // _SAMPLES] for number in range(_SAMPLES)] if len(keys) > _SAMPLES else keys
     guard = Guard()
     measured: dict[str, float] = {}
     is_least = False
-    end: float | None = None
     try:
+        begin = time.monotonic()
+        guard.wait_until_warm()
+        start_up_s = time.monotonic() - begin
+        end = begin + start_up_s + _SECONDS
         for key in _far_apart(sample):
-            left = _SECONDS if end is None else end - time.monotonic()
+            left = end - time.monotonic()
             if left <= 0:
                 break
             limit = min(left, conditions.timeout_s or left)
@@ -52,10 +58,9 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
             outcome = guard.compute(key, points[key].to_request(), limits)
             measured[key] = outcome.results.get("seconds", 0.0)
             is_least |= outcome.status == TIMEOUT and limit != conditions.timeout_s
-            end = end or time.monotonic() + _SECONDS  # from the first on: before it, kernels may have been compiled
     finally:
         guard.close()
-    return Estimate(guess_seconds(points.values(), measured).seconds, len(measured), is_least)
+    return Estimate(guess_seconds(points.values(), measured).seconds, start_up_s, len(measured), is_least)
 
 
 def _far_apart(sample: list[str]) -> list[str]:

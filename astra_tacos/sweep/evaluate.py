@@ -10,6 +10,7 @@ from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import AstraTacosError, SynthesisError
 from astra_tacos.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
 from astra_tacos.sweep.point import CollectiveTask, Point
+from astra_tacos.synthesizer import SYNTHESIZERS
 
 
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
@@ -30,10 +31,14 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
 
 
 def warm_up() -> None:
-    """Have all kernels compiled, or loaded, so that no point's time is spent on that."""
-    network = NetworkConfig("", (Dimension("Ring", 3, 50.0, 500.0), Dimension("Switch", 2, 50.0, 500.0)))
-    task = CollectiveTask("all-reduce", None, 1 << 20, 1, 1 << 20, "auto", 1, 0, 1000.0, "auto", 0.0)
-    evaluate(Point(0, {}, network, task, {}), Conditions())
+    """Have all kernels compiled, or loaded, so that no point's time is spent on that, of every synthesizer."""
+    network = NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 50.0, 500.0)))
+    for collective in ("all-reduce", "broadcast", "all-to-all"):  # what others do, one of these does
+        for synthesizer in SYNTHESIZERS:
+            task = CollectiveTask(
+                collective, 0 if collective == "broadcast" else None, 1 << 10, 1, 1 << 20, synthesizer, 1, 0, None, "auto", 0.0
+            )
+            evaluate(Point(0, {}, network, task, {}), Conditions())
 
 
 def _results(point: Point, conditions: Conditions) -> dict[str, Any]:

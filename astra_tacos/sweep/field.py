@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +82,15 @@ def _whole(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@contextlib.contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Errors of a file that the sweep file names begin with where it does."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def check_keys(mapping: Mapping[Any, Any], where: str, keys: tuple[str, ...]) -> None:

@@ -44,6 +44,12 @@ class Guard:
         """Start the process before there is a point for it."""
         self._process = self._process or _Process()
 
+    def wait_until_warm(self) -> None:
+        """Start the process, if there is none, and wait for its kernels; what ends it meanwhile is told with the next point."""
+        process = self._process = self._process or _Process()
+        with contextlib.suppress(_Died):
+            process.wait_until_warm()
+
     def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
         """What becomes of a point.
 
@@ -100,14 +106,13 @@ class Guard:
         return Outcome(status, error, {"seconds": time.monotonic() - begin})
 
     def _ready(self, conditions: Conditions) -> _Process:
-        """A process that is there, and for points with limits one that has loaded its kernels and holds little memory."""
+        """A process that has loaded its kernels, which are no part of any point, and where memory is limited holds little."""
         limit = conditions.memory_bytes
         process = self._process
         if process is not None and not (process.is_alive() and (limit is None or process.has_room(limit))):
             self.close()
         process = self._process = self._process or _Process()
-        if (conditions.timeout_s or limit) and not process.is_warm:
-            process.warm_up()
+        process.wait_until_warm()
         return process
 
 
@@ -131,24 +136,25 @@ class _Process:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._memory: Any = None
-        self.is_warm = False
+        self._is_warm = False
         self._warm_bytes = 0
 
     @property
     def pid(self) -> int:
         return self._child.pid
 
-    def warm_up(self) -> None:
-        """Wait until its kernels are loaded."""
-        self.send({"warm_up": True})
+    def wait_until_warm(self) -> None:
+        """Wait until its kernels are loaded: it says so first of all."""
+        if self._is_warm:
+            return
         while self.receive(60.0) is None:
             pass
-        self.is_warm = True
+        self._is_warm = True
         self._warm_bytes = self.resident_bytes()
 
     def has_room(self, limit: int) -> bool:
         """Whether earlier points have left at least half of the memory that a fresh process would have."""
-        return not self.is_warm or self.resident_bytes() <= (self._warm_bytes + limit) / 2
+        return not self._is_warm or self.resident_bytes() <= (self._warm_bytes + limit) / 2
 
     def is_alive(self) -> bool:
         return self._child.poll() is None

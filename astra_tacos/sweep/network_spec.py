@@ -12,7 +12,7 @@ from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.shape import link_gibps, npu_gbps
 from astra_tacos.sweep.expression import Names
-from astra_tacos.sweep.field import Field, check_keys, read_field
+from astra_tacos.sweep.field import MARK, Field, check_keys, read_field
 from astra_tacos.sweep.settings import read_number
 from astra_tacos.topology.composition import BUILDING_BLOCKS
 
@@ -106,9 +106,21 @@ def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
             raise ConfigError(f"{where} has {found} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
         if "topology" not in value:
             raise ConfigError(f"{where}.topology is missing, expected a list of one entry per dimension")
+        for key in ("npus_count", _BANDWIDTH, _PER_NPU, "latency"):
+            _check_numbers(value.get(key), f"{where}.{key}")
     elif not isinstance(value, str) or not value:
         raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template")
     return NetworkSpec(read_field(value, where), source)
+
+
+def _check_numbers(value: object, where: str) -> None:
+    """Check that text among numbers is an expression, or like a number; all else is checked when it is used."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            _check_numbers(entry, f"{where}[{index}]")
+    elif isinstance(value, str) and value.strip()[:1].isalpha():
+        found, expected = describe(value), describe(f"{MARK} {value}")
+        raise ConfigError(f"{where}: found the text {found}, expected a number or an expression, which begins with =: {expected}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,4 +162,6 @@ def read_failure_spec(value: object, where: str) -> FailureSpec | None:
     check_keys(value, where, _FAILURE_KEYS)
     if "fraction" not in value:
         raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
+    for key, entry in value.items():
+        _check_numbers(entry, f"{where}.{key}")
     return FailureSpec(read_field(value, where))

@@ -12,6 +12,7 @@ from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.shape import Shape
 from astra_tacos.sweep.expression import Names
+from astra_tacos.sweep.field import naming
 from astra_tacos.sweep.network_spec import FailureSpec, NamedNetwork, NetworkSpec
 from astra_tacos.topology.composition import build_topology, check_dimensions, count_links
 from astra_tacos.topology.failures import draw_failures
@@ -71,7 +72,8 @@ class Networks:
         named = spec.resolve(names, self._files)
         config = named.config
         fraction, seed = failures.resolve(names) if failures else (None, None)
-        cost = self._cost(named)
+        with naming(f"{spec.source}: cost_model"):
+            cost = self._cost(named)
         structure = _structure(config)
         error = self._error(config, structure)
         can_be_counted = error is None  # else it may be far too large

@@ -2,7 +2,8 @@
 
     python -m astra_tacos.sweep.point_process SCRATCH
 
-A line on standard input is a request, a line on standard output its answer, both JSON; whatever else is printed goes to standard
+It begins with loading all kernels, and says `{}` when they are there. Then a line on standard input is a request, a line on
+standard output its answer, both JSON; whatever else is printed goes to standard
 error. It ends when standard input does, or when nothing was asked of it for a while.
 """
 
@@ -36,21 +37,20 @@ def main() -> None:
 
 
 def _serve(requests: SimpleQueue[str], answers: TextIO) -> None:
-    """Until it goes idle."""
+    """Say that kernels are loaded, then answer until it goes idle."""
     from astra_tacos.sweep.evaluate import evaluate, warm_up
     from astra_tacos.sweep.outcome import Conditions
     from astra_tacos.sweep.point import Point
 
+    warm_up()
+    answers.write("{}\n")
+    answers.flush()
     while True:
         try:
             request: dict[str, Any] = json.loads(requests.get(timeout=IDLE_S))
         except Empty:
             return
-        if "point" in request:
-            answer = evaluate(Point.from_request(request["point"]), Conditions(**request["conditions"])).to_json()
-        else:
-            answer = {}
-            warm_up()
+        answer = evaluate(Point.from_request(request["point"]), Conditions(**request["conditions"])).to_json()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

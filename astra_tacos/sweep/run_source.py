@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.config.system import read_system
 from astra_tacos.errors import ConfigError
+from astra_tacos.sweep.field import naming
 from astra_tacos.trace.reader import trace_files
+
+RUN_KEYS = ("workload", "system", "comm_group", "remote_memory", "directory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,20 @@ class RunSource:
 
 
 def read_run_source(
-    folder: Path, workload: str, system: str, comm_group: str | None, remote_memory: str | None, directory: str | None
+    places: Mapping[str, str],
+    folder: Path,
+    workload: str,
+    system: str,
+    comm_group: str | None,
+    remote_memory: str | None,
+    directory: str | None,
 ) -> RunSource:
     """Find the files of a run, and read them through.
 
     Parameters
     ----------
+    places
+        Where the sweep file has each of `RUN_KEYS`.
     folder
         Where relative paths begin.
     directory
@@ -46,16 +58,24 @@ def read_run_source(
     system_path = Path(os.path.normpath(folder / system))
     start = system_path.parent if directory is None else Path(os.path.normpath(folder / directory))
     if not start.is_dir():
-        raise ConfigError(f"{start}: no such directory, expected that in which ASTRA-sim is started")
-    config = read_system(system_path, start)
-    ranks = trace_files(folder / workload)
+        raise ConfigError(f"{places['directory']}: {start}: no such directory, expected that in which ASTRA-sim is started")
+    with naming(places["system"]):
+        config = read_system(system_path, start)
+    with naming(places["workload"]):
+        ranks = trace_files(folder / workload)
     digest = hashlib.sha256()
     _add(digest, "system", system_path)
     for rank, path in enumerate(ranks):
         _add(digest, f"workload {rank}", path)
-    optional = {"groups": comm_group, "remote memory": remote_memory, "per node": config.per_node_source}
-    for role, name in optional.items():
-        if name is not None:
+    optional = {
+        "groups": ("comm_group", comm_group),
+        "remote memory": ("remote_memory", remote_memory),
+        "per node": ("system", config.per_node_source),
+    }
+    for role, (key, name) in optional.items():
+        if name is None:
+            continue
+        with naming(places[key]):
             _add(digest, role, (start if role == "per node" else folder) / name)
     for prefix in sorted({*config.custom.values(), *config.per_node.values()}):
         if not Path(f"{start / prefix}.0.et").is_file():

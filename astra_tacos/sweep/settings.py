@@ -16,7 +16,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunking import MAX_SENDS
-from astra_tacos.units import MAX_SIZE_BYTES, parse_size
+from astra_tacos.units import MAX_SIZE_BYTES, format_size, parse_size
 
 REQUIRED = object()
 _BASELINES = tuple(name for name in NATIVE_ALGORITHMS if not name.startswith("one"))
@@ -115,12 +115,11 @@ def read_size(value: object, where: str) -> int:
         If it is none.
     """
     if isinstance(value, str):
-        try:
-            return parse_size(value)
-        except ConfigError:
-            pass
-    elif isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE_BYTES:
-        return value
+        return parse_size(value, where)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 < value <= MAX_SIZE_BYTES:
+            return value
+        raise _refuse(value, where, f"a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
     raise _refuse(value, where, "a size such as 4096, 64MiB or 1GB")
 
 

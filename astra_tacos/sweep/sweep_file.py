@@ -17,7 +17,7 @@ from astra_tacos.sweep.document import Document, read_document
 from astra_tacos.sweep.network_spec import NetworkSpec
 from astra_tacos.sweep.networks import Networks, PointNetwork
 from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
-from astra_tacos.sweep.run_source import RunSource, read_run_source
+from astra_tacos.sweep.run_source import RUN_KEYS, RunSource, read_run_source
 from astra_tacos.sweep.settings import REQUIRED, SETTINGS
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
@@ -223,9 +223,10 @@ class _Resolver:
         return task, error
 
     def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
-        key = tuple(settings[name] for name in ("workload", "system", "comm_group", "remote_memory", "directory"))
+        key = tuple(settings[name] for name in RUN_KEYS)
         if key not in self.runs:
-            self.runs[key] = read_run_source(self.file.path.parent, *key)
+            places = {name: self.file.axes.places.get(name, f"{self.file.path}: point.{name}") for name in RUN_KEYS}
+            self.runs[key] = read_run_source(places, self.file.path.parent, *key)
         run = self.runs[key]
         error = None
         if run.num_ranks != network.config.num_npus:

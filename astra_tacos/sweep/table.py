@@ -102,7 +102,7 @@ def read_sweep(directory: Path) -> SweepColumns:
     Raises
     ------
     ConfigError
-        If there is none, or it is no table of a sweep.
+        If there is none, it has no rows, or it is no table of a sweep.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -115,6 +115,8 @@ def read_sweep(directory: Path) -> SweepColumns:
         about = json.loads((table.schema.metadata or {})[METADATA])
         if about["format"] != ROW_FORMAT:
             raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
+        if not table.num_rows:
+            raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to go on")
         return SweepColumns(str(about["name"]), tuple(about["axes"]), table.to_pydict())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())

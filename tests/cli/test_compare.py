@@ -140,7 +140,7 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--sizes", "lots"), "size: found 'lots'"),
+        (("--sizes", "lots"), "sizes: found 'lots'"),
         (("--sizes", "1MiB:1KiB"), "expected the smaller size first"),
         (("--sizes", ",".join(map(str, range(1, 80)))), "sizes: found 79, expected at most 64"),
         (("--sizes", "1MiB", "--synthesizers", "ring-of-fire"), "found 'ring-of-fire', expected names out of auto, tacos"),

@@ -22,7 +22,7 @@ from astra_tacos.cli.main import cli
 from astra_tacos.cli.sweep_progress import describe
 from astra_tacos.sweep import cluster
 from astra_tacos.sweep.run_sweep import Progress
-from astra_tacos.sweep.table import read_sweep
+from astra_tacos.sweep.table import read_sweep, write_table
 
 _POINT = """
 point:
@@ -117,6 +117,17 @@ def test_failures_are_rows_and_told() -> None:
     assert len(before.items() - row_files("out").items()) == 2
 
 
+@pytest.mark.parametrize(("change", "what"), [("size: 4", "failed: all-reduce: 4 "), ("collective: broadcast", "was refused: ")])
+def test_what_is_wrong_with_every_point_is_told_once(change: str, what: str) -> None:
+    key = change.split(":")[0]
+    lines = [change.rjust(len(change) + 2) if line.strip().startswith(f"{key}:") else line for line in SMALL.splitlines()]
+    Path("bad.yml").write_text("\n".join(lines).replace("[tacos, ring]", "[themis]"))
+    done = sweep("bad.yml", "--output", "out", "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("every point ") == 1
+    assert f"\nevery point {what}" in done.output
+
+
 def test_a_dry_run_writes_nothing() -> None:
     done = sweep("many.yml", "--output", "out", "--dry-run", "--workers", "2", "--json")
     result = json.loads(done.stdout)
@@ -163,6 +174,20 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
     assert len(content("out")["point"]) == len(row_files("out"))
     psutil.wait_procs(children, timeout=10)
     assert not any(child.is_running() for child in children)
+
+
+@pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*arguments: Any) -> None:
+        os.kill(os.getpid(), cause)
+        write_table(*arguments)
+
+    monkeypatch.setattr("astra_tacos.sweep.table.write_table", write)
+    done = sweep("small.yml", "--output", "out", "--workers", "1")
+    assert done.exit_code == 130
+    assert "points  4: 4 ok" in done.output and "shortest times" in done.output
+    assert done.stderr.strip() == "interrupted: what is done is kept, and the same command goes on from there"
+    assert content("out")["status"] == ["ok"] * 4
 
 
 def test_limits_are_kept_and_lifted() -> None:

@@ -147,8 +147,8 @@ def test_values(name: str, document: object, expected: list[float]) -> None:
         ({"a": {"from": 1, "to": 1e300, "factor": 1.0000001}}, "axes.a gives 1,000,001 values, expected at most 1,000,000"),
         ({name: list(range(40)) for name in "abcd"}, "axes makes 2,560,000 points, expected at most 1,000,000"),
         ([{"grid": {name: list(range(40))}} for name in "abcd"], "axes makes 2,560,000 points, expected at most 1,000,000"),
-        ({"size": ["1MiB:x"]}, "axes.size[0] is '1MiB:x', expected sizes such as 64MiB, or 1MiB:256MiB"),
-        ({"size": "9MiB:1MiB"}, "axes.size is '9MiB:1MiB', expected sizes such as 64MiB, or 1MiB:256MiB"),
+        ({"size": ["1MiB:x"]}, "axes.size[0]: found 'x', expected bytes such as 4096, 64MiB or 1GB"),
+        ({"size": "9MiB:1MiB"}, "axes.size: found '9MiB:1MiB', expected the smaller size first"),
     ],
 )
 def test_what_is_wrong_is_told_with_key_and_value(document: object, message: str) -> None:

@@ -85,11 +85,22 @@ def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, t
     assert again.num_reused == len(run.outcomes) >= 10
 
 
-def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("astra_tacos.sweep.cluster.CONNECT_S", 0.5)
-    for address, reason in (("tcp://127.0.0.1:9", "none answers in"), ("nonsense://x", "unknown address scheme")):
+def test_a_scheduler_that_is_not_there_is_an_error() -> None:
+    reasons = {
+        "tcp://127.0.0.1:9": "Connection refused",
+        "127.0.0.1:9": "Connection refused",
+        "nonsense://x": "unknown address scheme",
+    }
+    for address, reason in reasons.items():
         with pytest.raises(ConfigError, match=rf"{address}: no Dask scheduler \({reason}"), open_client(address, None):
             pass
+
+
+def test_what_dask_leaves_unawaited_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with open_client(None, 1) as client:
+        loop = client.loop.asyncio_loop
+    loop.call_exception_handler({"message": "Future exception was never retrieved", "exception": TimeoutError("Timeout")})
+    assert not caplog.records
 
 
 def test_workers_of_another_version_are_an_error() -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from sweep_files import CONFIGS, TORUS, sweep
+from sweeps import collective_point, nothing_left_behind
 
 from astra_tacos.sweep.effort import guess_seconds
+from astra_tacos.sweep.estimate import estimate
+from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.sweep_file import read_sweep_file
 
 AXES = [
@@ -64,3 +67,12 @@ def test_what_cannot_run_takes_next_to_nothing(tmp_path: Path) -> None:
 def test_shipped_sweeps_take_seconds() -> None:
     for path in sorted((CONFIGS / "sweep").iterdir()):
         assert 0 < guess_seconds(read_sweep_file(path).points, {}).seconds < 120
+
+
+def test_an_estimate_knows_how_long_a_process_takes_to_start() -> None:
+    with nothing_left_behind():
+        points = [collective_point(seed=seed) for seed in range(2)]
+        found = estimate({point.key: point for point in points}, Conditions())
+    assert found.start_up_s > 0 and found.seconds > 0
+    assert (found.num_sampled, found.is_least) == (2, False)
+    assert estimate({}, Conditions()).start_up_s == 0  # nothing is started for nothing

@@ -70,6 +70,9 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no sweep\.parquet, expected the output of `astra-tacos sweep`"):
         read_sweep(tmp_path)
+    written(tmp_path, 0)
+    with pytest.raises(ConfigError, match="the sweep has no results yet: run `astra-tacos sweep` again to go on"):
+        read_sweep(tmp_path)
     whole = written(tmp_path).read_bytes()
     (tmp_path / "sweep.parquet").write_bytes(whole[:-20])
     with pytest.raises(ConfigError, match=r"sweep\.parquet: not the table of a sweep"):
