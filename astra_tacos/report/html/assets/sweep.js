@@ -33,7 +33,7 @@
     document.getElementById("sweep-view").append(said, clear);
     const holder = document.getElementById("sweep-table");
     const table = AT.table(holder, model.columns.map((column) => ({
-      title: AT.sweep.title(column), values: column.values, type: column.type, wrap: column.name === "error", format: AT.sweep.cell(column),
+      title: AT.sweep.title(column), values: column.values, type: column.type, unit: column.unit, wrap: column.name === "error", format: AT.sweep.cell(column),
     })), { name: "points", pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
     const fields = [...holder.querySelectorAll("thead input")];
 
@@ -41,6 +41,7 @@
       const whole = AT.data.num_points > model.count ? ` on this page, out of ${AT.format.count(AT.data.num_points)}` : "";
       const [shown, all] = [state.rows.length, model.count].map(AT.format.count);
       said.textContent = shown === all ? `The pictures show all ${all} points${whole}. ` : `The pictures show the ${shown} filtered points of ${all}${whole}. `;
+      for (const title of table.unclear()) said.append(AT.el("strong", {}, `The filter of ${title} is not understood: it filters nothing. `));
       clear.hidden = !fields.some((field) => field.value.trim());
     }
 
