@@ -39,13 +39,13 @@ def format_value(value: Any, unit: str) -> str:
     if isinstance(value, list | tuple):
         return f"{as_texts([value])[0]} {unit}".rstrip()
     if unit == "ns":
-        return format_time(value) if math.isfinite(value) else str(value)
+        return format_time(value).replace(" us", " \N{MICRO SIGN}s") if math.isfinite(value) else str(value)
     if unit == "bytes":
         return format_size(value)
     if unit == "share":
         return f"{value:.2%}".replace(".00%", "%")
     text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1e4 else f"{value:,.4g}"
-    return f"${text}{unit[1:]}" if unit.startswith("$") else f"{text} {unit}".rstrip()
+    return f"${text}" if unit == "$" else f"{text}\N{MULTIPLICATION SIGN}" if unit == "x" else f"{text} {unit}".rstrip()
 
 
 def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, str]) -> str:

@@ -3,8 +3,8 @@
  * AT.table(element, columns, {name, filter, sort, pageSize, onSelect, onFilter, caption})  ->  {rows(), unclear(), setFilter(column, text), select(row)}
  *
  * A table that is filtered, sorted and paged.
- *   columns    [{title, values, type, unit, format, wrap}]: `values` an array (typed or not; null where there is none), `type` "number" or
- *              "text" (found out where not given), `unit` "ns", "bytes", "share" ... for what may be
+ *   columns    [{title, saved, values, type, unit, format, wrap}]: `values` an array (typed or not; null where there is none), `type` "number" or
+ *              "text" (found out where not given), `saved` the title in the CSV, `unit` "ns", "bytes", "share" ... for what may be
  *              typed into the filter, `format` value => text for the page (the CSV has the values), `wrap` for long texts
  *   filter     a field per column (table_filter.js); one that is not understood is marked and filters nothing, which the line below says
  *   sort       header buttons sort, ascending first; empty values last
@@ -105,7 +105,7 @@ Object.assign(AT, {
     const back = AT.el("button", { type: "button", onclick: () => turn(-1), "aria-label": `${name}: previous page` }, "‹ Previous");
     const next = AT.el("button", { type: "button", onclick: () => turn(1), "aria-label": `${name}: next page` }, "Next ›");
     const save = AT.el("button", { type: "button", "data-save": "CSV", "aria-label": `Download ${name} as CSV`, onclick: () => AT.download(`${name}.csv`, "text/csv", AT.csv([
-      columns.map(({ title }) => title), ...state.order.map((row) => columns.map(({ values }) => values[row]))])) }, "CSV");
+      columns.map(({ title, saved = title }) => saved), ...state.order.map((row) => columns.map(({ values }) => values[row]))])) }, "CSV");
 
     function draw() {
       const { order } = state;
