@@ -23,6 +23,7 @@ from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import render_sweep
 from astra_tacos.report.html.sweep_data import varying_columns
 from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
+from astra_tacos.report.html.sweep_headline import Best, best_points
 from astra_tacos.report.sweep_columns import SweepColumns
 
 SIZE = 1 << 28
@@ -88,13 +89,32 @@ def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
             ["ok", "210"],
             ["refused by the synthesizer", "30"],
         ]
-        best = page.locator("#overview table").inner_text()
+        best = page.locator("#overview table").text_content()
         for size in {row["size_bytes"] for row in rows}:
             fastest = min(
                 (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["predicted_ns"]
             )
             assert f"show {fastest['point']}" in best
         assert "tacos, ring, themis, halving-doubling" in page.locator("#overview").inner_text()
+
+
+def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) -> None:
+    with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
+        rows = page.locator("#overview tbody tr")
+        count, visible = rows.count(), rows.locator("visible=true")
+        assert count > 10 and visible.count() == 10
+        assert page.locator("#overview .count").inner_text() == f"1\N{EN DASH}10 of {count}"
+        page.locator("#overview button", has_text="Next").click()
+        assert rows.nth(0).is_hidden() and rows.nth(10).is_visible()
+        page.emulate_media(media="print")
+        assert visible.count() == count
+
+
+def test_best_points_say_how_many_tie() -> None:
+    rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate((30, 20, 40, 20, 20))]
+    table = as_columns("ties", ("a",), rows)
+    assert best_points(table, ["point", "a", "predicted_ns"]) == ([], [Best(1, "predicted_ns", (), 2)])
+    assert b"collective time (2 others tie)" in render_sweep(table, "sweep.parquet")
 
 
 def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> None:

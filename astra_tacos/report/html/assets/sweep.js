@@ -98,6 +98,7 @@
         document.getElementById("points").scrollIntoView({ block: "start" });
       });
     }
+    for (const element of document.querySelectorAll(".sweep-static")) AT.paged(element, 10);
     describe();
     if (view.all("").length) restore();
     clearTimeout(state.timer);

@@ -10,9 +10,38 @@
  *   sort       header buttons sort, ascending first; empty values last
  *   onSelect   (row) => ...: rows take the focus, Enter or a click selects; `row` is an index into `values`
  *   onFilter   (rows) => ...: called with the indices that are left, in order, whenever the filter or the sorting changes
+ *   AT.paged(element, pageSize)   turns pages of a table that is in the page's markup
  *   rows()     the indices that are left, in order; unclear(): titles of columns whose filter is not understood
  */
 Object.assign(AT, {
+  /** For the line below a table: says where the table goes on to the right. */
+  goesOn(scroll) {
+    const note = AT.el("span", { class: "screen-only" });
+    const look = () => { note.textContent = scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 2 ? "more columns →" : ""; };
+    scroll.addEventListener("scroll", look);
+    const observer = new ResizeObserver(look);
+    for (const element of [scroll, scroll.firstChild]) observer.observe(element);
+    return note;
+  },
+
+  /** Turn pages of a table that is in the page's markup; paper has all rows. */
+  paged(element, pageSize) {
+    const rows = [...element.querySelectorAll("tbody tr")];
+    const status = AT.el("span", { class: "count", role: "status" });
+    let first = 0;
+    const turn = (by) => {
+      first += by;
+      rows.forEach((row, i) => row.classList.toggle("paper-only", i < first || i >= first + pageSize));
+      status.textContent = `${first + 1}–${Math.min(first + pageSize, rows.length)} of ${rows.length}`;
+      back.disabled = first === 0;
+      next.disabled = first + pageSize >= rows.length;
+    };
+    const back = AT.el("button", { type: "button", onclick: () => turn(-pageSize) }, "‹ Previous");
+    const next = AT.el("button", { type: "button", onclick: () => turn(pageSize) }, "Next ›");
+    element.append(AT.el("div", { class: "table-foot screen-only" }, status, AT.goesOn(element.querySelector(".scroll")), ...(rows.length > pageSize ? [back, next] : [])));
+    turn(0);
+  },
+
   /** A table of columns. */
   table(element, columns, { name = "table", filter = true, sort = true, pageSize = 50, onSelect = null, onFilter = null, caption = null } = {}) {
     const count = columns.length ? columns[0].values.length : 0;
@@ -121,8 +150,8 @@ Object.assign(AT, {
 
     const table = AT.el("table", {}, ...(caption ? [AT.el("caption", { class: "hidden" }, caption)] : []), head, body);
     element.classList.add("table");
-    element.replaceChildren(AT.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || name }, table),
-      AT.el("div", { class: "table-foot" }, status, back, next, save));
+    const scroll = AT.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || name }, table);
+    element.replaceChildren(scroll, AT.el("div", { class: "table-foot" }, status, AT.goesOn(scroll), back, next, save));
     draw();
     return {
       rows: () => state.order.slice(),
