@@ -111,10 +111,12 @@ def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) 
 
 
 def test_best_points_say_how_many_tie() -> None:
-    rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate((30, 20, 40, 20, 20))]
+    times = (30_000, 20_000, 40_000, 20_000, 20_000)
+    rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate(times)]
     table = as_columns("ties", ("a",), rows)
     assert best_points(table, ["point", "a", "predicted_ns"]) == ([], [Best(1, "predicted_ns", (), 2)])
-    assert b"collective time (2 others tie)" in render_sweep(table, "sweep.parquet")
+    content = render_sweep(table, "sweep.parquet").decode()
+    assert "collective time (2 others tie)" in content and "20.00 \N{MICRO SIGN}s" in content
 
 
 def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> None:
@@ -307,6 +309,8 @@ def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_pa
 def test_labels_of_training_runs(running: Any, tmp_path: Path) -> None:
     with opened(running, written(tmp_path, workload_sweep())) as page:
         text = page.locator("main").inner_text()
+        assert "time \N{MULTIPLICATION SIGN} cost ($\N{MIDDLE DOT}s)" in text
+        assert page.get_by_label("Download transformer_points as CSV").count() == 1
         assert "End of the run against cost" in page.locator("#front-chart .gtitle").text_content()
         assert "speed-up" in text and "exposed communication" in text and "collective time" not in text
 

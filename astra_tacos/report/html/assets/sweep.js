@@ -43,7 +43,8 @@
     function describe() {
       const whole = AT.data.num_points > model.count ? ` on this page, out of ${AT.format.count(AT.data.num_points)}` : "";
       const [shown, all] = [state.rows.length, model.count].map(AT.format.count);
-      said.textContent = shown === all ? `The pictures show ${model.count === 1 ? "the one point" : `all ${all} points`}${whole}. ` : `The pictures show the ${shown} filtered point${shown === "1" ? "" : "s"} of ${all}${whole}. `;
+      if (AT.sweep.lacking(model)) said.textContent = "";
+      else said.textContent = shown === all ? `The pictures show ${model.count === 1 ? "the one point" : `all ${all} points`}${whole}. ` : `The pictures show the ${shown} filtered point${shown === "1" ? "" : "s"} of ${all}${whole}. `;
       for (const title of table.unclear()) said.append(AT.el("strong", {}, `The filter of ${title} is not understood: it filters nothing. `));
       clear.hidden = !fields.some((field) => field.value.trim());
     }
