@@ -76,7 +76,7 @@ Object.assign(AT, {
   /** What can be typed. */
   filterHelp({ type, unit }) {
     if (type !== "number") return "Part of the text; =text or !=text for all of it; none for empty cells";
-    const units = { ns: "ns, µs (us), ms, s", s: "ns, µs (us), ms, s", bytes: "B, KiB, MiB, GiB, KB, MB, GB", share: "%" }[unit];
+    const units = { ns: "ns, µs (us), ms, s", s: "ns, µs (us), ms, s", bytes: "B, KiB, MiB, GiB, KB, MB, GB", share: "%; without it 0 to 1" }[unit];
     return `A number, >3, >=3, <3, <=3, !=3, or a range: 1..4, 1.., ..4; none for empty cells${units ? `. Units: ${units}` : ""}`;
   },
 });
