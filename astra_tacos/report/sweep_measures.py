@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 LOWER, NEITHER, HIGHER = -1, 0, 1
+_SAME_VALUE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ MEASURES: dict[str, Measure] = {
     "exposed_ns": Measure("exposed communication", "ns", LOWER, "result"),
     "num_collectives": Measure("collectives", role="result"),
     "num_cases": Measure("distinct collectives", role="result"),
-    "time_cost": Measure("time x cost", "$ s", LOWER, "result"),
+    "time_cost": Measure("time \N{MULTIPLICATION SIGN} cost", "$\N{MIDDLE DOT}s", LOWER, "result"),
     "synthesis_seconds": Measure("time to synthesize", "s", LOWER, "result"),
     "seconds": Measure("time to compute the point", "s", LOWER, "result"),
 }
@@ -99,6 +101,26 @@ def measure_of(column: str, kinds: Set[str] = frozenset()) -> Measure:
         label = _OF_WORKLOADS[column] if kinds == {"workload"} else f"{measure.label} or {_OF_WORKLOADS[column]}"
         return Measure(label, measure.unit, measure.goal, measure.role)
     return measure
+
+
+def as_one_value(values: list[Any]) -> list[Any]:
+    """A column in which fractions that agree to `_SAME_VALUE`, relatively, are one.
+
+    Sums and conversions of the same bandwidths differ by rounding. Of those that agree the one with the shortest text
+    stands for all. Anything but floats stays as it is.
+    """
+    floats = sorted({value for value in values if isinstance(value, float) and math.isfinite(value)})
+    groups: list[list[float]] = []
+    for value in floats:
+        if groups and value - groups[-1][0] <= _SAME_VALUE * abs(value):
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    stands: dict[float, float] = {}
+    for group in groups:
+        if len(group) > 1:
+            stands |= dict.fromkeys(group, min(group, key=lambda same: (len(repr(same)), same)))
+    return [stands.get(value, value) if isinstance(value, float) else value for value in values] if stands else values
 
 
 def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:

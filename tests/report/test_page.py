@@ -197,6 +197,12 @@ def test_a_timeline_saves_every_bar(page: Any, bars: dict[str, np.ndarray]) -> N
         ("hole", "<7", [0, 3, 6]),
         ("hole", "=", None),
         ("value", "1..x", None),
+        ("value", ">", None),
+        ("value", "297..", [198, 199]),
+        ("value", "..3", [0, 1, 2]),
+        ("hole", "!=6", [n for n in range(0, 200, 3) if n != 6]),
+        ("hole", "none", [n for n in range(200) if n % 3]),
+        ("name", "!=name 7", [n for n in range(200) if n != 7]),
     ],
 )
 def test_filters(page: Any, column: str, text: str, expected: list[int] | None) -> None:
@@ -204,8 +210,36 @@ def test_filters(page: Any, column: str, text: str, expected: list[int] | None) 
     field.fill(text)
     assert field.get_attribute("aria-invalid") == str(expected is None).lower()
     assert page.evaluate("table.rows()") == (list(range(200)) if expected is None else expected)
+    status = page.locator("#table .count").inner_text()
+    assert (f"the filter of {column} is not understood" in status) == (expected is None)
     if expected is not None:
-        assert f"of {len(expected)} (200 without the filter)" in page.locator("#table .count").inner_text()
+        assert f"of {len(expected)} (200 without the filter)" in status
+
+
+FILTERS = [
+    ("bytes", "4 KiB", [4096]),
+    ("bytes", ">4KiB", [5000, 65536]),
+    ("bytes", "5kb", [5000]),
+    ("bytes", ">5,000", [65536]),
+    ("bytes", "4KiB..5KB", [4096, 5000]),
+    ("bytes", "20us", None),
+    ("ns", ">20,000", [65536]),
+    ("ns", "< 5 \N{MICRO SIGN}s", [4096]),
+    ("ns", "..0.005ms", [4096, 5000]),
+    ("ns", "4.10 us", [4096]),
+    ("ns", "5 KiB", None),
+    ("share", ">=409600%", [4096, 5000, 65536]),
+    ("GB/s", "5000 GB/s", [5000]),
+    ("", "4096", [4096]),
+    ("", "409", []),
+    ("", "1,2", None),
+]
+
+
+@pytest.mark.parametrize(("unit", "text", "expected"), FILTERS)
+def test_filters_take_units(page: Any, unit: str, text: str, expected: list[int] | None) -> None:
+    rows = "((f) => f && [4096, 5000, 65536].filter((v) => f(v, () => String(v))))"
+    assert page.evaluate(f"(a) => {rows}(AT.filter(a.text, a))", {"text": text, "type": "number", "unit": unit}) == expected
 
 
 def test_a_table_is_sorted_paged_selected_and_saved(page: Any) -> None:

@@ -14,7 +14,7 @@ from astra_tacos.report.html import sweep_data as module
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
 from astra_tacos.report.html.sweep_encoding import as_numbers, encode_column, is_number, round_to
-from astra_tacos.report.sweep_measures import pareto_front
+from astra_tacos.report.sweep_measures import as_one_value, pareto_front
 
 numbers = st.floats(1e-100, 1e100) | st.floats(-1e100, -1e-100) | st.integers(-(10**9), 10**9).map(float)
 
@@ -50,6 +50,14 @@ def test_columns_that_vary_are_apart_from_those_that_do_not() -> None:
     varying, constant = varying_columns(as_columns("s", ("a",), rows))
     assert varying == ["point", "status", "a", "cost", "error"]  # cost: a point that is ok lacks it
     assert constant == {"kind": "collective", "verified": "yes"}
+
+
+def test_fractions_that_agree_are_one_value() -> None:
+    values = [599.99998, 600.0, None, 600.0000001, 601.0, "600", 5, math.nan, math.inf]
+    assert as_one_value(values)[:7] == [600.0, 600.0, None, 600.0, 601.0, "600", 5]
+    assert as_one_value([1000001, 1000002]) == [1000001, 1000002]  # seeds are no measurements
+    assert as_one_value([-1.0, -1.0000001, 0.0, 1e-12]) == [-1.0, -1.0, 0.0, 1e-12]
+    assert as_one_value([1.0, 1.00001]) == [1.0, 1.00001]
 
 
 def test_all_points_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,13 @@ from sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workl
 
 from astra_tacos.cli.main import cli
 from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import render_sweep
 from astra_tacos.report.html.sweep_data import varying_columns
 from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
+from astra_tacos.report.html.sweep_headline import Best, best_points
 from astra_tacos.report.sweep_columns import SweepColumns
 
 SIZE = 1 << 28
@@ -87,13 +89,34 @@ def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
             ["ok", "210"],
             ["refused by the synthesizer", "30"],
         ]
-        best = page.locator("#overview table").inner_text()
+        best = page.locator("#overview table").text_content()
         for size in {row["size_bytes"] for row in rows}:
             fastest = min(
                 (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["predicted_ns"]
             )
             assert f"show {fastest['point']}" in best
         assert "tacos, ring, themis, halving-doubling" in page.locator("#overview").inner_text()
+
+
+def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) -> None:
+    with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
+        rows = page.locator("#overview tbody tr")
+        count, visible = rows.count(), rows.locator("visible=true")
+        assert count > 10 and visible.count() == 10
+        assert page.locator("#overview .count").inner_text() == f"1\N{EN DASH}10 of {count}"
+        page.locator("#overview button", has_text="Next").click()
+        assert rows.nth(0).is_hidden() and rows.nth(10).is_visible()
+        page.emulate_media(media="print")
+        assert visible.count() == count
+
+
+def test_best_points_say_how_many_tie() -> None:
+    times = (30_000, 20_000, 40_000, 20_000, 20_000)
+    rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate(times)]
+    table = as_columns("ties", ("a",), rows)
+    assert best_points(table, ["point", "a", "predicted_ns"]) == ([], [Best(1, "predicted_ns", (), 2)])
+    content = render_sweep(table, "sweep.parquet").decode()
+    assert "collective time (2 others tie)" in content and "20.00 \N{MICRO SIGN}s" in content
 
 
 def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> None:
@@ -273,9 +296,9 @@ def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_pa
         assert page.locator("h1").inner_text() == table.name
         assert table.columns["synthesizer"][0] in page.locator("#sweep-table").inner_text()
         marks = page.evaluate("document.querySelector('#heat-chart .js-plotly-plot').data.map((t) => [t.name, t.x.length])")
-        assert marks[1:] == [["failed", 1], ["no value", 1], ["no point", 2]]
+        assert [mark for mark in marks[1:] if mark[0] != "numbers"] == [["failed", 1], ["no value", 1], ["no point", 2]]
         assert (
-            "1 of 1 points are on the front. 3 points without both figures are left out."
+            "1 of 1 point is on the front. 3 points without both figures are left out."
             in page.locator("#front-scope").inner_text()
         )
         lines = saved(page, page.locator("#sweep-table button[data-save=CSV]")).decode()
@@ -286,6 +309,8 @@ def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_pa
 def test_labels_of_training_runs(running: Any, tmp_path: Path) -> None:
     with opened(running, written(tmp_path, workload_sweep())) as page:
         text = page.locator("main").inner_text()
+        assert "time \N{MULTIPLICATION SIGN} cost ($\N{MIDDLE DOT}s)" in text
+        assert page.get_by_label("Download transformer_points as CSV").count() == 1
         assert "End of the run against cost" in page.locator("#front-chart .gtitle").text_content()
         assert "speed-up" in text and "exposed communication" in text and "collective time" not in text
 
@@ -295,7 +320,58 @@ def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows
     table = as_columns("tiny", ("a",), [{"point": i, "status": "error", "error": "no", "a": i} for i in range(rows)])
     with opened(running, written(tmp_path, table)) as page:
         text = page.locator("main").inner_text()
-        assert "No point has a result." in text and "needs two columns" in text
+        assert text.count("No point has a result: there is nothing to draw.") == 3
+        assert ("Sweep of 1 point\n" in page.locator("header").inner_text() + "\n") == (rows == 1)
+        assert not page.locator(".sweep-controls, #front-list").locator("visible=true").count()
+
+
+def test_what_has_no_sensible_default_is_left_out(running: Any, tmp_path: Path) -> None:
+    totals = {"torus": 600.0, "boxes": 599.99998, "switch": 600.0000001}
+    rows = [
+        {
+            "point": i,
+            "status": "ok",
+            "network": name,
+            "total_bandwidth_gbps": total,
+            "predicted_ns": 100 + i,
+            "efficiency": 0.5 + i / 10,
+        }
+        for i, (name, total) in enumerate(totals.items())
+    ]
+    with opened(running, written(tmp_path, as_columns("networks", ("network",), rows))) as page:
+        said = [page.locator(f"#{picture}-scope").inner_text() for picture in ("front", "heat", "lines")]
+        assert "none varies in this sweep" in said[0] and "has one, network" in said[1] and "one of names, network" in said[2]
+        assert page.locator(".js-plotly-plot").count() == 0
+        assert page.locator("dt", has_text="total bandwidth per NPU").locator("+ dd").inner_text() == "600 GB/s"
+
+
+def test_filters_that_leave_nothing_leave_no_empty_axes(running: Any, real: Path) -> None:
+    with opened(running, real) as page:
+        page.get_by_label("Filter by b0").fill(">500")
+        drawn(page, 0)
+        for picture in ("front", "heat", "lines"):
+            assert page.locator(f"#{picture}-scope").inner_text() == "No point is left by the filters."
+            assert page.locator(f"#{picture}-chart").is_hidden()
+        page.get_by_label("Filter by b0").fill(">500 us")
+        drawn(page, 240)
+        assert "The filter of b0 is not understood" in page.locator("#sweep-view").inner_text()
+        assert page.locator("#front-chart").is_visible()
+
+
+def test_lines_do_not_mix_networks(running: Any, tmp_path: Path) -> None:
+    with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
+        title = page.locator("#lines-chart .gtitle").text_content
+        assert "best over" in title() and "networks" not in title()
+        colours = "document.querySelector('#lines-chart .js-plotly-plot').data.map((t) => [t.name, t.line.color])"
+        assert ["tacos", SYNTHESIZER_STYLES["tacos"][0]] in page.evaluate(colours)
+    table = made_up_sweep(2000)
+    with opened(running, written(tmp_path, SweepColumns(table.name, (*table.axes, "network"), table.columns))) as page:
+        assert "network net" in page.locator("#lines-chart .gtitle").text_content()
+        page.locator("#lines-controls label", has=page.get_by_text("network", exact=True)).locator("select").last.select_option(
+            "*"
+        )
+        drawn(page, 2000)
+        assert "best of all networks" in page.locator("#lines-chart .gtitle").text_content()
 
 
 def test_a_hundred_thousand_points_fit(running: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ MOST_PAGE_BYTES = 8_000_000
 MOST_DATA_BYTES = 5_000_000
 """What builders may use of it, compressed and as base64: the library takes 2 MB."""
 
-_CORE_SCRIPTS = ("core.js", "figure.js", "table.js", "timeline_model.js", "timeline_view.js", "timeline.js")
+_CORE_SCRIPTS = ("core.js", "figure.js", "table_filter.js", "table.js", "timeline_model.js", "timeline_view.js", "timeline.js")
 _TEMPLATE = "page.html.j2"
 _STYLES = "page.css"
 

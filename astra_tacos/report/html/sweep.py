@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
 from astra_tacos.report.html.sweep_headline import failures_html, headline_html
+from astra_tacos.report.sweep_measures import as_one_value, measure_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +48,8 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     for name in _REQUIRED:
         if name not in table.columns:
             raise ConfigError(f"{source}: has no column {name}, which every sweep has")
+    inputs = {name: as_one_value(values) for name, values in table.columns.items() if measure_of(name).role != "result"}
+    table = replace(table, columns=table.columns | inputs)
     varying, constant = varying_columns(table)
     data = sweep_data(table, varying)
     styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
@@ -62,7 +66,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "front",
             "Pareto front",
-            _picture("front") + '<h3>Points on the front</h3><div id="front-table"></div>',
+            _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
             "Points that no other one beats in one of two figures without being beaten in the other.",
         ),
         Section(
@@ -84,7 +88,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "Points without a result, by status and message, over the whole sweep.",
         ),
     ]
-    subtitle = f"Sweep of {table.num_rows:,} points"
+    subtitle = f"Sweep of {table.num_rows:,} point{'s' * (table.num_rows > 1)}"
     return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from astra_tacos.report.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES
 from astra_tacos.report.html.sweep_encoding import MOST_DIGITS, as_numbers, as_texts, encode_column, is_number
@@ -25,6 +26,19 @@ _FIRST = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost"
 _LAST = ("error",)
 _NEVER = ("key",)
 _MOST_TRIES = 8
+_SYMBOLS = {
+    "*": "star",
+    "o": "circle",
+    "D": "diamond",
+    "s": "square",
+    "v": "triangle-down",
+    "^": "triangle-up",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "P": "cross",
+    "X": "x",
+}
+"""Plotly's names of matplotlib's markers."""
 
 
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
@@ -70,8 +84,9 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        `columns` (see `encode_column`; with name, label, unit, goal, role), `axes`, `num_points` of the sweep, `count` here,
-        `digits` (None: exact), and `rules` by which points were chosen (None: all are there).
+        `columns` (see `encode_column`; with name, label, unit, goal, role, and whether the name is the sweep's own), `axes`,
+        `styles` (colour and Plotly's symbol by synthesizer), `num_points` of the sweep, `count` here, `digits` (None: exact),
+        and `rules` by which points were chosen (None: all are there).
     """
     kinds = {kind for kind in table.columns.get("kind", []) if kind is not None}
     described = [(name, measure_of(name, kinds)) for name in varying]
@@ -106,13 +121,18 @@ def _data(
         values = table.columns[name]
         encoded = encode_column(values if rows is None else [values[row] for row in rows], digits)
         role = "axis" if name in table.axes and measure.role != "task" else measure.role
-        columns.append({"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": role} | encoded)
+        columns.append(
+            {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": role}
+            | {"own": name not in MEASURES}
+            | encoded
+        )
     return {
         "name": table.name,
         "num_points": table.num_rows,
         "count": table.num_rows if rows is None else len(rows),
         "columns": columns,
         "axes": [name for name in table.axes if any(name == column for column, _ in described)],
+        "styles": {name: [colour, _SYMBOLS[marker]] for name, (colour, marker) in SYNTHESIZER_STYLES.items()},
         "digits": digits,
         "rules": rules,
     }

@@ -39,13 +39,13 @@ def format_value(value: Any, unit: str) -> str:
     if isinstance(value, list | tuple):
         return f"{as_texts([value])[0]} {unit}".rstrip()
     if unit == "ns":
-        return format_time(value) if math.isfinite(value) else str(value)
+        return format_time(value).replace(" us", " \N{MICRO SIGN}s") if math.isfinite(value) else str(value)
     if unit == "bytes":
         return format_size(value)
     if unit == "share":
         return f"{value:.2%}".replace(".00%", "%")
     text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1e4 else f"{value:,.4g}"
-    return f"${text}{unit[1:]}" if unit.startswith("$") else f"{text} {unit}".rstrip()
+    return f"${text}" if unit == "$" else f"{text}\N{MULTIPLICATION SIGN}" if unit == "x" else f"{text} {unit}".rstrip()
 
 
 def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, str]) -> str:
@@ -97,17 +97,19 @@ def _values(table: SweepColumns, axis: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best point of a task by a criterion: its row, and the column that it is best by."""
+    """The best point of a task by a criterion: its row, the column that it is best by, and how many others are as good."""
 
     row: int
     criterion: str
     task: tuple[Any, ...]
+    ties: int
 
 
 def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], list[Best]]:
     """By task (collective, size, workload, as far as they vary) and criterion, the first of the best points."""
     tasks = [name for name in varying if measure_of(name).role == "task"]
     best: dict[tuple[tuple[Any, ...], str], int] = {}
+    ties: dict[tuple[tuple[Any, ...], str], int] = {}
     for criterion in _CRITERIA:
         values = table.columns.get(criterion)
         if values is None or (criterion not in varying and criterion != "predicted_ns"):
@@ -118,9 +120,11 @@ def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], lis
                 continue
             place = (tuple(table.columns[name][row] for name in tasks), criterion)
             if place not in best or sign * value < sign * values[best[place]]:
-                best[place] = row
+                best[place], ties[place] = row, 0
+            elif value == values[best[place]]:
+                ties[place] += 1
     order = sorted(best, key=lambda place: (tuple(_sort_key(value) for value in place[0]), _CRITERIA.index(place[1])))
-    return tasks, [Best(best[place], place[1], place[0]) for place in order]
+    return tasks, [Best(best[place], place[1], place[0], ties[place]) for place in order]
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
@@ -134,10 +138,12 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
         return '<p class="notice">No point has a result.</p>'
     rows: dict[tuple[tuple[Any, ...], int], list[str]] = {}
     for entry in best:
-        rows.setdefault((entry.task, entry.row), []).append(measure_of(entry.criterion, kinds).label)
+        rows.setdefault((entry.task, entry.row), []).append(_criterion(entry, kinds))
     all_tasks = list(dict.fromkeys(task for task, _ in rows))
     kept = set(all_tasks[:_MOST_TASKS])
-    settings = [name for name in varying if name in table.axes and name not in tasks]
+    settings = [
+        name for name in varying if name in table.axes and name not in tasks and len(set(as_texts(table.columns[name]))) > 1
+    ]
     beside = [name for name in _BESIDE if name in table.columns and any(value is not None for value in table.columns[name])]
     header = [*(measure_of(name, kinds).label for name in tasks), "best by", "point"]
     header += [measure_of(name, kinds).label for name in (*settings, *beside)]
@@ -153,6 +159,11 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     if len(kept) < len(all_tasks):
         note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
     return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
+
+
+def _criterion(entry: Best, kinds: set[str]) -> str:
+    label = measure_of(entry.criterion, kinds).label
+    return f"{label} ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else label
 
 
 def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:

@@ -11,7 +11,7 @@
  *   AT.fit(element, draw)       have `draw(width)` called now and whenever the width of an element changes, also for print
  *   AT.colours                  Paul Tol's palettes: `bright`, `muted`, and names for what is drawn everywhere
  *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`
- *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table;  timeline.js: AT.timeline
+ *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table; table_filter.js: AT.filter;  timeline.js: AT.timeline
  *
  * The document's root element gets `data-ready` once everything is drawn.
  */

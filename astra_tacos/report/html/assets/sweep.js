@@ -16,7 +16,10 @@
       delete document.documentElement.dataset.drawn;
       state.waiting += 1;
       state.queue = state.queue.then(async () => {
-        for (const name of names) await pictures[name].draw(state.rows, state.selected);
+        for (const name of names) {
+          if (state.rows.length || AT.sweep.lacking(model)) await pictures[name].draw(state.rows, state.selected);
+          else AT.sweep.blank(name, "No point is left by the filters.");
+        }
         state.waiting -= 1;
         if (!state.waiting) document.documentElement.dataset.drawn = String(state.rows.length);
       });
@@ -33,14 +36,16 @@
     document.getElementById("sweep-view").append(said, clear);
     const holder = document.getElementById("sweep-table");
     const table = AT.table(holder, model.columns.map((column) => ({
-      title: AT.sweep.title(column), values: column.values, type: column.type, wrap: column.name === "error", format: AT.sweep.cell(column),
-    })), { name: "points", pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
+      title: AT.sweep.title(column, true), saved: AT.sweep.title(column), values: column.values, type: column.type, unit: column.unit, wrap: column.name === "error", format: AT.sweep.cell(column),
+    })), { name: AT.sweep.fileName("points"), pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
     const fields = [...holder.querySelectorAll("thead input")];
 
     function describe() {
       const whole = AT.data.num_points > model.count ? ` on this page, out of ${AT.format.count(AT.data.num_points)}` : "";
       const [shown, all] = [state.rows.length, model.count].map(AT.format.count);
-      said.textContent = shown === all ? `The pictures show all ${all} points${whole}. ` : `The pictures show the ${shown} filtered points of ${all}${whole}. `;
+      if (AT.sweep.lacking(model)) said.textContent = "";
+      else said.textContent = shown === all ? `The pictures show ${model.count === 1 ? "the one point" : `all ${all} points`}${whole}. ` : `The pictures show the ${shown} filtered point${shown === "1" ? "" : "s"} of ${all}${whole}. `;
+      for (const title of table.unclear()) said.append(AT.el("strong", {}, `The filter of ${title} is not understood: it filters nothing. `));
       clear.hidden = !fields.some((field) => field.value.trim());
     }
 
@@ -94,6 +99,7 @@
         document.getElementById("points").scrollIntoView({ block: "start" });
       });
     }
+    for (const element of document.querySelectorAll(".sweep-static")) AT.paged(element, 10);
     describe();
     if (view.all("").length) restore();
     clearTimeout(state.timer);

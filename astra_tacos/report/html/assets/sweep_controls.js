@@ -51,9 +51,9 @@ Object.assign(AT.sweep, {
     (same.find((select) => label.startsWith(name(select))) || same[focused])?.focus();
   },
 
-  /** A column's name with its unit. */
-  title({ label, unit }) {
-    const shown = { bytes: "bytes", share: "0 to 1", "": "" };
+  /** A column's name with its unit; over cells that have theirs, sizes and shares, without. */
+  title({ label, unit }, cells = false) {
+    const shown = cells ? { bytes: "", share: "", "": "" } : { bytes: "bytes", share: "0 to 1", "": "" };
     const text = unit in shown ? shown[unit] : unit;
     return text ? `${label} (${text})` : label;
   },
@@ -67,7 +67,7 @@ Object.assign(AT.sweep, {
     if (unit === "bytes") return AT.format.size(value);
     if (unit === "share") return AT.format.percent(value);
     const plain = Math.abs(value) >= 1e5 || Number.isInteger(value) ? AT.format.number(value, 0) : AT.sweep.digits(value, 4);
-    return unit.startsWith("$") ? `$${plain}${unit.slice(1)}` : unit === "x" ? `${plain}×` : unit ? `${plain} ${unit}` : plain;
+    return unit === "$" ? `$${plain}` : unit === "x" ? `${plain}×` : unit ? `${plain} ${unit}` : plain;
   },
 
   /** A number to so many significant digits, thousands apart. */
@@ -76,18 +76,21 @@ Object.assign(AT.sweep, {
   /** How a table writes the values of a column, whose unit is in its heading. */
   cell(column) {
     if (column.type !== "number") return null;
-    return column.unit === "bytes" ? AT.format.size : (value) => (Number.isInteger(value) ? AT.format.count(value) : AT.sweep.digits(value, 6));
+    if (column.unit === "bytes") return AT.format.size;
+    if (column.unit === "share") return (value) => AT.format.percent(value, 2);
+    return (value) => (Number.isInteger(value) ? AT.format.count(value) : AT.sweep.digits(value, 6));
   },
 
-  /** A value in a narrow place: four digits, no unit but of times and sizes, thousands and millions as k and M. */
-  brief(column, value) {
+  /** A value in a narrow place: four digits, or fewer where the last are 0, no unit but of times and sizes, thousands and millions as k and M. */
+  brief(column, value, zeros = false) {
+    const four = (number) => (zeros ? number.toPrecision(4) : `${+number.toPrecision(4)}`);
     const { unit } = column;
     if (typeof value !== "number" || !Number.isFinite(value) || unit === "bytes") return AT.sweep.text(column, value);
-    if (unit === "share") return `${+(100 * value).toPrecision(4)}%`;
+    if (unit === "share") return `${four(100 * value)}%`;
     const scales = unit === "ns" ? [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]] : [[1e9, "G"], [1e6, "M"], [1e4, "k"], [1, ""]];
     const [from, letter] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[3];
-    const digits = `${+(value / (letter === "k" ? 1e3 : from)).toPrecision(4)}${letter}`;
-    return unit.startsWith("$") ? `$${digits}` : digits;
+    const digits = `${four(value / (letter === "k" ? 1e3 : from))}${letter}`;
+    return unit === "$" ? `$${digits}` : digits;
   },
 
   /** Whether values reach so far that powers tell more than distances. */

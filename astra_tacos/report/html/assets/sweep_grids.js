@@ -27,7 +27,7 @@ Object.assign(AT.sweep, {
     }).filter(Boolean);
     const side = (name) => sides.find((column) => column.name === name);
     const figures = model.columns.filter((column) => column.type === "number" && column.name !== "point");
-    const axes = model.axes.map(side).filter(Boolean);
+    const axes = model.axes.map(side).filter((column) => column && column.distinct.length > 1);
     // The two longest axes, in their own order; what is to be done only where there is nothing else.
     const longest = [...axes].sort((p, q) => (p.role === "task") - (q.role === "task") || q.distinct.length - p.distinct.length);
     const order = [...axes.filter((column) => longest.slice(0, 2).includes(column)), ...longest.slice(2)].map(({ name }) => name);
@@ -50,7 +50,9 @@ Object.assign(AT.sweep, {
       const type = AT.sweep.isWide(low, high) ? "log" : "linear";
       const of = (entry) => (entry === null ? null : type === "log" ? Math.log10(entry) : entry);
       const ticks = finite.length ? AT.sweep.ticks(low, high, value.unit === "bytes" ? 2 : 10, type).filter((tick) => tick >= low - 1e-9 * Math.abs(low) && tick <= high * (1 + 1e-9)) : [];
-      const shown = ticks.length > 1 ? ticks : [...new Set([low, high])].filter(Number.isFinite);
+      const most = narrow ? 4 : 12;
+      const thinned = ticks.filter((_, i) => i % Math.ceil(ticks.length / most) === 0);
+      const shown = thinned.length > 1 ? thinned : [...new Set([low, high])].filter(Number.isFinite);
       const beside = narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", thickness: 12, len: 1 } : { thickness: 14, len: 1 };
       return { of, ramp: { colorscale: "Cividis", reversescale: value.goal < 0, colorbar: { ...beside, outlinewidth: 0, tickvals: shown.map(of), ticktext: shown.map((tick) => AT.sweep.brief(value, tick)),
         title: { text: narrow ? "" : AT.plain(value.label), side: "right", font: { size: 12 } } } } };
@@ -63,6 +65,20 @@ Object.assign(AT.sweep, {
       const name = (value) => { const text = AT.sweep.brief(column, value); return text.length > 28 ? `${text.slice(0, 27)}…` : text; };
       const { title } = AT.sweep.axis(column, []);
       return { title, tickvals: shown, ticktext: shown.map((i) => AT.plain(name(values[i]))), range: [-0.5, values.length - 0.5], showgrid: false, type: "linear" };
+    }
+
+    /** The numbers in the cells, with the same number of digits, white on dark and black on bright ones. */
+    function written({ cells }, number, value, of) {
+      const found = cells.flatMap((line, j) => line.flatMap((cell, i) => (Number.isFinite(number(cell) ?? NaN) ? [{ i, j, at: number(cell) }] : [])));
+      const texts = found.map(({ at }) => AT.sweep.brief(value, at));
+      const whole = texts.every((text) => !text.includes("."));
+      const [low, high] = found.map(({ at }) => of(at)).reduce(([least, most], at) => [Math.min(least, at), Math.max(most, at)], [Infinity, -Infinity]);
+      // Cividis grows evenly in lightness; white and black stand out alike at a luminance of 0.18, which is at 0.47 of it.
+      const bright = (at) => (high > low ? (of(at) - low) / (high - low) : 0.5) > 0.47;
+      return [["#000", true], ["#fff", false]].map(([color, holds]) => {
+        const mine = found.map((entry, k) => ({ ...entry, text: whole ? texts[k] : AT.sweep.brief(value, entry.at, true) })).filter(({ at }) => (value.goal < 0 ? !bright(at) : bright(at)) === holds);
+        return { type: "scatter", mode: "text", name: "numbers", x: mine.map(({ i }) => i), y: mine.map(({ j }) => j), text: mine.map(({ text }) => text), textfont: { color, size: 12 }, hoverinfo: "skip", showlegend: false };
+      }).filter((trace) => trace.x.length);
     }
 
     /** Marks where there is no number to colour. */
@@ -80,15 +96,14 @@ Object.assign(AT.sweep, {
     }
 
     return { async draw(rows, selected) {
-      if (sides.length < 2 || !figures.length) {
-        chart.replaceChildren(AT.el("p", { class: "note" }, "A heat map needs two columns of a few different values; this sweep has fewer."));
-        return;
-      }
+      const lacking = AT.sweep.lacking(model);
+      if (lacking) return AT.sweep.leaveOut("heat", lacking);
+      if (order.length < 2 || !figures.length) return AT.sweep.leaveOut("heat", `A heat map needs two axes of a few different values; this sweep has ${order.length ? `one, ${side(order[0]).label}` : "none"}.`);
       const x = AT.sweep.chosen(context, "heat", "x", sides, order);
       const others = sides.filter((column) => column !== x);
       const y = AT.sweep.chosen(context, "heat", "y", others, order);
       const sized = [x, y].some((column) => column.role === "task");
-      const value = AT.sweep.chosen(context, "heat", "value", figures, sized ? ["efficiency", "bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns", "efficiency"]);
+      const value = AT.sweep.chosen(context, "heat", "value", figures, sized ? ["efficiency", "bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns", "efficiency"]) || figures[0];
       const how = view.get("heat.how", "best");
       const narrow = AT.sweep.narrowed(context, "heat", rows, AT.sweep.tasks(model).filter((column) => column !== x && column !== y), "all", () => null);
       controls(narrow, x, y, value, how);
@@ -97,23 +112,22 @@ Object.assign(AT.sweep, {
       const number = (cell) => (cell.row < 0 ? null : value.at(cell.row));
       const { of, ramp } = colours(grid.cells.flat().map(number), value, wide < 600);
       const readable = wide / Math.max(1, grid.xs.length) >= 76 && grid.ys.length <= 30;
-      const title = `${words(value.goal).find(([name]) => name === how)?.[1] ?? "the best"} ${value.label} by ${x.label} and ${y.label}`;
+      const title = `${(words(value.goal).find(([name]) => name === how)?.[1] ?? "the best").replace("the", "The")} ${value.label} by ${x.label} and ${y.label}`;
       const around = marks(grid, x, y);
       const layout = AT.sweep.layout(chart, [title, ...narrow.said].join(", "), around.map(({ name }) => name), {
         xaxis: scale(x, grid.xs, wide < 600 ? 6 : 16), yaxis: scale(y, grid.ys, 24), height: Math.min(800, Math.max(230, 90 + 34 * grid.ys.length)) + (wide < 600 ? 60 : 0), margin: wide < 600 ? { b: 120 } : {} });
       const map = { type: "heatmap", x: grid.xs.map((_, i) => i), y: grid.ys.map((_, j) => j), z: grid.cells.map((line) => line.map((cell) => of(number(cell)))), xgap: 1, ygap: 1, hoverongaps: false, ...ramp,
-        customdata: grid.cells.map((line) => line.map((cell) => cell.row)), text: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : AT.sweep.brief(value, number(cell))))),
-        hovertext: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : `${AT.sweep.hover(model, cell.row, [value, x, y])}<br>of ${AT.format.count(cell.count)} points here${cell.failed ? `, ${AT.format.count(cell.failed)} failed` : ""}`))),
-        hovertemplate: "%{hovertext}<extra></extra>", ...(readable ? { texttemplate: "%{text}" } : {}) };
+        customdata: grid.cells.map((line) => line.map((cell) => cell.row)),         hovertext: grid.cells.map((line) => line.map((cell) => (cell.row < 0 ? "" : `${AT.sweep.hover(model, cell.row, [value, x, y])}<br>of ${AT.format.count(cell.count)} points here${cell.failed ? `, ${AT.format.count(cell.failed)} failed` : ""}`))),
+        hovertemplate: "%{hovertext}<extra></extra>" };
       const [i, j] = selected >= 0 ? [grid.xs.indexOf(x.at(selected)), grid.ys.indexOf(y.at(selected))] : [-1, -1];
       if (i >= 0 && j >= 0 && narrow.rows.includes(selected)) layout.shapes = [{ type: "rect", x0: i - 0.5, x1: i + 0.5, y0: j - 0.5, y1: j + 0.5, line: { color: AT.sweep.mark, width: 4 } }];
       const cells = grid.cells.flat();
       const missing = selected >= 0 && !(i >= 0 && j >= 0 && narrow.rows.includes(selected)) ? AT.sweep.absent(model, selected) : "";
       const some = cells.filter((cell) => cell.count && cell.failed).length;
-      const scope = `${AT.format.count(cells.filter((cell) => cell.count).length)} of ${AT.format.count(cells.length)} cells have a value, of ${AT.format.count(narrow.rows.length)} points.`
+      const scope = `${AT.format.count(cells.filter((cell) => cell.count).length)} of ${AT.sweep.counted(cells.length, "cell")} ${cells.filter((cell) => cell.count).length === 1 ? "has" : "have"} a value, of ${AT.sweep.counted(narrow.rows.length, "point")}.`
         + (value.goal ? " Brighter is better." : "") + (some ? ` In ${AT.format.count(some)} of them other points failed.` : "") + missing;
       document.getElementById("heat-scope").textContent = scope;
-      await AT.sweep.show(charts, chart, [map, ...around], layout, { name: "heat_map", alt: `Heat map: ${title}. ${scope}`, select,
+      await AT.sweep.show(charts, chart, [map, ...around, ...(readable ? written(grid, number, value, of) : [])], layout, { name: "heat_map", alt: `Heat map: ${title}. ${scope}`, select,
         rows: () => [[x, y, value].map(AT.sweep.title).concat(["points", "failed", "point"]), ...grid.cells.flatMap((line, up) => line.map((cell, across) => [grid.xs[across], grid.ys[up], number(cell), cell.count, cell.failed, cell.row < 0 ? null : model.column("point").at(cell.row)]))] });
     } };
   },
@@ -123,14 +137,13 @@ Object.assign(AT.sweep, {
     const { model, select } = context;
     const chart = document.getElementById("lines-chart");
     const charts = {};
-    const symbols = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
     const axes = model.axes.map(model.column).filter((column) => column && column.distinct && column.distinct.length > 1);
     const across = model.columns.filter((column) => column.name !== "point" && column.role !== "result" && column.values.some((value) => value !== null) && (!column.distinct || column.distinct.length > 1));
     const figures = model.columns.filter((column) => column.type === "number" && column.role === "result" && column.name !== "point");
 
     function traces(lines, bounds, y, many) {
-      const drawn = lines.map(({ name, points, column }, i) => ({ type: "scatter", mode: many ? "lines" : "lines+markers", name: AT.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
-        customdata: points.map(({ row }) => row), line: { color: AT.colours.muted[i % 10], width: 2 }, marker: { size: 7, symbol: symbols[i % 10] },
+      const drawn = lines.map(({ name, points, column }, i) => [AT.sweep.style(column, name, i), name, points, column]).map(([{ color, symbol }, name, points, column]) => ({ type: "scatter", mode: many ? "lines" : "lines+markers", name: AT.plain(column ? AT.sweep.text(column, name) : y.label), x: points.map((point) => point.at), y: points.map(({ row }) => y.at(row)),
+        customdata: points.map(({ row }) => row), line: { color, width: 2 }, marker: { size: 7, symbol },
         text: points.map(({ row, count }) => `${AT.sweep.hover(model, row, [y])}${count > 1 ? `<br>the best of ${AT.format.count(count)} points` : ""}`), hovertemplate: "%{text}<extra></extra>" }));
       if (bounds.length) {
         drawn.push({ type: "scatter", mode: "lines", name: "bound", x: bounds.map(({ at }) => at), y: bounds.map((point) => point.y), line: { color: "#222", dash: "dash", width: 1.5 }, hovertemplate: `bound: %{y:.5~g}<extra></extra>` });
@@ -139,18 +152,19 @@ Object.assign(AT.sweep, {
     }
 
     return { async draw(rows, selected) {
-      if (!across.length || !figures.length) {
-        chart.replaceChildren(AT.el("p", { class: "note" }, "Lines need a column that varies and a figure; this sweep has none."));
-        return;
+      const lacking = AT.sweep.lacking(model);
+      if (lacking) return AT.sweep.leaveOut("lines", lacking);
+      if (!figures.length || !(axes.length > 1 || axes.some(({ type }) => type === "number"))) {
+        return AT.sweep.leaveOut("lines", `Lines need an axis of numbers, or two axes; this sweep has ${axes.length ? `one of names, ${axes[0].label}` : "none that varies"}.`);
       }
       const numeric = axes.filter((column) => column.type === "number").sort((a, b) => b.distinct.length - a.distinct.length).map(({ name }) => name);
       const x = AT.sweep.chosen(context, "lines", "x", across, ["size_bytes", ...numeric, ...axes.map(({ name }) => name)]);
-      const y = AT.sweep.chosen(context, "lines", "y", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns"]);
+      const y = AT.sweep.chosen(context, "lines", "y", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns"]) || figures[0];
       const groupings = AT.sweep.groupings(model, AT.sweep.mostDistinct).filter((column) => column !== x && column.name !== "status");
       const texts = axes.filter((column) => column.type === "text");
       const by = groupings.length ? AT.sweep.chosen(context, "lines", "by", groupings, ["synthesizer", ...texts.map(({ name }) => name), ...axes.map(({ name }) => name)].filter((name) => name !== x.name)) : null;
       const others = [...new Set([...AT.sweep.tasks(model), ...axes])].filter((column) => column !== x && column !== by);
-      const narrow = AT.sweep.narrowed(context, "lines", rows, others, "best of all", (column) => (column.role === "task" ? null : "*"));
+      const narrow = AT.sweep.narrowed(context, "lines", rows, others, y.goal ? "best of all" : "highest of all", (column) => (column.role === "task" || column.name === "network" ? null : "*"));
       AT.sweep.place(document.getElementById("lines-controls"), [AT.sweep.columnChoice(context, "lines", "x", "across", across, x), AT.sweep.columnChoice(context, "lines", "y", "up", figures, y),
         AT.sweep.columnChoice(context, "lines", "by", "a line for each", groupings, by, "none"), ...narrow.controls]);
       const goal = y.goal || 1;
@@ -165,14 +179,15 @@ Object.assign(AT.sweep, {
         lines = lines.filter((line) => kept.has(line));
       }
       const placed = lines.reduce((sum, line) => sum + line.points.length, 0);
+      if (!placed) return AT.sweep.blank("lines", "No point that the filters leave has both figures.");
       const drawn = traces(lines, made.bounds.map((point) => ({ ...point, at: at(point.x) })), y, placed > AT.sweep.mostDots);
       const marked = narrow.rows.includes(selected) && AT.sweep.usable(model, selected, x, y);
       const names = drawn.map(({ name }) => name);
       if (marked) drawn.push({ ...AT.sweep.ring(model, selected, x, y), x: [at(x.at(selected))] });
       const heights = drawn.flatMap((trace) => trace.y);
-      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), names, { xaxis: AT.sweep.axis(x, made.xs.map(at)),
+      const layout = AT.sweep.layout(chart, [`${AT.sweep.opening(y)} against ${x.label}${by ? ` by ${by.label}` : ""}`, ...narrow.said].join(", "), names, { xaxis: AT.sweep.axis(x, made.xs.map(at)),
         yaxis: AT.sweep.axis(y, heights, y.goal > 0), height: 360 });
-      const scope = `${AT.format.count(placed)} places on ${AT.format.count(lines.length)} lines, of ${AT.format.count(narrow.rows.length)} points; ${y.goal ? "the best" : "the highest"} point of each place.`
+      const scope = `${AT.sweep.counted(placed, "place")} on ${AT.sweep.counted(lines.length, "line")}, of ${AT.sweep.counted(narrow.rows.length, "point")}; ${y.goal ? "the best" : "the highest"} point of each place.`
         + (total > lines.length ? ` The ${lines.length} best lines of ${AT.format.count(total)} are drawn; the CSV has all.` : "") + (made.bounds.length ? " Dashed: what the lower bound on the time allows, the best of a place." : "")
         + (selected >= 0 && !marked ? AT.sweep.absent(model, selected) : "");
       document.getElementById("lines-scope").textContent = scope;

@@ -11,12 +11,58 @@ Object.assign(AT.sweep, {
   mostLines: 12,
   mark: "#aa3377",
 
+  /** Pixels that a text takes in Plotly's pictures. */
+  textWidth(text, size) {
+    const context = (AT.sweep._canvas ||= AT.el("canvas").getContext("2d"));
+    context.font = `${size}px ${AT._houseLayout.font.family}`;
+    return context.measureText(text).width;
+  },
+
+  /** A column at the beginning of a heading; the names that a sweep file gives are left as they are. */
+  opening: ({ label, own }) => (own ? label : label[0].toUpperCase() + label.slice(1)),
+
+  /** `1 point`, `2 points`. */
+  counted: (count, noun) => `${AT.format.count(count)} ${noun}${count === 1 ? "" : "s"}`,
+
+  /** The stem of a file that is saved: with the sweep's name in front. */
+  fileName: (what) => `${AT.data.name.replace(/[^\w.-]+/g, "_").replace(/^_+|_+$/g, "") || "sweep"}_${what}`,
+
+  /** Why a sweep has no pictures at all, or null. */
+  lacking(model) {
+    if (!model.ok.includes(1)) return "No point has a result: there is nothing to draw.";
+    return model.count === 1 ? "A single point makes no picture." : null;
+  },
+
+  /** In place of a picture: why there is none. */
+  blank(name, why) {
+    AT.sweep._shown(name, false);
+    document.getElementById(`${name}-scope`).textContent = why;
+  },
+
+  /** The same where no choice would help. */
+  leaveOut(name, why) {
+    AT.sweep.blank(name, why);
+    document.getElementById(`${name}-controls`).replaceChildren();
+  },
+
+  _shown(name, shown) {
+    for (const id of [`${name}-chart`, `${name}-list`]) document.getElementById(id)?.toggleAttribute("hidden", !shown);
+  },
+
+  /** Colour and symbol of the i-th value of a column: synthesizers have their own, as in figures. */
+  style(column, value, i) {
+    const symbols = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
+    const named = column && ["synthesizer", "made_by"].includes(column.name);
+    const [color, symbol] = named ? AT.data.styles[value] || ["#666666", symbols[symbols.length - 1 - (i % 4)]] : [AT.colours.muted[i % 10], symbols[i % 10]];
+    return { color, symbol };
+  },
+
   /** A heading of a picture, in lines that fit it. */
   heading(text, width) {
-    const most = Math.max(30, Math.floor(width / 8));
+    const most = Math.max(200, width - 12);
     const lines = [""];
-    for (const word of (text[0].toUpperCase() + text.slice(1)).split(" ")) {
-      if (lines[lines.length - 1].length + word.length > most) lines.push("");
+    for (const word of text.split(" ")) {
+      if (AT.sweep.textWidth(lines[lines.length - 1] + word, 14) > most) lines.push("");
       lines[lines.length - 1] += `${word} `;
     }
     return { text: lines.map((line) => AT.plain(line.trim())).join("<br>"), lines: lines.length };
@@ -26,12 +72,13 @@ Object.assign(AT.sweep, {
   layout(element, heading, names, { height, margin, ...layout }) {
     const width = element.clientWidth || 800;
     const { text, lines } = AT.sweep.heading(heading, width);
-    const entries = names.map((name) => 7 * String(name).length + 52);
+    const entries = names.map((name) => AT.sweep.textWidth(String(name), 13) + 47);
     const columns = Math.max(1, Math.floor((width - 90) / Math.max(1, ...entries)));
     const keys = !names.length ? 0 : entries.reduce((sum, entry) => sum + entry, 0) < width - 90 ? 1 : Math.ceil(names.length / columns);
-    const top = 18 * lines + 20 * keys + 22;
+    const begin = 19 * lines + 12;
+    const top = begin + 20 * keys + 10;
     return { title: { text, font: { size: 14 }, x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 8 + 9 * (lines - 1), l: 4 } },
-      hovermode: "closest", showlegend: keys > 0, height: height + top, ...layout, margin: { t: top, r: 16, ...margin } };
+      hovermode: "closest", showlegend: keys > 0, height: height + top, legend: { orientation: "h", x: 0, yref: "container", y: 1 - begin / (height + top), yanchor: "top" }, ...layout, margin: { t: top, r: 16, ...margin } };
   },
 
   /**
@@ -39,7 +86,7 @@ Object.assign(AT.sweep, {
    * leaves nothing of what was chosen, `automatic(column)` says "*" or null: then it is the largest number, or the first text.
    */
   narrowed({ view, redraw }, name, rows, columns, all, automatic) {
-    const [controls, said] = [[], []];
+    const [controls, said, over] = [[], [], []];
     for (const column of columns) {
       const present = column.distinct ? AT.sweep.present(rows, column) : [];
       if (present.length < 2) continue;
@@ -51,10 +98,17 @@ Object.assign(AT.sweep, {
         view.set(`${name}.of.${column.name}`, entry);
         redraw(name);
       }));
-      if (value === null) continue;
+      if (value === null) {
+        if (all !== "all") over.push(column);
+        continue;
+      }
       rows = rows.filter((row) => column.at(row) === value);
       said.push(`${column.label} ${AT.sweep.text(column, value)}`);
     }
+    const mixed = over.filter((column) => AT.sweep.present(rows, column).length > 1);
+    if (mixed.some(({ name: entry }) => entry === "network")) said.push(`${all} networks`);
+    const rest = mixed.filter(({ name: entry }) => entry !== "network").map(({ label }) => label);
+    if (rest.length) said.push(`${all.split(" ")[0]} over ${rest.join(", ")}`);
     return { rows, controls, said };
   },
 
@@ -67,17 +121,18 @@ Object.assign(AT.sweep, {
     });
   },
 
-  /** The column that somebody chose among some, else the first of those preferred, else the first of all. */
+  /** The column that somebody chose among some, else the first of those preferred, else none. */
   chosen({ view }, name, key, columns, preferred) {
     const wanted = view.get(`${name}.${key}`);
     if (wanted === "-") return null;
-    return [wanted, ...preferred].map((entry) => columns.find((column) => column.name === entry)).find(Boolean) || columns[0] || null;
+    return [wanted, ...preferred].map((entry) => columns.find((column) => column.name === entry)).find(Boolean) || null;
   },
 
   /** Draw into a chart, made at the first time. */
   async show(charts, element, traces, layout, { name, alt, rows, select }) {
+    AT.sweep._shown(element.id.replace("-chart", ""), true);
     if (!charts.current) {
-      charts.current = await AT.chart(element, traces, layout, { name, alt, rows: () => charts.rows() });
+      charts.current = await AT.chart(element, traces, layout, { name: AT.sweep.fileName(name), alt, rows: () => charts.rows() });
       charts.current.plot.on("plotly_click", ({ points }) => {
         const row = points[0].customdata;
         if (Number.isInteger(row) && row >= 0) select(row);
@@ -90,7 +145,7 @@ Object.assign(AT.sweep, {
   },
 
   /** Columns by which points may be coloured or told apart. */
-  groupings: (model, most) => model.columns.filter((column) => column.distinct && column.distinct.length > 1 && column.distinct.length <= most && column.name !== "error"),
+  groupings: (model, most) => model.columns.filter((column) => column.distinct && column.distinct.length > 1 && column.distinct.length <= most && !["error", "point"].includes(column.name)),
 
   tasks: (model) => model.columns.filter((column) => column.role === "task"),
 
@@ -102,7 +157,7 @@ Object.assign(AT.sweep, {
     return groups.map((value, i) => {
       const mine = by ? rows.filter((row) => by.at(row) === value) : rows;
       return { type: "scatter", mode: "markers", name: by ? AT.plain(AT.sweep.text(by, value)) : "points", x: mine.map(x.at), y: mine.map(y.at), customdata: mine,
-        marker: { size: 7, opacity: 0.75, color: AT.colours.muted[i % AT.colours.muted.length] },
+        marker: { size: 7, opacity: 0.75, ...AT.sweep.style(by, value, i) },
         text: mine.map((row) => AT.sweep.hover(model, row, [x, y])), hovertemplate: "%{text}<extra></extra>" };
     });
   },
@@ -144,6 +199,8 @@ Object.assign(AT.sweep, {
     const charts = {};
     const figures = model.columns.filter((column) => column.type === "number" && column.name !== "point");
     const axes = model.axes.filter((name) => model.column(name)?.role !== "task");
+    const rivals = figures.filter((column) => ["cost", "total_bandwidth_gbps", "num_sends"].includes(column.name) && (!column.distinct || column.distinct.length > 1))
+      .sort((a, b) => (a.name === "num_sends") - (b.name === "num_sends") || (b.name === "cost") - (a.name === "cost"));
     const goal = (key, column) => Number(view.get(`front.${key}.goal`, String(column.goal || -1)));
 
     function controls(narrow, x, y, by) {
@@ -160,34 +217,34 @@ Object.assign(AT.sweep, {
 
     function list(front, columns) {
       const shown = [...new Set([...columns, ...model.axes.map(model.column), model.column("point")])].filter(Boolean);
-      AT.table(table, shown.map((column) => ({ title: AT.sweep.title(column), values: front.map(column.at), type: column.type, format: AT.sweep.cell(column) })),
-        { name: "pareto_front", filter: false, pageSize: 10, caption: "Points on the Pareto front", onSelect: (at) => select(front[at]) });
+      AT.table(table, shown.map((column) => ({ title: AT.sweep.title(column, true), saved: AT.sweep.title(column), values: front.map(column.at), type: column.type, format: AT.sweep.cell(column) })),
+        { name: AT.sweep.fileName("pareto_front"), filter: false, pageSize: 10, caption: "Points on the Pareto front", onSelect: (at) => select(front[at]) });
     }
 
     return { async draw(rows, selected) {
-      if (figures.length < 2) {
-        chart.replaceChildren(AT.el("p", { class: "note" }, "A front needs two columns of numbers that vary; this sweep has fewer."));
-        return;
-      }
+      const lacking = AT.sweep.lacking(model);
+      if (lacking) return AT.sweep.leaveOut("front", lacking);
       const y = AT.sweep.chosen(context, "front", "y", figures, ["predicted_ns"]);
-      const x = AT.sweep.chosen(context, "front", "x", figures.filter((column) => column !== y), ["cost", "total_bandwidth_gbps", ...axes]);
+      const x = AT.sweep.chosen(context, "front", "x", figures.filter((column) => column !== y), rivals.map(({ name }) => name));
+      if (!x || !y) return AT.sweep.leaveOut("front", "A front needs a time and another figure to set against it, cost, bandwidth or sends; none varies in this sweep.");
       const groupings = AT.sweep.groupings(model, 10);
       const by = AT.sweep.chosen(context, "front", "by", groupings, ["synthesizer", ...axes.filter((name) => model.column(name).type === "text"), ...axes]);
       const narrow = AT.sweep.narrowed(context, "front", rows, AT.sweep.tasks(model).filter((column) => column !== x && column !== y), "all", () => null);
       controls(narrow, x, y, by);
       const usable = narrow.rows.filter((row) => AT.sweep.usable(model, row, x, y));
+      if (!usable.length) return AT.sweep.blank("front", "No point that the filters leave has both figures.");
       const front = AT.sweep.front(model, usable, x, y, [goal("x", x), goal("y", y)]);
       const on = new Set(front);
       const names = [...(by && usable.length <= AT.sweep.mostDots ? AT.sweep.present(usable, by) : ["points"]), "Pareto front"];
-      const layout = AT.sweep.layout(chart, [`${y.label} against ${x.label}`, ...narrow.said].join(", "), names, {
+      const layout = AT.sweep.layout(chart, [`${AT.sweep.opening(y)} against ${x.label}`, ...narrow.said].join(", "), names, {
         xaxis: AT.sweep.axis(x, usable.map(x.at)), yaxis: AT.sweep.axis(y, usable.map(y.at)), height: 380 });
       const line = { type: "scatter", mode: "lines+markers", name: "Pareto front", x: front.map(x.at), y: front.map(y.at), customdata: front, line: { shape: "hv", color: "#222", width: 1.8 },
         marker: { size: 8, color: "#222", symbol: "diamond" }, text: front.map((row) => AT.sweep.hover(model, row, [x, y])), hovertemplate: "%{text}<extra>on the front</extra>" };
       const traces = [...AT.sweep.cloud(model, usable, x, y, by, layout), line];
       if (usable.includes(selected)) traces.push(AT.sweep.ring(model, selected, x, y));
       const counted = usable.length > AT.sweep.mostDots ? `; more than ${AT.format.count(AT.sweep.mostDots)}, therefore shades count those around a place` : "";
-      const scope = `${AT.format.count(front.length)} of ${AT.format.count(usable.length)} points are on the front${narrow.said.length ? ` (${narrow.said.join(", ")})` : ""}${counted}.`
-        + (usable.length < narrow.rows.length ? ` ${AT.format.count(narrow.rows.length - usable.length)} points without both figures are left out.` : "")
+      const scope = `${AT.format.count(front.length)} of ${AT.sweep.counted(usable.length, "point")} ${front.length === 1 ? "is" : "are"} on the front${narrow.said.length ? ` (${narrow.said.join(", ")})` : ""}${counted}.`
+        + (usable.length < narrow.rows.length ? ` ${AT.sweep.counted(narrow.rows.length - usable.length, "point")} without both figures ${narrow.rows.length - usable.length === 1 ? "is" : "are"} left out.` : "")
         + (selected >= 0 && !usable.includes(selected) ? AT.sweep.absent(model, selected) : "");
       document.getElementById("front-scope").textContent = scope;
       const shown = [...new Set([x, y, ...model.axes.map(model.column)])].filter(Boolean);

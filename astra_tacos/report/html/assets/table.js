@@ -1,37 +1,45 @@
 "use strict";
 /*
- * AT.table(element, columns, {name, filter, sort, pageSize, onSelect, onFilter, caption})  ->  {rows(), setFilter(column, text), select(row)}
+ * AT.table(element, columns, {name, filter, sort, pageSize, onSelect, onFilter, caption})  ->  {rows(), unclear(), setFilter(column, text), select(row)}
  *
  * A table that is filtered, sorted and paged.
- *   columns    [{title, values, type, format, wrap}]: `values` an array (typed or not; null where there is none), `type` "number" or
- *              "text" (found out where not given), `format` value => text for the page (the CSV has the values), `wrap` for long texts
- *   filter     a field per column: text contains, without regard to case; numbers also `>3`, `>=3`, `<3`, `<=3`, `=3`, `1..4`
+ *   columns    [{title, saved, values, type, unit, format, wrap}]: `values` an array (typed or not; null where there is none), `type` "number" or
+ *              "text" (found out where not given), `saved` the title in the CSV, `unit` "ns", "bytes", "share" ... for what may be
+ *              typed into the filter, `format` value => text for the page (the CSV has the values), `wrap` for long texts
+ *   filter     a field per column (table_filter.js); one that is not understood is marked and filters nothing, which the line below says
  *   sort       header buttons sort, ascending first; empty values last
  *   onSelect   (row) => ...: rows take the focus, Enter or a click selects; `row` is an index into `values`
  *   onFilter   (rows) => ...: called with the indices that are left, in order, whenever the filter or the sorting changes
- *   rows()     the indices that are left, in order
+ *   AT.paged(element, pageSize)   turns pages of a table that is in the page's markup
+ *   rows()     the indices that are left, in order; unclear(): titles of columns whose filter is not understood
  */
 Object.assign(AT, {
-  /** A predicate for what somebody typed into a filter; null if it says nothing of the kind. */
-  _test(text, type) {
-    const wanted = text.trim().toLowerCase();
-    if (!wanted) return () => true;
-    if (type === "number") {
-      const range = wanted.match(/^(-?[\d.e+-]+?)\s*\.\.\s*(-?[\d.e+-]+)$/);
-      const compare = wanted.match(/^(>=|<=|>|<|=)\s*(-?[\d.e+-]+)$/);
-      if (range && range.slice(1).every((end) => Number.isFinite(Number(end)))) {
-        const [low, high] = range.slice(1).map(Number);
-        return (value) => value !== null && value >= low && value <= high;
-      }
-      if (compare && Number.isFinite(Number(compare[2]))) {
-        const than = Number(compare[2]);
-        const relations = { ">": (v) => v > than, ">=": (v) => v >= than, "<": (v) => v < than, "<=": (v) => v <= than, "=": (v) => v === than };
-        const holds = relations[compare[1]];
-        return (value) => value !== null && value !== undefined && !Number.isNaN(value) && holds(value);
-      }
-      if (/^[<>=]|\.\./.test(wanted)) return null;
-    }
-    return (value, shown) => String(value ?? "").toLowerCase().includes(wanted) || shown().toLowerCase().includes(wanted);
+  /** For the line below a table: says where the table goes on to the right. */
+  goesOn(scroll) {
+    const note = AT.el("span", { class: "screen-only" });
+    const look = () => { note.textContent = scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 2 ? "more columns →" : ""; };
+    scroll.addEventListener("scroll", look);
+    const observer = new ResizeObserver(look);
+    for (const element of [scroll, scroll.firstChild]) observer.observe(element);
+    return note;
+  },
+
+  /** Turn pages of a table that is in the page's markup; paper has all rows. */
+  paged(element, pageSize) {
+    const rows = [...element.querySelectorAll("tbody tr")];
+    const status = AT.el("span", { class: "count", role: "status" });
+    let first = 0;
+    const turn = (by) => {
+      first += by;
+      rows.forEach((row, i) => row.classList.toggle("paper-only", i < first || i >= first + pageSize));
+      status.textContent = `${first + 1}–${Math.min(first + pageSize, rows.length)} of ${rows.length}`;
+      back.disabled = first === 0;
+      next.disabled = first + pageSize >= rows.length;
+    };
+    const back = AT.el("button", { type: "button", onclick: () => turn(-pageSize) }, "‹ Previous");
+    const next = AT.el("button", { type: "button", onclick: () => turn(pageSize) }, "Next ›");
+    element.append(AT.el("div", { class: "table-foot screen-only" }, status, AT.goesOn(element.querySelector(".scroll")), ...(rows.length > pageSize ? [back, next] : [])));
+    turn(0);
   },
 
   /** A table of columns. */
@@ -45,13 +53,13 @@ Object.assign(AT, {
       if (missing(value)) return "–";
       return format ? format(value, row) : typeof value === "number" ? (Number.isInteger(value) ? AT.format.count(value) : String(+value.toPrecision(6))) : String(value);
     };
-    const state = { order: Array.from({ length: count }, (_, row) => row), page: 0, column: null, down: false, selected: null };
+    const state = { order: Array.from({ length: count }, (_, row) => row), page: 0, column: null, down: false, selected: null, unclear: [] };
     const status = AT.el("span", { class: "count", role: "status", "aria-live": "polite" });
     const body = AT.el("tbody");
 
     const inputs = columns.map(({ title }, column) => AT.el("input", {
       type: "text", "aria-label": `Filter by ${title}`, placeholder: "filter", "data-column": column,
-      title: types[column] === "number" ? "A number or part of it, >3, >=3, <3, <=3, =3, or a range: 1..4" : "Part of the text",
+      title: AT.filterHelp({ type: types[column], unit: columns[column].unit }),
       oninput: () => refilter(),
     }));
     const heads = columns.map(({ title }, column) => AT.el("th", { scope: "col", class: types[column] === "number" ? "number" : null, "aria-sort": "none" },
@@ -60,8 +68,10 @@ Object.assign(AT, {
     if (filter) head.append(AT.el("tr", { class: "filters" }, ...inputs.map((input) => AT.el("th", {}, input))));
 
     function refilter() {
+      state.unclear = [];
       const tests = inputs.map((input, column) => {
-        const test = AT._test(input.value, types[column]);
+        const test = AT.filter(input.value, { type: types[column], unit: columns[column].unit });
+        if (!test) state.unclear.push(columns[column].title);
         input.setAttribute("aria-invalid", String(test === null));
         return test || (() => true);
       });
@@ -124,7 +134,7 @@ Object.assign(AT, {
     const back = AT.el("button", { type: "button", onclick: () => turn(-1), "aria-label": `${name}: previous page` }, "‹ Previous");
     const next = AT.el("button", { type: "button", onclick: () => turn(1), "aria-label": `${name}: next page` }, "Next ›");
     const save = AT.el("button", { type: "button", "data-save": "CSV", "aria-label": `Download ${name} as CSV`, onclick: () => AT.download(`${name}.csv`, "text/csv", AT.csv([
-      columns.map(({ title }) => title), ...state.order.map((row) => columns.map(({ values }) => values[row]))])) }, "CSV");
+      columns.map(({ title, saved = title }) => saved), ...state.order.map((row) => columns.map(({ values }) => values[row]))])) }, "CSV");
 
     function draw() {
       const { order } = state;
@@ -132,7 +142,7 @@ Object.assign(AT, {
       const visible = order.slice(first, first + pageSize);
       body.replaceChildren(...visible.map(line));
       const range = visible.length ? `${AT.format.count(first + 1)}–${AT.format.count(first + visible.length)} of ${AT.format.count(order.length)}` : "no rows";
-      status.textContent = range + (order.length < count ? ` (${AT.format.count(count)} without the filter)` : "");
+      status.textContent = range + (order.length < count ? ` (${AT.format.count(count)} without the filter)` : "") + state.unclear.map((title) => `; the filter of ${title} is not understood`).join("");
       back.disabled = state.page === 0;
       next.disabled = first + pageSize >= order.length;
       back.hidden = next.hidden = count <= pageSize;
@@ -140,11 +150,12 @@ Object.assign(AT, {
 
     const table = AT.el("table", {}, ...(caption ? [AT.el("caption", { class: "hidden" }, caption)] : []), head, body);
     element.classList.add("table");
-    element.replaceChildren(AT.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || name }, table),
-      AT.el("div", { class: "table-foot" }, status, back, next, save));
+    const scroll = AT.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || name }, table);
+    element.replaceChildren(scroll, AT.el("div", { class: "table-foot" }, status, AT.goesOn(scroll), back, next, save));
     draw();
     return {
       rows: () => state.order.slice(),
+      unclear: () => state.unclear,
       setFilter: (column, text) => { inputs[column].value = text; refilter(); },
       select,
     };
