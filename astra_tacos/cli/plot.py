@@ -134,7 +134,7 @@ def sweep(
     """Draw a sweep from its table: DIR is the --output of `sweep`.
 
     lines: a column against another, by default bus bandwidth against size. heatmap: two axes and a colour. pareto: time against
-    cost, and the points that no other one beats in both. Every task (size, collective, workload) has a panel of its own. Where
+    cost, and the points that no other one beats in both. Every task (size, collective, root, workload) has a panel of its own. Where
     points share a place the best one is drawn, and the figure says over what.
     """
     from astra_tacos.report.sweep_choice import choose

@@ -126,6 +126,21 @@ def test_an_axis_that_tells_the_task_needs_no_panels() -> None:
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{size >> 10}KiB" for size in SIZES]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
+    """Each synthesizer has a collective of its own, as a `list` in a sweep file can have it."""
+    made = table(sizes=SIZES[1:2] if kind == "pareto" else SIZES)
+    told = dict(zip(SYNTHESIZERS, (("all-reduce", None), ("broadcast", 2), ("broadcast", 3)), strict=True))
+    does = [told[name] for name in made.columns["synthesizer"]]
+    columns = made.columns | {"collective": [name for name, _ in does], "root": [root for _, root in does]}
+    tied = SweepColumns("tied", ("size_bytes", "synthesizer", "cost"), columns)
+    panels = drawn(lambda: draw_sweep(tied, choose(tied, kind, by=None if kind == "heatmap" else "synthesizer"))).axes
+    names = {"all-reduce": "tacos", "broadcast, root 2": "ring", "broadcast, root 3": "my-own"}
+    assert {axes.get_title() for axes in panels if axes.get_title()} == set(names)
+    if kind == "lines":
+        assert {axes.get_title(): axes.get_lines()[0].get_label() for axes in panels} == names
+
+
 def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
     made = table()
     choice = choose(made, "heatmap", x="size_bytes", y="synthesizer", value="efficiency")
