@@ -18,10 +18,11 @@ Object.assign(AT, {
     return { ticks, name };
   },
 
-  _timelineView(svg, { rows, groups, colours, unit, height, mix = false }) {
+  _timelineView(svg, { rows, groups, colours, unit, height, mix = false, end = null }) {
     const foot = 40, strip = groups.length ? 22 : 0;
     const longest = rows.reduce((most, text) => Math.max(most, text.length), 1);
-    const box = { left: 0, top: 6, width: 0, height: height - foot - 6 };
+    const head = end ? 22 : 6;
+    const box = { left: 0, top: head, width: 0, height: height - foot - head };
 
     function resize(width) {
       box.left = strip + Math.min(longest * 6.4 + 14, width < 560 ? 82 : 190);
@@ -75,6 +76,13 @@ Object.assign(AT, {
       }
       parts.push(label(`time (${name})`, { x: box.left + box.width / 2, y: base + 32, "text-anchor": "middle", fill: "#1f2933" }));
       return parts;
+    }
+
+    function endMark(view) {
+      if (!end || end.time < view.t0 || end.time > view.t1) return [];
+      const at = x(view, end.time), isRight = at > box.left + box.width / 2;
+      return [AT.svg("line", { x1: at, x2: at, y1: box.top - 5, y2: box.top + box.height, stroke: "#222222", "stroke-width": 1.5, "stroke-dasharray": "5 3", class: "end" }),
+        label(end.label, { x: at, y: box.top - 8, "text-anchor": isRight ? "end" : "start", fill: "#1f2933" })];
     }
 
     /** One path per colour, so that thousands of bars are a few elements. */
@@ -156,7 +164,7 @@ Object.assign(AT, {
         const faded = chosen !== null;
         const content = kind === "bars" ? bars(view, model, faded) : heat(view, model, faded);
         const over = [...(chosen ? lit(view, model, chosen, (bar) => colours[model.colour[bar]]) : []), ...(selected >= 0 ? [outline(view, model, selected)] : [])];
-        svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...content, ...over, ...gutter(view), ...axis(view));
+        svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...content, ...over, ...gutter(view), ...axis(view), ...endMark(view));
         return { kind, count };
       },
     };
