@@ -158,10 +158,29 @@ def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
             assert image[down, right] == pytest.approx(max(values)) if values else np.isnan(image[down, right])
     assert np.isnan(image).sum() == 1
     assert len(panel.texts) == 11
-    assert bar.get_ylabel() == "efficiency"
+    assert bar.get_ylabel() == "efficiency, higher is better"
     assert [label.get_text() for label in panel.get_yticklabels()] == list(SYNTHESIZERS)
     assert "no value" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert "best over seed, cost (up to 6 points each)" in note_of(figure)
+
+
+@pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("predicted_ns", np.nanmin)])
+def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
+    made = table(sizes=SIZES[1:3])
+    figure = drawn(lambda: draw_sweep(made, choose(made, "heatmap", x="seed", y="synthesizer", value=value)))
+    for panel in figure.axes[:-1]:
+        image = panel.images[0]
+        brightness = image.to_rgba(image.get_array())[..., :3].sum(axis=-1)
+        cells = np.ma.filled(image.get_array().astype(float), np.nan)
+        assert brightness.flat[np.flatnonzero(cells == best(cells))[0]] == brightness[~np.isnan(cells)].max()
+
+
+def test_one_value_everywhere_has_no_colour_bar() -> None:
+    made = table(sizes=SIZES[1:2])
+    same = SweepColumns("same", made.axes, made.columns | {"efficiency": [0.5] * made.num_rows})
+    figure = drawn(lambda: draw_sweep(same, choose(same, "heatmap", x="seed", y="synthesizer", value="efficiency")))
+    assert len(figure.axes) == 1
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["efficiency: 50% everywhere"]
 
 
 def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
