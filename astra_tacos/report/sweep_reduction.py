@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from astra_tacos.errors import ConfigError
@@ -40,13 +41,18 @@ def column(table: SweepColumns, name: str, option: str) -> list[Any]:
         If there is no such column, it has lists, or nothing at all.
     """
     if name not in table.columns:
-        raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep: {', '.join(table.columns)}")
+        raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep, such as {closest(table, name)}")
     values = table.columns[name]
     if any(isinstance(value, (list, tuple)) for value in values):
         raise ConfigError(f"{option}: column {name} has lists of numbers, expected one with numbers or text")
     if all(value is None for value in values):
         raise ConfigError(f"{option}: column {name} is empty in all {table.num_rows:,} points, expected one with values")
     return values
+
+
+def closest(table: SweepColumns, name: str) -> str:
+    """The few columns whose names are most like one that is none; the axes if none is."""
+    return ", ".join(get_close_matches(name, list(table.columns), 3, 0.5) or table.axes or list(table.columns)[:3])
 
 
 def numbers(table: SweepColumns, name: str, option: str) -> list[Number | None]:

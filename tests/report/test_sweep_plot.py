@@ -246,8 +246,8 @@ def test_what_suits_a_sweep_is_drawn_by_default() -> None:
     ("asked", "expected"),
     [
         (
-            {"x": "siez"},
-            "--x: found 'siez', expected a column of the sweep: point, status, kind, topology, link_bandwidth_gibps, cost",
+            {"x": "size_byte"},
+            "--x: found 'size_byte', expected a column of the sweep, such as size_bytes",
         ),
         ({"by": "speed_up"}, "--by: column speed_up is empty in all 72 points"),
         (

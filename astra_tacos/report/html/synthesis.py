@@ -76,8 +76,9 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
         return ""
     time, best = min(able, key=lambda pair: pair[0])
     others = f" and {len(able) - 1} more" if len(able) > 1 else ""
-    said = f"{best.synthesizer}{others} {'are' if others else 'is'} faster than this schedule; {best.synthesizer} takes {_time(time)}"
-    said += f" with {best.chunks_per_npu} chunk{'s' if best.chunks_per_npu != 1 else ''} per NPU"
+    said = f"{best.synthesizer}{others} {'are' if others else 'is'} faster than this schedule; "
+    chunks = f"{best.chunks_per_npu} chunk{'s' if best.chunks_per_npu != 1 else ''} per NPU"
+    said += f"{best.synthesizer} takes {_time(time)} with {chunks}"
     return f'<p id="faster"><strong>{escape(said)}</strong> (<a href="#algorithms">all of them</a>).</p>'
 
 
@@ -114,7 +115,9 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
             f"<span>{escape(_time(bound))} ({share:.1%})</span></div>"
         )
     html += "</div>"
-    html += '<p class="note">Each is a time that no schedule with chunks of this number and size can beat; the longest one counts. '
+    html += (
+        '<p class="note">Each is a time that no schedule with chunks of this number and size can beat; the longest one counts. '
+    )
     html += "Bars are shares of the predicted time.</p>"
     return Section("certificate", "Certificate", html)
 
