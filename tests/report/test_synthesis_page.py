@@ -117,6 +117,23 @@ def test_time_goes_to_the_end_of_the_collective(running: Any, tmp_path: Path) ->
         assert page.locator("#chunk-number").get_attribute("placeholder") == "0\N{EN DASH}1"
 
 
+def test_groups_and_times_of_the_timeline_are_told_in_full(page: Any, of: Schedule) -> None:
+    names = [f"dimension {number}: {dimension.block} {dimension.size}" for number, dimension in enumerate(of.topology.dimensions)]
+    page.evaluate("() => AT.report.timeline.reset()")
+    frames(page)
+    assert page.locator("#links-over-time svg rect title").all_text_contents() == names
+    shown = page.locator("#links-over-time svg text[transform]").all_text_contents()
+    assert len(shown) == 3
+    assert all(
+        text in {full, full.replace("dimension", "dim."), f"dim. {n}", str(n)}
+        for n, (text, full) in enumerate(zip(shown, names, strict=True))
+    )
+    page.evaluate("() => AT.report.timeline.zoom({t0: 145.25, t1: 145.75, r0: 0, r1: 9})")
+    frames(page)
+    assert "145.25 ns to 145.75 ns" in page.locator("#links-over-time [data-role=shows]").inner_text()
+    page.evaluate("() => AT.report.timeline.reset()")
+
+
 def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) -> None:
     svg = page.locator("#links-over-time svg[tabindex]")
     svg.focus()

@@ -48,7 +48,8 @@ Object.assign(AT, {
     function tell() {
       const { kind, count } = state.shown;
       const { t0, t1, r0, r1 } = state.view;
-      const range = `${time(t0)} to ${time(t1)}, ${AT.format.count(Math.min(rows.length, Math.ceil(r1)) - Math.max(0, Math.floor(r0)))} of ${AT.format.count(rows.length)} rows`;
+      const at = (value) => (unit === "ns" ? AT.format.time(value, t1 - t0) : time(value));
+      const range = `${at(t0)} to ${at(t1)}, ${AT.format.count(Math.min(rows.length, Math.ceil(r1)) - Math.max(0, Math.floor(r0)))} of ${AT.format.count(rows.length)} rows`;
       says.textContent = kind === "bars" ? `Every bar is drawn: ${AT.format.count(count)} in view (${range}).`
         : `${mix ? "Colours are mixed by their shares of time" : "Share of time in use by row and time"}: the ${AT.format.count(count)} bars in view (${range}) are too many to draw. Zoom in to see each.`;
     }
