@@ -70,7 +70,7 @@ def draw_heatmaps(
         bar.set_label(scale.label + _BETTER[goal])
         bar.outline.set_linewidth(0.5)
     else:
-        handles.append(Patch(facecolor=shades(norm(low / scale.divisor)), label=f"{scale.label}: {scale.cell(low)} everywhere"))
+        handles.append(Patch(facecolor=shades(norm(low / scale.divisor)), label=f"{scale.label}: {scale.cell(low)}"))
     if np.isnan(cells).any():
         handles.append(Patch(facecolor=_NO_VALUE, edgecolor="#999999", linewidth=0.4, label="no value"))
     return handles, describe_reduction(table, places, goal)

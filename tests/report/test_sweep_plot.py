@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure_style import SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.sweep_axis import scale_of
 from astra_tacos.report.sweep_choice import KINDS, choose
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_plot import draw_sweep, save_sweep
-from astra_tacos.report.sweep_reduction import describe_reduction, representative
+from astra_tacos.report.sweep_reduction import describe_reduction, measure, representative
 
 SIZES = tuple(1 << power for power in (16, 20, 24, 28))
 SYNTHESIZERS = ("tacos", "ring", "my-own")
@@ -180,7 +181,7 @@ def test_one_value_everywhere_has_no_colour_bar() -> None:
     same = SweepColumns("same", made.axes, made.columns | {"efficiency": [0.5] * made.num_rows})
     figure = drawn(lambda: draw_sweep(same, choose(same, "heatmap", x="seed", y="synthesizer", value="efficiency")))
     assert len(figure.axes) == 1
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["efficiency: 50% everywhere"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["efficiency: 50%"]
 
 
 def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -294,3 +295,15 @@ def test_nothing_is_cut_off(kind: str, width: str) -> None:
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
     made = table(sizes=SIZES[:2])
     check_same_bytes(lambda path: save_sweep(made, path, choose(made, kind), "single"), tmp_path)
+
+
+def test_what_has_no_order_is_not_joined_by_lines() -> None:
+    made = table(sizes=SIZES[1:2])
+    (axes,) = drawn(lambda: draw_sweep(made, choose(made, "lines", x="synthesizer", by="seed"))).axes
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
+
+
+def test_large_sums_are_short() -> None:
+    made = table(sizes=SIZES[1:2], costs=(50_000.0, 100_000.0, 2_500_000.0))
+    scale = scale_of(measure(made, "cost"), made.columns["cost"])
+    assert [scale.text(cost) for cost in (9_000.0, 50_000.0, 100_000.0, 2_500_000.0)] == ["9,000", "50k", "100k", "2.5M"]
