@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _REPLAY_FILE = "replay.npz"
 _SCHEDULE_FILES = ("schedule.npz", "schedule.json")
 _SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP)
+_CONDITION = "size_bytes >= 65536 and collective == 'all-reduce'"
 _path = click.Path(path_type=Path)
 
 
@@ -118,7 +120,7 @@ def compare(path: Path, output: Path, width: str) -> None:
 @click.option("--y", metavar="COLUMN", help="Column along the y axis.")
 @click.option("--value", metavar="COLUMN", help="Column that the colours of a heat map show.")
 @click.option("--by", metavar="COLUMN", help="Column that tells lines, or colours of points, apart.")
-@click.option("--where", metavar="EXPR", help="Only points for which this holds: 'size_bytes >= 1048576 and num_npus == 64'.")
+@click.option("--where", metavar="EXPR", help=f"Only points for which this holds: {_CONDITION} (bytes).")
 @_figure_options
 def sweep(
     directory: Path,
@@ -131,11 +133,11 @@ def sweep(
     output: Path,
     width: str,
 ) -> None:
-    """Draw a sweep from its table: DIR is the --output of `sweep`.
+    """Draw a sweep from its table: DIR is the --output of `sweep`, or sweep.parquet in it.
 
     lines: a column against another, by default bus bandwidth against size. heatmap: two axes and a colour. pareto: time against
-    cost, and the points that no other one beats in both. Every task (size, collective, workload) has a panel of its own. Where
-    points share a place the best one is drawn, and the figure says over what.
+    cost, and the points that no other one beats in both. Every task (collective, root, size, workload) has a panel of its own.
+    Where points share a place the best one is drawn, and the figure says over what.
     """
     from astra_tacos.report.sweep_choice import choose
     from astra_tacos.report.sweep_plot import save_sweep
@@ -156,10 +158,9 @@ def _filtered(table: SweepColumns, where: str) -> SweepColumns:
     from astra_tacos.sweep.definitions import holds
     from astra_tacos.sweep.expression import parse_expression
 
-    expression = parse_expression(where, "--where")
-    for name in sorted(expression.names):
-        if name not in table.columns:
-            raise ConfigError(f"--where: found {name!r}, expected columns of the sweep: {', '.join(table.columns)}")
+    expression = parse_expression(where, "--where", f"{_CONDITION}; sizes are in bytes, and texts in quotes")
+    for name in sorted(expression.names - table.columns.keys()):
+        raise ConfigError(f"--where {where!r}: {_unknown(table, where, name)}")
     kept = []
     for row in range(table.num_rows):
         names = {name: table.columns[name][row] for name in expression.names}
@@ -168,6 +169,18 @@ def _filtered(table: SweepColumns, where: str) -> SweepColumns:
     if not kept:
         raise ConfigError(f"--where: {where!r} holds for none of {table.num_rows:,} points, expected one or more")
     return SweepColumns(table.name, table.axes, {name: [values[row] for row in kept] for name, values in table.columns.items()})
+
+
+def _unknown(table: SweepColumns, where: str, name: str) -> str:
+    """What is wrong with a condition in which a name is no column: most often it is a text without quotes."""
+    from astra_tacos.report.sweep_reduction import closest
+
+    for column, values in table.columns.items():
+        for value in sorted({value for value in values if isinstance(value, str)}):
+            bare = re.search(rf"(?<![\w'\"-]){re.escape(value)}(?![\w'\"-])", where)
+            if bare is not None and re.search(rf"\b{re.escape(name)}\b", value):
+                return f"found the text {value} without quotes, expected {column} == {value!r}"
+    return f"found {name!r}, expected a column of the sweep, such as {closest(table, name)}; texts need quotes"
 
 
 def _recording_file(path: Path) -> Path | None:

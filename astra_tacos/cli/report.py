@@ -71,6 +71,8 @@ def report(directory: Path, output: Path, with_comparison: bool, title: str | No
 
     The page needs no network and no server; the same DIR gives the same bytes.
     """
+    if directory.is_file() and any(directory.name in kind.markers for kind in KINDS.values()):
+        directory = directory.parent
     kind, entry = find_kind(directory)
     check_writable(output)
     make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page

@@ -125,4 +125,4 @@ def _link_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
 
 
 def _device(device: int, num_npus: int) -> str:
-    return f"NPU {device}" if device < num_npus else f"switch {device - num_npus}"
+    return f"NPU {device}" if device < num_npus else f"switch {device}"

@@ -104,7 +104,7 @@ def _links(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
 
 
 def _device(device: int, num_npus: int) -> str:
-    return str(device) if device < num_npus else f"switch {device - num_npus}"
+    return str(device) if device < num_npus else f"switch {device}"
 
 
 def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:

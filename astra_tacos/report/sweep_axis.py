@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.figure_style import shape_text, time_unit
+from astra_tacos.report.figure_style import WIDTH_INCHES, shape_text, time_unit
 from astra_tacos.report.sweep_measures import Measure
 from astra_tacos.report.sweep_reduction import is_number
 from astra_tacos.units import format_size
@@ -21,6 +21,8 @@ _LOG_WITHIN = 4.0
 _LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
 """Ticks within a decade, where the limits of an axis are less than so far apart."""
 _MOST_TICKS = {"double": 8, "single": 6}
+_TICKS_PER_INCH = 1.75
+"""Of sizes along a panel, so that `256 KiB` stands clear of the next one."""
 _MOST_CHARACTERS = {"double": 60, "single": 30}
 _LONGEST_LABEL = 40
 
@@ -34,6 +36,7 @@ class Scale:
     is_log: bool
     is_size: bool
     is_share: bool
+    is_money: bool
 
     def text(self, value: float) -> str:
         """A value as ticks show it."""
@@ -42,6 +45,8 @@ class Scale:
         if self.is_share:
             return f"{value:.4g}" if abs(value) > 10 else f"{value * 100:.4g}%"
         scaled = value / self.divisor
+        if self.is_money and abs(scaled) >= 10_000:
+            return f"{scaled / 1e3:.4g}k" if abs(scaled) < 1e6 else f"{scaled / 1e6:.4g}M"
         return f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.3g}"
 
     def cell(self, value: float) -> str:
@@ -62,7 +67,7 @@ def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
         unit, divisor = time_unit(low if low > 0 else high / 10)
     is_size, is_share = unit == "bytes", unit == "share"
     label = measure.label if not unit or is_size or is_share else f"{measure.label} ({unit})"
-    return Scale(label, divisor, low > 0 and high >= _LOG_FROM * low, is_size, is_share)
+    return Scale(label, divisor, low > 0 and high >= _LOG_FROM * low, is_size, is_share, unit == "$")
 
 
 def category(value: Any) -> str:
@@ -116,7 +121,9 @@ def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: 
     if is_log:
         axes.set(**{f"{which}scale": "log"})
     if scale.is_size:
-        step = -(-len(distinct) // _MOST_TICKS[width])
+        beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
+        most = max(3, min(_MOST_TICKS[width], int(_TICKS_PER_INCH * WIDTH_INCHES[width] / beside)))
+        step = -(-len(distinct) // most)
         axis.set_major_locator(FixedLocator(distinct[::step]))
         axis.set_minor_locator(NullLocator())
     elif is_log:

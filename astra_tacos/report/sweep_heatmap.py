@@ -11,7 +11,7 @@ from astra_tacos.report.figure_style import colours_from
 from astra_tacos.report.sweep_axis import label_style, ordered, scale_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.report.sweep_measures import LOWER
+from astra_tacos.report.sweep_measures import HIGHER, LOWER, NEITHER
 from astra_tacos.report.sweep_reduction import Panel, describe_reduction, measure, numbers, representative
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _MOST_WRITTEN = {"double": (12, 14), "single": (7, 14)}
 """Columns and rows up to which cells have their value written in them."""
 _MOST_LABELS = {"double": 16, "single": 9}
 _NO_VALUE = "#eeeeee"
+_BETTER = {LOWER: ", lower is better", NEITHER: "", HIGHER: ", higher is better"}
 
 
 def draw_heatmaps(
@@ -52,8 +53,8 @@ def draw_heatmaps(
     low, high = (float(part) for part in (np.nanmin(cells), np.nanmax(cells)))
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
-    # Dark is better, as in a figure of efficiency; where neither way is, dark is more.
-    shades = colours_from("viridis" if goal == LOWER else "viridis_r", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
+    # Bright is better, as on the page; where neither way is, bright is more.
+    shades = colours_from("viridis_r" if goal == LOWER else "viridis", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
     image = None
     for place, (axes, own) in enumerate(zip(grid, cells, strict=True)):
         image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
@@ -61,12 +62,17 @@ def draw_heatmaps(
         if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
             _write(axes, own, scale, shades, norm)
         _label(axes, choice, table, x_values, y_values, width, is_first=place % beside == 0, room=1 / beside)
-    bar = figure.colorbar(image, ax=grid, pad=0.02, fraction=0.06)  # type: ignore[arg-type]
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: scale.text(value * scale.divisor)))
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
-    bar.set_label(scale.label)
-    bar.outline.set_linewidth(0.5)
-    handles = [Patch(facecolor=_NO_VALUE, edgecolor="#999999", linewidth=0.4, label="no value")] if np.isnan(cells).any() else []
+    handles: list[Any] = []
+    if low < high:
+        bar = figure.colorbar(image, ax=grid, pad=0.02, fraction=0.06)  # type: ignore[arg-type]
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: scale.text(value * scale.divisor)))
+        bar.ax.yaxis.set_minor_formatter(NullFormatter())
+        bar.set_label(scale.label + _BETTER[goal])
+        bar.outline.set_linewidth(0.5)
+    else:
+        handles.append(Patch(facecolor=shades(norm(low / scale.divisor)), label=f"{scale.label}: {scale.cell(low)}"))
+    if np.isnan(cells).any():
+        handles.append(Patch(facecolor=_NO_VALUE, edgecolor="#999999", linewidth=0.4, label="no value"))
     return handles, describe_reduction(table, places, goal)
 
 

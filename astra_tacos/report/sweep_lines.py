@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FEWEST_SHADES = 4
+MARKER_SCALES = {"*": 1.7}
+"""Of markers that are smaller than others of the same size."""
 _BY_NAME = ("synthesizer", "made_by")
 
 
@@ -68,7 +70,8 @@ def draw_lines(
             below = place / max(len(series) - 1, 1)  # curves that coincide all show: those below are larger
             style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
             style |= {"zorder": 4 - below, "markersize": 3.8 + 2.0 * below, "linewidth": 1.0 + 0.4 * below, "clip_on": False}
-            style |= {} if x_scale else {"linestyle": (0, (1, 2))}
+            style["markersize"] *= MARKER_SCALES.get(marker, 1.0)
+            style |= {} if x_scale else {"linestyle": "none"}  # what has no order has nothing between
             (line,) = axes.plot([x for x, _ in points], [y for _, y in points], label=name, **style)
             handles.setdefault(name, line)
         _dress(axes, table, choice, (x_scale, y_scale), positions, drawn, width)

@@ -45,7 +45,7 @@ MEASURES: dict[str, Measure] = {
     "workload": Measure("workload", role="task"),
     "collective": Measure("collective", role="task"),
     "size_bytes": Measure("size", "bytes", role="task"),
-    "root": Measure("root"),
+    "root": Measure("root", role="task"),
     "network": Measure("network"),
     "topology": Measure("topology"),
     "num_npus": Measure("NPUs"),

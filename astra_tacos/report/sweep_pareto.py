@@ -9,7 +9,7 @@ import numpy as np
 from astra_tacos.report.sweep_axis import dress, scale_of, series_of, texts
 from astra_tacos.report.sweep_choice import Choice
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.report.sweep_lines import series_styles
+from astra_tacos.report.sweep_lines import MARKER_SCALES, series_styles
 from astra_tacos.report.sweep_measures import HIGHER, Measure, pareto_front
 from astra_tacos.report.sweep_reduction import Panel, measure, numbers
 
@@ -45,7 +45,13 @@ def draw_fronts(
         for value, (colour, marker) in zip(series, styles, strict=True):
             own = np.array([entry == value for entry in of], bool)
             for part, alpha, size in ((own & ~front, 0.5, 12.0), (own & front, 1.0, 24.0)):
-                style: dict[str, Any] = {"color": [colour], "marker": marker, "s": size, "linewidths": 0.3, "edgecolors": "white"}
+                style: dict[str, Any] = {
+                    "color": [colour],
+                    "marker": marker,
+                    "s": size * MARKER_SCALES.get(marker, 1.0) ** 2,
+                    "linewidths": 0.3,
+                    "edgecolors": "white",
+                }
                 axes.scatter(x[part], y[part], alpha=alpha, zorder=3 if size < 20 else 4, rasterized=is_many, **style)
         order = np.flatnonzero(front)[np.lexsort((y[front], x[front]))]
         axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(about), zorder=2)
@@ -53,7 +59,16 @@ def draw_fronts(
             dress(axes, which, scale, (values * scale.divisor).tolist(), width)
         axes.set(xlabel=scales[0].label, ylabel=scales[1].label)
     handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=5, markeredgecolor="white", label=name)
+        Line2D(
+            [],
+            [],
+            color=colour,
+            marker=marker,
+            linestyle="none",
+            markersize=5 * MARKER_SCALES.get(marker, 1.0),
+            markeredgecolor="white",
+            label=name,
+        )
         for name, (colour, marker) in zip(names, styles, strict=True)
         if choice.by
     ]

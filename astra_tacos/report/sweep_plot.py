@@ -20,6 +20,7 @@ from astra_tacos.report.sweep_reduction import Panel, column, measure, numbers, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_ROOT = "root"
 _COMMON = ("topology", "collective", "size_bytes")
 
 
@@ -48,10 +49,11 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     needed = [(shown, "--value" if choice.value else "--y")] + ([(choice.x, "--x")] if choice.kind == "pareto" else [])
     measured = [numbers(table, name, option) for name, option in needed]
     rows = [row for row in range(table.num_rows) if all(values[row] is not None for values in measured)]
-    used = [choice.x, *([choice.y] if choice.kind == "heatmap" else []), *([choice.by] if choice.by else [])]
+    along = {"lines": [choice.x], "heatmap": [choice.x, choice.y], "pareto": []}[choice.kind]
+    used = [choice.x, *along[1:], *([choice.by] if choice.by else [])]
     if choice.by:
         _check_series(table, choice.by)
-    panels = tasks(table, rows, used)
+    panels = tasks(table, rows, used, along)
     columns, lines = _arrangement(len(panels), width)
     high = {"lines": 2.35, "pareto": 2.6, "heatmap": 2.3}[choice.kind]
     size = (WIDTH_INCHES[width], 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
@@ -108,7 +110,8 @@ def _title(table: SweepColumns) -> str:
 
 
 def _task_text(table: SweepColumns, panel: Panel) -> str:
-    return ", ".join(texts([value], measure(table, name))[0] for name, value in panel.task)
+    named = {name: texts([value], measure(table, name))[0] for name, value in panel.task if name != _ROOT or value is not None}
+    return ", ".join(f"root {text}" if name == _ROOT else text for name, text in named.items())
 
 
 def _gaps(table: SweepColumns, rows: list[int], shown: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from astra_tacos.errors import ConfigError
@@ -13,7 +14,7 @@ from astra_tacos.report.sweep_measures import HIGHER, LOWER, MEASURES, Measure, 
 
 MOST_PANELS = 6
 _TASK = tuple(name for name, measure in MEASURES.items() if measure.role == "task")
-_NETWORK = "network"
+_NETWORK, _SIZE = "network", "size_bytes"
 Number = int | float
 
 
@@ -40,13 +41,18 @@ def column(table: SweepColumns, name: str, option: str) -> list[Any]:
         If there is no such column, it has lists, or nothing at all.
     """
     if name not in table.columns:
-        raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep: {', '.join(table.columns)}")
+        raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep, such as {closest(table, name)}")
     values = table.columns[name]
     if any(isinstance(value, (list, tuple)) for value in values):
         raise ConfigError(f"{option}: column {name} has lists of numbers, expected one with numbers or text")
     if all(value is None for value in values):
         raise ConfigError(f"{option}: column {name} is empty in all {table.num_rows:,} points, expected one with values")
     return values
+
+
+def closest(table: SweepColumns, name: str) -> str:
+    """The few columns whose names are most like one that is none; the axes if none is."""
+    return ", ".join(get_close_matches(name, list(table.columns), 3, 0.5) or table.axes or list(table.columns)[:3])
 
 
 def numbers(table: SweepColumns, name: str, option: str) -> list[Number | None]:
@@ -80,7 +86,7 @@ def measure(table: SweepColumns, name: str) -> Measure:
     return measure_of(name, {kind for kind in table.columns.get("kind", []) if kind is not None})
 
 
-def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str]) -> list[Panel]:
+def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: Sequence[str]) -> list[Panel]:
     """The rows by what they do, in order of the first: points of different tasks are no rivals, so each task has a panel.
 
     Networks have panels as well, if they are an axis and there is room.
@@ -88,14 +94,19 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str]) -> list
     Parameters
     ----------
     used
-        Columns that the figure shows anyway.
+        Columns that the figure shows anyway; a task needs no panel if it is one of these itself. That one of them tells it is not
+        enough: where each synthesizer has a collective of its own, their times would look like those of rivals.
+    along
+        Those along which points stand side by side: one of the sweep file's own may say the size.
 
     Raises
     ------
     ConfigError
         If there are more tasks than panels.
     """
-    names = [name for name in varying(table, _TASK) if not _is_told_by(table, rows, name, used)]
+    own = [name for name in along if name not in MEASURES]
+    is_size_told = any(_is_told_by(table, rows, _SIZE, (name,)) for name in own if _SIZE in table.columns)
+    names = [name for name in varying(table, _TASK) if name not in used and not (name == _SIZE and is_size_told)]
     panels = _panels(table, rows, names)
     if _NETWORK in table.axes and not _is_told_by(table, rows, _NETWORK, (*used, *names)):
         more = _panels(table, rows, [*names, _NETWORK])

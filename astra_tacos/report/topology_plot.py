@@ -156,7 +156,7 @@ def _utilisation_shades() -> _Shades:
 
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
     title = "share of the time that a link is busy"
-    return _Shades(colours_from("YlOrBr", 0.15, 1.0), Normalize(0, 1), ticks, [f"{tick:.0%}" for tick in ticks], title)
+    return _Shades(colours_from("YlOrBr", 0.35, 1.0), Normalize(0, 1), ticks, [f"{tick:.0%}" for tick in ticks], title)
 
 
 def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point: float) -> NDArray[np.float64]:
@@ -219,7 +219,7 @@ def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | Non
         if busy is not None:
             facts = f"{dimension.bandwidth_gibps:g} GiB/s, {float(np.mean(busy[own])) if own.any() else 0.0:.0%} busy"
         inside = " (inside)" if grouped.dimension[index] < 0 else ""
-        notes.append(f"{dimension.block} {dimension.size}: {facts}{inside}")
+        notes.append(f"{index}: {dimension.block} {dimension.size}, {facts}{inside}")
     if not topology.dimensions and busy is not None:
         notes.append(f"{topology.num_links:,} links, {float(np.mean(busy)):.0%} busy")
     if grouped.npus == 1:

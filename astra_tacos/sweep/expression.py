@@ -53,13 +53,15 @@ class Expression:
             raise ConfigError(f"{self.where} {describe(self.text)}: {error}") from None
 
 
-def parse_expression(text: str, where: str) -> Expression:
+def parse_expression(text: str, where: str, example: str = "600 - b0 - b1") -> Expression:
     """The expression that a text is.
 
     Parameters
     ----------
     where
         File and key it stands in.
+    example
+        What an error message shows as an expression.
 
     Raises
     ------
@@ -73,7 +75,7 @@ def parse_expression(text: str, where: str) -> Expression:
             raise UnfitError(f"{len(text)} characters", f"at most {MAX_LENGTH}")
         tree = parse_expression_text(text)
         if tree is None:
-            raise UnfitError("no expression", "one such as 600 - b0 - b1")
+            raise UnfitError("no expression", f"one such as {example}")
         evaluate = _compile(tree, names, MAX_DEPTH)
     except UnfitError as error:
         raise ConfigError(f"{where} {describe(text)}: {error}") from None

@@ -97,7 +97,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def read_sweep(directory: Path) -> SweepColumns:
-    """The table in the directory of a sweep.
+    """The table in the directory of a sweep; the path of the table itself will do, too.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def read_sweep(directory: Path) -> SweepColumns:
     import pyarrow as pa
     from pyarrow import parquet
 
-    path = directory / TABLE_FILE
+    path = directory if directory.name == TABLE_FILE and directory.is_file() else directory / TABLE_FILE
     if not path.is_file():
         raise ConfigError(f"{directory}: has no {TABLE_FILE}, expected the output of `astra-tacos sweep` that has ended")
     try:

@@ -112,7 +112,7 @@ def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> Non
 
     table = read_sweep(Path("swept"))
     assert isinstance(table, SweepColumns) and table.num_rows == 4
-    done = plot("sweep", "swept", "--where", "cost > 5", "-o", str(here / "x.svg"))
+    done = plot("sweep", "swept/sweep.parquet", "--where", "cost > 5", "-o", str(here / "x.svg"))
     assert done.exit_code == 0  # one point has no cost: it is not one for which that holds
 
 
@@ -134,11 +134,20 @@ def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> Non
         ("sweep run -o x.svg", "run: has no sweep.parquet, expected the output of `astra-tacos sweep`"),
         (
             "sweep swept --x sise -o x.svg",
-            "--x: found 'sise', expected a column of the sweep: point, status, collective",
+            "--x: found 'sise', expected a column of the sweep, such as size_bytes",
         ),
         (
             "sweep swept --where sise>1 -o x.svg",
-            "--where: found 'sise', expected columns of the sweep: point, status, collective",
+            "--where 'sise>1': found 'sise', expected a column of the sweep, such as size_bytes, synthesizer; texts need quotes",
+        ),
+        (
+            "sweep swept --where 'collective == all-reduce' -o x.svg",
+            "found the text all-reduce without quotes, expected collective == 'all-reduce'",
+        ),
+        ("sweep swept --where 'collective == alltoall' -o x.svg", "found 'alltoall', expected a column of the sweep, such as"),
+        (
+            "sweep swept --where 'size_bytes == 64KiB' -o x.svg",
+            "expected one such as size_bytes >= 65536 and collective == 'all-reduce'; sizes are in bytes, and texts in quotes",
         ),
         ("sweep swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
         ("sweep swept --where point -o x.svg", "--where 'point' is 0, expected true or false"),

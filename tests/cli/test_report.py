@@ -49,8 +49,8 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
 
 
 def test_the_same_directory_gives_the_same_bytes(directory: Path, tmp_path: Path) -> None:
-    for name in ("one.html", "two.html"):
-        assert run("report", directory, "-o", tmp_path / name) == 0
+    for name, path in (("one.html", directory), ("two.html", directory / "result.json")):
+        assert run("report", path, "-o", tmp_path / name) == 0
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
 
 

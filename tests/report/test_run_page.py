@@ -20,7 +20,7 @@ from astra_tacos.report.html.rank_timeline import choose_rows
 from astra_tacos.report.html.run import plan_page, replay_page
 from astra_tacos.report.html.run_links import link_data
 from astra_tacos.report.rank_states import find_segments
-from astra_tacos.run.recording import Recording
+from astra_tacos.run.recording import Recording, load_recording
 
 
 def two_stages() -> RunFiles:
@@ -102,6 +102,16 @@ def test_above_the_budget_some_ranks_stand_for_all() -> None:
     assert max(np.diff(rows.ranks)) <= 13
     assert "Of 100 ranks, 20 are rows" in rows.rule
     assert len(rows_of(recording, 3).ranks) == 1
+
+
+def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path) -> None:
+    recording = load_recording(plan_folder / "replay.npz")
+    links = link_data(recording, [recording.after])
+    assert links is not None
+    npus = [str(npu) for npu in range(8)]
+    assert links["labels"] == [*npus, *(f"switch {device}" for device in range(8, 12))]
+    ends = {end for name in links["busiest"]["link"] for end in name.split(" → ")}
+    assert ends == set(links["labels"])
 
 
 def test_matrices_of_large_networks_are_of_blocks() -> None:

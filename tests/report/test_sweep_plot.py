@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure_style import SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.sweep_axis import scale_of
 from astra_tacos.report.sweep_choice import KINDS, choose
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_plot import draw_sweep, save_sweep
-from astra_tacos.report.sweep_reduction import describe_reduction, representative
+from astra_tacos.report.sweep_reduction import describe_reduction, measure, representative
 
 SIZES = tuple(1 << power for power in (16, 20, 24, 28))
 SYNTHESIZERS = ("tacos", "ring", "my-own")
@@ -126,6 +127,21 @@ def test_an_axis_that_tells_the_task_needs_no_panels() -> None:
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{size >> 10}KiB" for size in SIZES]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
+    """Each synthesizer has a collective of its own, as a `list` in a sweep file can have it."""
+    made = table(sizes=SIZES[1:2] if kind == "pareto" else SIZES)
+    told = dict(zip(SYNTHESIZERS, (("all-reduce", None), ("broadcast", 2), ("broadcast", 3)), strict=True))
+    does = [told[name] for name in made.columns["synthesizer"]]
+    columns = made.columns | {"collective": [name for name, _ in does], "root": [root for _, root in does]}
+    tied = SweepColumns("tied", ("size_bytes", "synthesizer", "cost"), columns)
+    panels = drawn(lambda: draw_sweep(tied, choose(tied, kind, by=None if kind == "heatmap" else "synthesizer"))).axes
+    names = {"all-reduce": "tacos", "broadcast, root 2": "ring", "broadcast, root 3": "my-own"}
+    assert {axes.get_title() for axes in panels if axes.get_title()} == set(names)
+    if kind == "lines":
+        assert {axes.get_title(): axes.get_lines()[0].get_label() for axes in panels} == names
+
+
 def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
     made = table()
     choice = choose(made, "heatmap", x="size_bytes", y="synthesizer", value="efficiency")
@@ -143,10 +159,29 @@ def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
             assert image[down, right] == pytest.approx(max(values)) if values else np.isnan(image[down, right])
     assert np.isnan(image).sum() == 1
     assert len(panel.texts) == 11
-    assert bar.get_ylabel() == "efficiency"
+    assert bar.get_ylabel() == "efficiency, higher is better"
     assert [label.get_text() for label in panel.get_yticklabels()] == list(SYNTHESIZERS)
     assert "no value" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert "best over seed, cost (up to 6 points each)" in note_of(figure)
+
+
+@pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("predicted_ns", np.nanmin)])
+def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
+    made = table(sizes=SIZES[1:3])
+    figure = drawn(lambda: draw_sweep(made, choose(made, "heatmap", x="seed", y="synthesizer", value=value)))
+    for panel in figure.axes[:-1]:
+        image = panel.images[0]
+        brightness = image.to_rgba(image.get_array())[..., :3].sum(axis=-1)
+        cells = np.ma.filled(image.get_array().astype(float), np.nan)
+        assert brightness.flat[np.flatnonzero(cells == best(cells))[0]] == brightness[~np.isnan(cells)].max()
+
+
+def test_one_value_everywhere_has_no_colour_bar() -> None:
+    made = table(sizes=SIZES[1:2])
+    same = SweepColumns("same", made.axes, made.columns | {"efficiency": [0.5] * made.num_rows})
+    figure = drawn(lambda: draw_sweep(same, choose(same, "heatmap", x="seed", y="synthesizer", value="efficiency")))
+    assert len(figure.axes) == 1
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["efficiency: 50%"]
 
 
 def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -212,8 +247,8 @@ def test_what_suits_a_sweep_is_drawn_by_default() -> None:
     ("asked", "expected"),
     [
         (
-            {"x": "siez"},
-            "--x: found 'siez', expected a column of the sweep: point, status, kind, topology, link_bandwidth_gibps, cost",
+            {"x": "size_byte"},
+            "--x: found 'size_byte', expected a column of the sweep, such as size_bytes",
         ),
         ({"by": "speed_up"}, "--by: column speed_up is empty in all 72 points"),
         (
@@ -260,3 +295,15 @@ def test_nothing_is_cut_off(kind: str, width: str) -> None:
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
     made = table(sizes=SIZES[:2])
     check_same_bytes(lambda path: save_sweep(made, path, choose(made, kind), "single"), tmp_path)
+
+
+def test_what_has_no_order_is_not_joined_by_lines() -> None:
+    made = table(sizes=SIZES[1:2])
+    (axes,) = drawn(lambda: draw_sweep(made, choose(made, "lines", x="synthesizer", by="seed"))).axes
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
+
+
+def test_large_sums_are_short() -> None:
+    made = table(sizes=SIZES[1:2], costs=(50_000.0, 100_000.0, 2_500_000.0))
+    scale = scale_of(measure(made, "cost"), made.columns["cost"])
+    assert [scale.text(cost) for cost in (9_000.0, 50_000.0, 100_000.0, 2_500_000.0)] == ["9,000", "50k", "100k", "2.5M"]

@@ -20,6 +20,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
+from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.report.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
@@ -70,6 +71,19 @@ def test_the_certificate_says_what_the_result_says(page: Any, of: Schedule) -> N
     assert "verified" in text
     assert page.locator("#certificate .bound").count() == len(result["bounds_ns"])
     assert page.locator("#certificate .bound.binds").count() == 1
+    assert text.count("for chunks of this number and size") == 2
+    assert page.locator("#faster").count() == 0
+
+
+def test_the_certificate_says_that_another_algorithm_is_faster(of: Schedule) -> None:
+    """That a schedule meets the bound for its chunks is not that nothing is faster."""
+    result = certify(of)
+    base = CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "a90", time_ns=90, chunks_per_npu=9)
+    rows = [replace(base, synthesizer="a100", time_ns=100), base]
+    text = synthesis_page(of, result, rows).decode()
+    assert "a90 and 1 more are faster than this schedule; a90 takes 90 ns with 9 chunks per NPU" in text
+    rows = [replace(row, time_ns=result["predicted_ns"]) for row in rows]
+    assert "faster than this schedule" not in synthesis_page(of, result, rows).decode()
 
 
 @pytest.mark.parametrize("chunk", [0, 17, 47])
@@ -91,6 +105,33 @@ def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: S
     assert sum(drawn) == hops
     assert f"{len(sends)} sends" in page.locator("#chunk-told").inner_text()
     assert page.evaluate("document.querySelectorAll('#links-over-time path.lit').length") > 0
+
+
+def test_time_goes_to_the_end_of_the_collective(running: Any, tmp_path: Path) -> None:
+    """Links are free again while the last chunk is on its way."""
+    of = schedule(topology(("Ring", 2, 50.0, 500.0)), size=1 << 10, link_model="pipelined")
+    assert link_use(of).end_ns.max() < of.collective_time_ns
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert page.evaluate("() => AT.report.timeline.shown().view.t1") == of.collective_time_ns
+        assert page.locator("#links-over-time svg line.end").count() == 1
+        assert page.locator("#chunk-number").get_attribute("placeholder") == "0\N{EN DASH}1"
+
+
+def test_groups_and_times_of_the_timeline_are_told_in_full(page: Any, of: Schedule) -> None:
+    names = [f"dimension {number}: {dimension.block} {dimension.size}" for number, dimension in enumerate(of.topology.dimensions)]
+    page.evaluate("() => AT.report.timeline.reset()")
+    frames(page)
+    assert page.locator("#links-over-time svg rect title").all_text_contents() == names
+    shown = page.locator("#links-over-time svg text[transform]").all_text_contents()
+    assert len(shown) == 3
+    assert all(
+        text in {full, full.replace("dimension", "dim."), f"dim. {n}", str(n)}
+        for n, (text, full) in enumerate(zip(shown, names, strict=True))
+    )
+    page.evaluate("() => AT.report.timeline.zoom({t0: 145.25, t1: 145.75, r0: 0, r1: 9})")
+    frames(page)
+    assert "145.25 ns to 145.75 ns" in page.locator("#links-over-time [data-role=shows]").inner_text()
+    page.evaluate("() => AT.report.timeline.reset()")
 
 
 def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) -> None:
@@ -129,6 +170,18 @@ def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) ->
     page.keyboard.press("Escape")
     frames(page)
     assert page.evaluate("AT.report.timeline.shown().highlighted") is None
+
+
+@pytest.mark.parametrize("asked", ["-3", "999", "1.5"])
+def test_a_chunk_that_is_none_is_not_lit(page: Any, of: Schedule, asked: str) -> None:
+    page.fill("#chunk-number", asked)
+    page.locator("#chunk-number").dispatch_event("change")
+    frames(page)
+    assert page.locator("#chunk-told").inner_text() == f"There are chunks 0 to {of.collective.num_chunks - 1}."
+    assert page.locator("path.tree").count() == 0
+    page.fill("#chunk-number", "")
+    page.locator("#chunk-number").dispatch_event("change")
+    assert page.locator("#chunk-told").inner_text() == ""
 
 
 @pytest.mark.parametrize("npu", [0, 13, 23])

@@ -49,9 +49,9 @@ def test_every_link_and_device_is_drawn(name: str) -> None:
     assert sorted(lines.get_array().tolist()) == sorted(topology.link_bandwidth_gibps.tolist())
     dots = [len(c.get_offsets()) for c in figure.axes[0].collections if isinstance(c, PathCollection)]
     assert dots == [count for count in (topology.num_npus, topology.num_switches) if count]
-    for dimension in topology.dimensions:
+    for number, dimension in enumerate(topology.dimensions):
         assert (
-            f"{dimension.block} {dimension.size}: {dimension.bandwidth_gibps:g} GiB/s, {dimension.latency_ns:g} ns"
+            f"{number}: {dimension.block} {dimension.size}, {dimension.bandwidth_gibps:g} GiB/s, {dimension.latency_ns:g} ns"
             in texts_of(figure)
         )
 
@@ -84,7 +84,8 @@ def test_utilisation_is_that_of_the_sends() -> None:
     assert np.allclose(lines.get_edgecolor(), shades)
     for index, dimension in enumerate(topology.dimensions):
         mean = np.mean([expected[link] for link in range(topology.num_links) if topology.link_dimension[link] == index])
-        assert f"{dimension.block} {dimension.size}: {dimension.bandwidth_gibps:g} GiB/s, {mean:.0%} busy" in texts_of(figure)
+        facts = f"{dimension.block} {dimension.size}, {dimension.bandwidth_gibps:g} GiB/s, {mean:.0%} busy"
+        assert f"{index}: {facts}" in texts_of(figure)
 
 
 def test_every_bandwidth_has_a_colour_of_its_own() -> None:

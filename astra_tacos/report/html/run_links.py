@@ -61,7 +61,7 @@ def _name(recording: Recording, replay: RecordedReplay, link: int) -> str:
 
 
 def _device(recording: Recording, device: int) -> str:
-    return str(device) if device < recording.num_npus else f"switch {device - recording.num_npus}"
+    return str(device) if device < recording.num_npus else f"switch {device}"
 
 
 def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], NDArray[np.int64], int]:

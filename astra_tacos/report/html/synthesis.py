@@ -15,6 +15,7 @@ from astra_tacos.units import format_size, format_time
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _TIMES = " \N{MULTIPLICATION SIGN} "
+_OF_CHUNKS = "for chunks of this number and size"
 _CELL = (
     "A cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of what NPUs held are "
     "left out."
@@ -47,7 +48,7 @@ def synthesis_page(
         If the page passes its size.
     """
     data = collect(schedule, result)
-    sections = [_certificate(result), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
+    sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
     if comparison is not None:
         data["comparison"] = compared(comparison, result)
     sections.insert(-1, _comparison(comparison, comparison_note))
@@ -68,12 +69,25 @@ def _fact(label: str, value: str, more: str = "") -> str:
     return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}{extra}</dd></div>'
 
 
-def _certificate(result: dict[str, Any]) -> Section:
+def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
+    """That another algorithm is faster, which a bound for the chunks of this schedule does not show."""
+    able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["predicted_ns"]]
+    if not able:
+        return ""
+    time, best = min(able, key=lambda pair: pair[0])
+    others = f" and {len(able) - 1} more" if len(able) > 1 else ""
+    said = f"{best.synthesizer}{others} {'are' if others else 'is'} faster than this schedule; "
+    chunks = f"{best.chunks_per_npu} chunk{'s' if best.chunks_per_npu != 1 else ''} per NPU"
+    said += f"{best.synthesizer} takes {_time(time)} with {chunks}"
+    return f'<p id="faster"><strong>{escape(said)}</strong> (<a href="#algorithms">all of them</a>).</p>'
+
+
+def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
     gap = result["predicted_ns"] / result["bound_ns"] - 1 if result["bound_ns"] else 0.0
     facts = [
         _fact("predicted time", _time(result["predicted_ns"]), "from first send to last chunk in place"),
-        _fact("lower bound", _time(result["bound_ns"]), f"{result['bound']}: {result['bound_where']}"),
-        _fact("efficiency", f"{result['efficiency']:.1%}", f"bound / time: the schedule takes {gap:.1%} longer than the bound"),
+        _fact("lower bound", _time(result["bound_ns"]), f"{_OF_CHUNKS}; {result['bound']}: {result['bound_where']}"),
+        _fact("efficiency", f"{result['efficiency']:.1%}", f"{_OF_CHUNKS}: the schedule takes {gap:.1%} longer than that bound"),
         _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
         _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
         _fact(
@@ -88,7 +102,7 @@ def _certificate(result: dict[str, Any]) -> Section:
     pairs = [
         (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
     ]
-    html = f'<dl class="facts">{"".join(facts)}</dl>'
+    html = f'<dl class="facts">{"".join(facts)}</dl>{_faster(result, comparison)}'
     html += f'<dl class="pairs">{"".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)}</dl>'
     html += "<h3>All lower bounds</h3>"
     html += '<div class="bounds" role="list">'
@@ -101,7 +115,9 @@ def _certificate(result: dict[str, Any]) -> Section:
             f"<span>{escape(_time(bound))} ({share:.1%})</span></div>"
         )
     html += "</div>"
-    html += '<p class="note">Each is a time that no schedule of these chunks can beat; the longest one counts. '
+    html += (
+        '<p class="note">Each is a time that no schedule with chunks of this number and size can beat; the longest one counts. '
+    )
     html += "Bars are shares of the predicted time.</p>"
     return Section("certificate", "Certificate", html)
 

@@ -106,11 +106,12 @@ const AT = {
   printWidth: 680,
 
   format: {
-    /** `940 ns`, `12.34 µs`, `5.60 ms`, as units.format_time has it. */
-    time(ns) {
+    /** `940 ns`, `12.34 µs`, `5.60 ms`, as units.format_time has it; with more digits if times so close to each other are told apart. */
+    time(ns, apart = Infinity) {
       if (!Number.isFinite(ns)) return "–";
       const [scale, unit] = Math.abs(ns) < 1e4 ? [1, "ns"] : Math.abs(ns) < 1e7 ? [1e3, "µs"] : Math.abs(ns) < 1e10 ? [1e6, "ms"] : [1e9, "s"];
-      return `${AT.format.number(ns / scale, unit === "ns" ? 0 : 2)} ${unit}`;
+      const digits = Math.ceil(1 - Math.log10(apart / scale));
+      return `${AT.format.number(ns / scale, Math.min(9, Math.max(unit === "ns" ? 0 : 2, digits)))} ${unit}`;
     },
     /** `64 MiB`, `1.50 KiB`. */
     size(bytes) {

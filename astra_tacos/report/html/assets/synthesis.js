@@ -39,9 +39,14 @@ AT.ready(async () => {
     told.textContent = chunk === null ? "" : AT.synthesis.tellChunk(data, tree.of(chunk), chunk);
   }
 
-  const picker = AT.el("input", { type: "number", min: "0", max: String(data.collective.chunks - 1), id: "chunk-number", placeholder: `0–${data.collective.chunks - 1}`, onchange: () => {
-    const chunk = picker.value === "" ? null : Math.round(Number(picker.value));
-    keep(chunk !== null && chunk >= 0 && chunk < data.collective.chunks ? chunk : null);
+  const lastChunk = data.collective.chunks - 1;
+  const picker = AT.el("input", { type: "number", min: "0", max: String(lastChunk), id: "chunk-number", placeholder: lastChunk ? `0–${lastChunk}` : "0", onchange: () => {
+    const asked = picker.value, chunk = Number(asked);
+    if (asked === "" && !picker.validity.badInput) { keep(null); return; }
+    if (asked !== "" && Number.isInteger(chunk) && chunk >= 0 && chunk <= lastChunk) { keep(chunk); return; }
+    keep(null);
+    picker.value = asked;
+    told.textContent = lastChunk ? `There are chunks 0 to ${lastChunk}.` : "There is only chunk 0.";
   } });
   const told = AT.el("span", { id: "chunk-told", role: "status" });
   if (tree) {
@@ -107,7 +112,7 @@ AT.ready(async () => {
     };
     const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];
     parts.timeline = AT.timeline($("links-over-time"), {
-      rows, groups: data.groups, legend: kinds, name: `${stem}-timeline`, describe: say,
+      rows, groups: data.groups, end: { time: data.time, label: `collective time ${time(data.time)}` }, legend: kinds, name: `${stem}-timeline`, describe: say,
       bars: { ...bars, colour: data.collective.reduces ? Uint8Array.from(bars.send, (send) => (sends.reduces[send] ? 0 : 1)) : new Uint8Array(bars.send.length) },
       columns: [["chunk", sends.chunk], ["from_npu", sends.src], ["to_npu", sends.dst]].map(([title, values]) => ({ title, values: Array.from(bars.send, (send) => values[send]) })),
       alt: `Links of ${data.name} over time: ${count(bars.row.length)} bars in ${count(rows.length)} rows, ${time(data.time)} in all.`,

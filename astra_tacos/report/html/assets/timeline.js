@@ -1,6 +1,6 @@
 "use strict";
 /*
- * AT.timeline(element, {rows, groups, bars, legend, unit, describe, onPoint, onPick, name, alt, columns, height})
+ * AT.timeline(element, {rows, groups, bars, end, legend, unit, describe, onPoint, onPick, name, alt, columns, height})
  *     ->  {highlight(bars), select(bar), zoom({t0, t1, r0, r1}), reset(), setBars(bars), shown()}
  *
  * Bars over time that are zoomed with the pointer or the keyboard. Where more than AT.mostBars are in view, their density is drawn
@@ -8,6 +8,7 @@
  *   rows       [label, ...] from top to bottom
  *   groups     [{label, rows: number of rows}, ...] in the same order; optional
  *   bars       {row, start, end, colour}: arrays, typed or not; `colour` an index into `legend` (optional)
+ *   end        {time, label} of what comes after the last bar: the axis goes up to it, and a line marks it; optional
  *   legend     [{label, colour}, ...]
  *   unit       "ns" (the default), or another name for plain numbers
  *   describe   bar => text for the line under the picture (aria-live)
@@ -19,18 +20,19 @@
  *   shown()    {kind: "bars" or "heat", count, view, selected}
  */
 Object.assign(AT, {
-  timeline(element, { rows, groups = [], bars, legend = [{ label: "", colour: "#4477aa" }], unit = "ns", describe = null, onPoint = null, onPick = null,
+  timeline(element, { rows, groups = [], bars, end = null, legend = [{ label: "", colour: "#4477aa" }], unit = "ns", describe = null, onPoint = null, onPick = null,
     name = "timeline", alt = "", columns = [], height = null, mix = false }) {
     const colours = legend.map(({ colour }) => colour);
     const tall = height || Math.min(560, Math.max(180, 60 + 16 * rows.length));
     const svg = AT.svg("svg", { xmlns: "http://www.w3.org/2000/svg", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `${alt} Arrow keys move between bars, plus and minus zoom, 0 shows all, Enter picks, Escape clears.` });
     const holder = AT.el("div", { class: "timeline-box" }, svg);
-    const drawer = AT._timelineView(svg, { rows, groups, colours, unit, height: tall, mix });
+    const drawer = AT._timelineView(svg, { rows, groups, colours, unit, height: tall, mix, end });
     const state = { model: null, view: null, chosen: null, selected: -1, pointed: -1, shown: null, width: 0, drag: null, touches: new Map() };
 
     const inputs = (given) => ({ ...given, colour: given.colour || new Uint8Array(given.row.length) });
     function setBars(given) {
-      state.model = Object.assign(AT._timelineModel(given, rows.length), { colour: inputs(given).colour });
+      const model = AT._timelineModel(given, rows.length);
+      state.model = Object.assign(model, { colour: inputs(given).colour, last: Math.max(model.last, end ? end.time : 0) });
       state.view = whole();
       Object.assign(state, { chosen: null, selected: -1, pointed: -1 });
       later();
@@ -46,7 +48,8 @@ Object.assign(AT, {
     function tell() {
       const { kind, count } = state.shown;
       const { t0, t1, r0, r1 } = state.view;
-      const range = `${time(t0)} to ${time(t1)}, ${AT.format.count(Math.min(rows.length, Math.ceil(r1)) - Math.max(0, Math.floor(r0)))} of ${AT.format.count(rows.length)} rows`;
+      const at = (value) => (unit === "ns" ? AT.format.time(value, t1 - t0) : time(value));
+      const range = `${at(t0)} to ${at(t1)}, ${AT.format.count(Math.min(rows.length, Math.ceil(r1)) - Math.max(0, Math.floor(r0)))} of ${AT.format.count(rows.length)} rows`;
       says.textContent = kind === "bars" ? `Every bar is drawn: ${AT.format.count(count)} in view (${range}).`
         : `${mix ? "Colours are mixed by their shares of time" : "Share of time in use by row and time"}: the ${AT.format.count(count)} bars in view (${range}) are too many to draw. Zoom in to see each.`;
     }

@@ -18,10 +18,11 @@ Object.assign(AT, {
     return { ticks, name };
   },
 
-  _timelineView(svg, { rows, groups, colours, unit, height, mix = false }) {
+  _timelineView(svg, { rows, groups, colours, unit, height, mix = false, end = null }) {
     const foot = 40, strip = groups.length ? 22 : 0;
     const longest = rows.reduce((most, text) => Math.max(most, text.length), 1);
-    const box = { left: 0, top: 6, width: 0, height: height - foot - 6 };
+    const head = end ? 22 : 6;
+    const box = { left: 0, top: head, width: 0, height: height - foot - head };
 
     function resize(width) {
       box.left = strip + Math.min(longest * 6.4 + 14, width < 560 ? 82 : 190);
@@ -39,15 +40,26 @@ Object.assign(AT, {
       return AT.svg("text", { "font-family": AT._timelineFont, "font-size": 11, fill: "#52606d", ...attributes }, text);
     }
 
+    /** A group's label, and what can stand for it where it does not fit: `dimension 0: Ring 8`, `dim. 0: Ring 8`, `dim. 0`, `0`. */
+    function shorter(text) {
+      const brief = text.replace(/^dimension /, "dim. ");
+      const number = brief.split(":")[0];
+      return [text, brief, number, number.replace("dim. ", "")];
+    }
+
+    const edges = groups.length ? groups.map((_, i) => groups.slice(0, i).reduce((sum, group) => sum + group.rows, 0)) : [0];
+
     function gutter(view) {
       const parts = [];
       const tall = box.height / (view.r1 - view.r0);
       const step = Math.max(1, Math.ceil(12 / tall));
       const room = Math.floor((box.left - strip - 12) / 6);
       for (let r = Math.ceil(view.r0 - 0.5); r < Math.min(rows.length, view.r1); r += 1) {
-        if (r < 0 || r % step) continue;
+        if (r < 0) continue;
+        const edge = edges.filter((first) => first <= r).pop(), after = edges.find((first) => first > r);
         const place = y(view, r + 0.5);
-        if (place < box.top + 4 || place > box.top + box.height - 3) continue;
+        if ((r - edge) % step || place < box.top + 4 || place > box.top + box.height - 3) continue;
+        if (after !== undefined && step > 1 && y(view, after) - place < 6) continue; // too near to the first one of the next group
         const text = rows[r].length > room ? `${rows[r].slice(0, room - 1)}…` : rows[r];
         parts.push(label(text, { x: box.left - 7, y: place + 3.8, "text-anchor": "end" }));
       }
@@ -56,11 +68,12 @@ Object.assign(AT, {
         const top = Math.max(box.top, y(view, first)), bottom = Math.min(box.top + box.height, y(view, first + group.rows));
         first += group.rows;
         if (bottom - top < 1) return;
-        parts.push(AT.svg("rect", { x: 1, y: top, width: strip - 4, height: Math.max(0, bottom - top - 1), rx: 3, fill: i % 2 ? "#e4e9ee" : "#d6e0ea" }));
+        const whole = AT.svg("title", {}, group.label);
+        parts.push(AT.svg("rect", { x: 1, y: top, width: strip - 4, height: Math.max(0, bottom - top - 1), rx: 3, fill: i % 2 ? "#e4e9ee" : "#d6e0ea" }, whole));
         const fits = Math.floor((bottom - top - 6) / 6.2);
-        const text = group.label.length > fits ? (fits > 3 ? `${group.label.slice(0, fits - 1)}…` : "") : group.label;
-        if (text) parts.push(label(text, { transform: `translate(${strip / 2 + 2} ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle", fill: "#1f2933" }));
-        if (bottom < box.top + box.height - 1) parts.push(AT.svg("line", { x1: strip, x2: box.left + box.width, y1: bottom, y2: bottom, stroke: "#9aa5b1", "stroke-width": 1 }));
+        const text = shorter(group.label).find((form) => form.length <= fits);
+        if (text) parts.push(label(text, { "pointer-events": "none", transform: `translate(${strip / 2 + 2} ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle", fill: "#1f2933" }));
+        if (bottom < box.top + box.height - 1) parts.push(AT.svg("line", { x1: box.left, x2: box.left + box.width, y1: bottom, y2: bottom, stroke: "#9aa5b1", "stroke-width": 1 }));
       });
       return parts;
     }
@@ -75,6 +88,13 @@ Object.assign(AT, {
       }
       parts.push(label(`time (${name})`, { x: box.left + box.width / 2, y: base + 32, "text-anchor": "middle", fill: "#1f2933" }));
       return parts;
+    }
+
+    function endMark(view) {
+      if (!end || end.time < view.t0 || end.time > view.t1) return [];
+      const at = x(view, end.time), isRight = at > box.left + box.width / 2;
+      return [AT.svg("line", { x1: at, x2: at, y1: box.top - 5, y2: box.top + box.height, stroke: "#222222", "stroke-width": 1.5, "stroke-dasharray": "5 3", class: "end" }),
+        label(end.label, { x: at, y: box.top - 8, "text-anchor": isRight ? "end" : "start", fill: "#1f2933" })];
     }
 
     /** One path per colour, so that thousands of bars are a few elements. */
@@ -156,7 +176,7 @@ Object.assign(AT, {
         const faded = chosen !== null;
         const content = kind === "bars" ? bars(view, model, faded) : heat(view, model, faded);
         const over = [...(chosen ? lit(view, model, chosen, (bar) => colours[model.colour[bar]]) : []), ...(selected >= 0 ? [outline(view, model, selected)] : [])];
-        svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...content, ...over, ...gutter(view), ...axis(view));
+        svg.replaceChildren(AT.svg("rect", { width: "100%", height: "100%", fill: "#fff" }), ...content, ...over, ...gutter(view), ...axis(view), ...endMark(view));
         return { kind, count };
       },
     };

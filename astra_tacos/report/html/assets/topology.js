@@ -57,6 +57,7 @@ Object.assign(AT, {
     function drawLinks(faded) {
       const levels = 16;
       const widest = Math.min(5, Math.max(1.6, place.radius * 0.7));
+      const thinnest = Math.max(0.8, widest / 3);
       const paths = Array.from({ length: levels + 1 }, () => []);
       for (let link = 0; link < count; link += 1) paths[links.busy[link] > 0 ? 1 + Math.min(levels - 1, Math.floor(links.busy[link] * levels)) : 0].push(half(link));
       const parts = [];
@@ -64,7 +65,7 @@ Object.assign(AT, {
       paths.forEach((shapes, level) => {
         if (!shapes.length) return;
         const share = level / levels;
-        const look = level ? { stroke: AT.ramp(0.22 + 0.78 * share), "stroke-width": 0.8 + (widest - 0.8) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
+        const look = level ? { stroke: AT.ramp(0.36 + 0.64 * share), "stroke-width": thinnest + (widest - thinnest) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
         parts.push(AT.svg("path", { d: shapes.join(""), fill: "none", opacity: faded ? 0.18 : 1, ...look }));
       });
       return parts;
@@ -157,7 +158,7 @@ Object.assign(AT, {
       if (npu !== null && onNpu) onNpu(npu);
     });
 
-    const ramp = Array.from({ length: 9 }, (_, i) => AT.ramp(0.22 + (0.78 * i) / 8)).join(",");
+    const ramp = Array.from({ length: 9 }, (_, i) => AT.ramp(0.36 + (0.64 * i) / 8)).join(",");
     const key = AT.el("span", { class: "key" }, AT.el("span", {}, "0% ", AT.el("i", { class: "ramp", style: `background:linear-gradient(to right,${ramp})` }), "100% of the time in use"),
       ...(marked.size ? [AT.el("span", {}, AT.el("i", { style: `background:${AT.colours.mark};opacity:.55` }), "the bound's links")] : []));
     const frame = AT.figure(element, { name, alt, rows, key, svg: () => new XMLSerializer().serializeToString(svg) });
