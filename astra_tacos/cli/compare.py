@@ -17,7 +17,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import CompareRow
-from astra_tacos.report.figure_style import WIDTHS
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
@@ -53,7 +53,7 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 
 
 def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
-    from astra_tacos.report.compare_plot import save_plot
+    from astra_tacos.report.figure.compare_plot import save_plot
 
     save_plot(rows, path, plot_width)
 
@@ -117,7 +117,7 @@ def compare(
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.report.compare_table import print_comparison
-    from astra_tacos.report.figure_style import check_figure
+    from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:

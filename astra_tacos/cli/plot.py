@@ -11,8 +11,8 @@ import click
 
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure_style import FORMATS, WIDTHS, check_figure
-from astra_tacos.report.sweep_choice import KINDS
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
+from astra_tacos.report.figure.sweep_choice import KINDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ def topology(path: Path, output: Path, width: str) -> None:
     Links of a network (.yml) are coloured by their bandwidth, those of a schedule (.npz, or the directory of `synthesize`) by how
     busy it keeps them.
     """
-    from astra_tacos.report.topology_plot import save_topology
+    from astra_tacos.report.figure.topology_plot import save_topology
 
     network, busy = _read_network(path)
     save_topology(network, output, width, busy)
@@ -88,14 +88,14 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
     PATH is the directory of `synthesize`, `plan` or `replay`, or a schedule (.npz).
     """
     if (recording := _recording_file(path)) is not None:
-        from astra_tacos.report.rank_plot import save_rank_timeline
+        from astra_tacos.report.figure.rank_plot import save_rank_timeline
         from astra_tacos.run.recording import load_recording
 
         if chunk is not None:
             raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
         save_rank_timeline(load_recording(recording), output, width)
     else:
-        from astra_tacos.report.timeline_plot import save_timeline
+        from astra_tacos.report.figure.timeline_plot import save_timeline
 
         save_timeline(_read_schedule(path), output, width, chunk)
     click.echo(f"written: {output}")
@@ -106,8 +106,8 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
 @_figure_options
 def compare(path: Path, output: Path, width: str) -> None:
     """Draw a comparison of synthesizers again: PATH is what `compare` wrote, as .csv, .json or directory."""
-    from astra_tacos.report.compare_plot import save_plot
     from astra_tacos.report.compare_rows import read_rows
+    from astra_tacos.report.figure.compare_plot import save_plot
 
     save_plot(read_rows(path), output, width)
     click.echo(f"written: {output}")
@@ -139,8 +139,8 @@ def sweep(
     cost, and the points that no other one beats in both. Every task (collective, root, size, workload) has a panel of its own.
     Where points share a place the best one is drawn, and the figure says over what.
     """
-    from astra_tacos.report.sweep_choice import choose
-    from astra_tacos.report.sweep_plot import save_sweep
+    from astra_tacos.report.figure.sweep_choice import choose
+    from astra_tacos.report.figure.sweep_plot import save_sweep
     from astra_tacos.sweep.table import read_sweep
 
     table = read_sweep(directory)
@@ -173,7 +173,7 @@ def _filtered(table: SweepColumns, where: str) -> SweepColumns:
 
 def _unknown(table: SweepColumns, where: str, name: str) -> str:
     """What is wrong with a condition in which a name is no column: most often it is a text without quotes."""
-    from astra_tacos.report.sweep_reduction import closest
+    from astra_tacos.report.figure.sweep_reduction import closest
 
     for column, values in table.columns.items():
         for value in sorted({value for value in values if isinstance(value, str)}):

@@ -12,7 +12,7 @@ from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import WorkloadTask
-from astra_tacos.sweep.run_source import read_run_source
+from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.workload.plan import plan
 from astra_tacos.workload.plan_result import PlanResult
 from astra_tacos.workload.run_files import RunInputs
@@ -47,7 +47,8 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
 
 def _check_files(task: WorkloadTask) -> None:
     """The files are still those that the sweep began with: the row is found again by their digest."""
-    source = read_run_source(Path(), task.workload, task.system, task.comm_group, task.remote_memory, task.directory)
+    places = {key: key for key in RUN_KEYS}
+    source = read_run_source(places, Path(), task.workload, task.system, task.comm_group, task.remote_memory, task.directory)
     if source.digest != task.digest:
         raise ConfigError(
             f"{task.workload}: the run's files are not those with which the sweep began, expected the same on every machine, "

@@ -17,7 +17,7 @@ from sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workl
 
 from astra_tacos.cli.main import cli
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure_style import SYNTHESIZER_STYLES
+from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import render_sweep

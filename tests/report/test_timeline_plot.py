@@ -14,10 +14,10 @@ from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos import all_gather, all_reduce, synthesize
 from astra_tacos.errors import ConfigError
-from astra_tacos.report import timeline_plot
-from astra_tacos.report.figure_style import COPY, REDUCE, WIDTHS, time_unit
-from astra_tacos.report.timeline_plot import draw_timeline, save_timeline
-from astra_tacos.report.timeline_rows import bars_of, busy_shares, coverage, link_rows, sends_of_chunk
+from astra_tacos.report.figure import timeline_plot
+from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
+from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
+from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows, sends_of_chunk
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing

@@ -14,10 +14,10 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from astra_tacos import all_reduce, synthesize
 from astra_tacos.config.network import LinkSpec
-from astra_tacos.report.figure_style import WIDTHS
-from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
+from astra_tacos.report.figure.figure_style import WIDTHS
+from astra_tacos.report.figure.topology_groups import MOST_DEVICES, MOST_LINKS, group
+from astra_tacos.report.figure.topology_plot import draw_topology, save_topology
 from astra_tacos.report.topology_layout import layout
-from astra_tacos.report.topology_plot import draw_topology, save_topology
 from astra_tacos.topology.topology import Topology
 
 B = (50.0, 500.0)

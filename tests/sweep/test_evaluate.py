@@ -20,7 +20,7 @@ from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.sweep.point import Point, WorkloadTask
-from astra_tacos.sweep.run_source import read_run_source
+from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.synthesizer.search import search
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.workload.plan import plan
@@ -131,7 +131,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
-    digest = read_run_source(Path(), *files).digest
+    digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
     task = WorkloadTask(*files, None, "ring", "ring", None, 0.0, 1, 0, None, digest)
     return Point(0, {}, network, replace(task, **changes), {})
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure_style import SYNTHESIZER_STYLES
+from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES
 from astra_tacos.report.html.sweep_encoding import MOST_DIGITS, as_numbers, as_texts, encode_column, is_number

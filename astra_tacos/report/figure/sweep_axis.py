@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.figure_style import WIDTH_INCHES, shape_text, time_unit
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, shape_text, time_unit
+from astra_tacos.report.figure.sweep_reduction import is_number
 from astra_tacos.report.sweep_measures import Measure
-from astra_tacos.report.sweep_reduction import is_number
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure_style import WIDTH_INCHES, save_figure, wrapped
-from astra_tacos.report.sweep_axis import texts
-from astra_tacos.report.sweep_choice import MOST_SERIES, Choice
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
+from astra_tacos.report.figure.sweep_axis import texts
+from astra_tacos.report.figure.sweep_choice import MOST_SERIES, Choice
+from astra_tacos.report.figure.sweep_heatmap import draw_heatmaps
+from astra_tacos.report.figure.sweep_lines import draw_lines
+from astra_tacos.report.figure.sweep_pareto import draw_fronts
+from astra_tacos.report.figure.sweep_reduction import Panel, column, measure, numbers, tasks
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.report.sweep_heatmap import draw_heatmaps
-from astra_tacos.report.sweep_lines import draw_lines
-from astra_tacos.report.sweep_pareto import draw_fronts
-from astra_tacos.report.sweep_reduction import Panel, column, measure, numbers, tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure_style import (
+from astra_tacos.report.figure.figure_style import (
     COPY,
     REDUCE,
     WIDTH_INCHES,
@@ -18,7 +18,7 @@ from astra_tacos.report.figure_style import (
     time_unit,
     wrapped,
 )
-from astra_tacos.report.timeline_rows import Bars, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
+from astra_tacos.report.figure.timeline_rows import Bars, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.units import format_size, format_time

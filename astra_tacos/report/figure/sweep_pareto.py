@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.sweep_axis import dress, scale_of, series_of, texts
-from astra_tacos.report.sweep_choice import Choice
+from astra_tacos.report.figure.sweep_axis import dress, scale_of, series_of, texts
+from astra_tacos.report.figure.sweep_choice import Choice
+from astra_tacos.report.figure.sweep_lines import MARKER_SCALES, series_styles
+from astra_tacos.report.figure.sweep_reduction import Panel, measure, numbers
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.report.sweep_lines import MARKER_SCALES, series_styles
 from astra_tacos.report.sweep_measures import HIGHER, Measure, pareto_front
-from astra_tacos.report.sweep_reduction import Panel, measure, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.figure_style import OTHER_STYLES, SERIES_STYLES, SYNTHESIZER_STYLES, colours_from
-from astra_tacos.report.sweep_axis import Scale, dress, label_style, scale_of, series_of, texts
-from astra_tacos.report.sweep_choice import Choice
+from astra_tacos.report.figure.figure_style import OTHER_STYLES, SERIES_STYLES, SYNTHESIZER_STYLES, colours_from
+from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, scale_of, series_of, texts
+from astra_tacos.report.figure.sweep_choice import Choice
+from astra_tacos.report.figure.sweep_reduction import Panel, describe_reduction, is_number, measure, numbers, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import HIGHER
-from astra_tacos.report.sweep_reduction import Panel, describe_reduction, is_number, measure, numbers, representative
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.figure_style import (
+from astra_tacos.report.figure.figure_style import (
     OTHER_STYLES,
     SYNTHESIZER_STYLES,
     WIDTH_INCHES,
