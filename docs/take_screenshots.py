@@ -28,6 +28,7 @@ SECTIONS = {
 }
 """By picture: the page, and the first and the last section that is seen."""
 WIDTH, MOST_HEIGHT = 1160, 1550
+PHONE = {"width": 390, "height": 844}
 CHUNK = "77"
 
 
@@ -62,6 +63,11 @@ def main() -> None:
             page.goto((folder / f"{report}.html").as_uri())
             shot = take(page, first, last).convert("RGB")
             shot.save(HERE / "images" / f"report_{picture}.png", optimize=True)
+        page = chromium.new_page(viewport=PHONE, device_scale_factor=2, is_mobile=True)
+        page.goto((folder / "planned.html").as_uri())
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(1000)
+        page.screenshot(path=HERE / "images" / "report_phone.png")
         chromium.close()
 
 

@@ -28,6 +28,7 @@ def main() -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it may end at any moment
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which then ends this process
     scratch = tempfile.tempdir = sys.argv[1]
     requests: SimpleQueue[str] = SimpleQueue()

@@ -97,9 +97,16 @@ const AT = {
     const at = (width) => { if (width && width !== drawn) draw((drawn = width)); };
     const now = () => at(Math.floor(element.clientWidth));
     now();
-    new ResizeObserver(now).observe(element);
-    window.addEventListener("beforeprint", () => at(Math.min(AT.printWidth, Math.floor(element.clientWidth) || AT.printWidth)));
-    window.addEventListener("afterprint", now);
+    let onPaper = false; // the observer may hear of the sheet's width after that was seen to
+    new ResizeObserver(() => { if (!onPaper) now(); }).observe(element);
+    window.addEventListener("beforeprint", () => {
+      onPaper = true;
+      at(Math.min(AT.printWidth, Math.floor(element.clientWidth) || AT.printWidth));
+    });
+    window.addEventListener("afterprint", () => {
+      onPaper = false;
+      now();
+    });
   },
 
   /** Pixels across a sheet of A4, within its margins. */
