@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule as Schedule
     from astra_tacos.schedule.storage import load_schedule as load_schedule
     from astra_tacos.schedule.storage import save_schedule as save_schedule
-    from astra_tacos.synthesizer.search import synthesize as synthesize
+    from astra_tacos.synthesizer.search.search import synthesize as synthesize
     from astra_tacos.topology.composition import build_topology as build_topology
     from astra_tacos.topology.topology import Topology as Topology
     from astra_tacos.verifier.schedule_oracle import verify as verify
@@ -48,7 +48,7 @@ _HOMES = {
     "reduce_scatter": "collective.reduce_scatter",
     "replay": "replayer.schedule_replay:replay_schedule",
     "save_schedule": "schedule.storage",
-    "synthesize": "synthesizer.search",
+    "synthesize": "synthesizer.search.search",
     "verify": "verifier.schedule_oracle",
     "write_run_directory": "export.run_directory",
 }

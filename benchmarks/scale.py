@@ -30,7 +30,7 @@ def measure(width: int) -> None:
     from astra_tacos.bounds import lower_bound
     from astra_tacos.config.network import Dimension, NetworkConfig
     from astra_tacos.schedule.timing import compute_timing
-    from astra_tacos.synthesizer.lockstep import lockstep_rounds
+    from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
     from astra_tacos.verifier.lockstep_oracle import verify_lockstep
 
     def setting(width: int):

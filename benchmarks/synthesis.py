@@ -22,7 +22,7 @@ from astra_tacos import all_gather, build_topology
 from astra_tacos.bounds import lower_bound
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.tacos import tacos
+from astra_tacos.synthesizer.algorithms.tacos import tacos
 
 GIB = 1 << 30
 

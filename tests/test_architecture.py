@@ -20,7 +20,7 @@ LEVELS = (
     {"run"},
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "export", "report", "linter"},
-    {"workload", "optimizer"},
+    {"generator", "planner", "optimizer"},
     {"sweep"},
     {"cli"},
 )

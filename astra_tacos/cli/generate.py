@@ -12,12 +12,12 @@ import click
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
-from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.presets import PRESETS
+from astra_tacos.generator.pipeline import PIPELINE_SCHEDULES
+from astra_tacos.generator.presets import PRESETS
 
 if TYPE_CHECKING:
-    from astra_tacos.workload.generator.directory import GeneratedRun
-    from astra_tacos.workload.generator.model import Transformer
+    from astra_tacos.generator.directory import GeneratedRun
+    from astra_tacos.generator.model import Transformer
 
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
 _MULTIPLE = re.compile(r"(\d+)[xX]")
@@ -104,10 +104,10 @@ def generate(
     \b
     astra-tacos generate --output DIR --dp 4 --tp 2 --pp 2 --layers 4 --hidden 1024 --heads 16 --sequence 512 --vocab 8192
     """
-    from astra_tacos.workload.generator.device import Device
-    from astra_tacos.workload.generator.directory import generate as write
-    from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
-    from astra_tacos.workload.generator.step import Step
+    from astra_tacos.generator.device import Device
+    from astra_tacos.generator.directory import generate as write
+    from astra_tacos.generator.parallelism import Parallelism, axis_order
+    from astra_tacos.generator.step import Step
 
     step = Step(
         model=_model(sizes),
@@ -131,7 +131,7 @@ def _model(sizes: dict[str, Any]) -> Transformer:
     """The preset, with the sizes that were given put over it."""
     from dataclasses import asdict
 
-    from astra_tacos.workload.generator.model import Transformer
+    from astra_tacos.generator.model import Transformer
 
     preset, ffn = sizes.pop("model"), sizes.pop("ffn")
     given = {name: value for name, value in sizes.items() if value is not None}

@@ -21,7 +21,7 @@ _SYNTHESIZERS = ("auto", "tacos")
 
 def takes_lockstep(topology: Topology, collective: Collective, synthesizer: str) -> bool:
     """Whether a collective is too large for rows and has a compact form."""
-    from astra_tacos.synthesizer import lockstep
+    from astra_tacos.synthesizer.matching import lockstep
 
     possible = collective.name in lockstep.COLLECTIVES and lockstep.refusal(topology, collective) is None
     return collective.least_sends > MOST_ROWS and possible and synthesizer in _SYNTHESIZERS
@@ -45,7 +45,7 @@ def synthesize_lockstep(
     from astra_tacos.files import replaced_directory, write_json
     from astra_tacos.schedule.lockstep_storage import CHUNK_FILE, save_lockstep_schedule
     from astra_tacos.schedule.timing import choose_link_model, compute_timing
-    from astra_tacos.synthesizer.lockstep import lockstep_rounds
+    from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
     model, reason = request.link_model, ""
     if model == "auto":

@@ -14,9 +14,9 @@ from astra_tacos.cli.options import RunFiles, json_option, network_option, run_o
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
-    from astra_tacos.workload.plan_result import CaseFigures, PlanResult
-    from astra_tacos.workload.run_files import RunInputs
-    from astra_tacos.workload.whole_network import Asked
+    from astra_tacos.planner.plan_result import CaseFigures, PlanResult
+    from astra_tacos.planner.run_files import RunInputs
+    from astra_tacos.planner.whole_network import Asked
 
 AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
 _path = click.Path(path_type=Path)
@@ -93,11 +93,11 @@ def plan(
     Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with
     these: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
-    from astra_tacos.workload.case_cache import default_cache
-    from astra_tacos.workload.plan import plan as make_plan
-    from astra_tacos.workload.run_files import RunInputs
-    from astra_tacos.workload.solution import Options
-    from astra_tacos.workload.whole_network import Asked
+    from astra_tacos.planner.plan import plan as make_plan
+    from astra_tacos.planner.run_files import RunInputs
+    from astra_tacos.planner.solution import Options
+    from astra_tacos.planner.synthesis_cache import default_cache
+    from astra_tacos.planner.whole_network import Asked
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -132,8 +132,8 @@ def plan(
 def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None) -> dict[str, Any]:
     """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
     from astra_tacos.config.network import read_network
+    from astra_tacos.planner.run_files import planned_inputs
     from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
-    from astra_tacos.workload.run_files import planned_inputs
 
     network = read_network(inputs.network)
     program = find_binary(binary, len(network.dimensions))

@@ -13,11 +13,11 @@ import click
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.synthesizer.chunking import MAX_SENDS
+from astra_tacos.synthesizer.search.chunk_counts import MAX_SENDS
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
-    from astra_tacos.synthesizer.search import Found
+    from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.topology.topology import Topology
 
 _OPTIONS = (
@@ -87,9 +87,9 @@ class SearchRequest:
         collective: Collective,
         synthesizer: str,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Search for the best schedule."""
-        from astra_tacos.synthesizer.search import search
+        from astra_tacos.synthesizer.search.search import search
 
         return search(
             topology,

@@ -17,7 +17,7 @@ from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns
 from astra_tacos.optimizer.shape import Shape, links_per_npu
 from astra_tacos.optimizer.subnetwork import sub_dimension, subnetwork, subnetwork_model
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.composition import build_topology
 
 SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model"

@@ -10,15 +10,15 @@ from typing import Any, cast
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.sweep.schedule_check import check_schedule
-from astra_tacos.synthesizer.search import search
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.version import package_version
-from astra_tacos.workload.case_cache import CaseCache
 
 _FIGURES = {
     "predicted_ns": "predicted_ns",
@@ -54,7 +54,7 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
 
 def _schedule(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> tuple[Schedule, float]:
     """A schedule, found in the cache or by a search, and how many seconds the search took."""
-    cache = CaseCache(None if conditions.cache is None else Path(conditions.cache))
+    cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
     if cache.directory is not None:
         identity = {"network": asdict(network) | {"source": ""}, "task": asdict(task), "version": package_version()}

@@ -12,9 +12,9 @@ from astra_tacos.errors import AstraTacosError
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import choose_chunks
-from astra_tacos.synthesizer.portfolio import Cut, list_candidates
-from astra_tacos.synthesizer.search import AUTO_BUDGET_S, MAX_CHUNKS_PER_NPU
+from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
+from astra_tacos.synthesizer.search.chunk_counts import choose_chunks
+from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, MAX_CHUNKS_PER_NPU
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 

@@ -15,7 +15,7 @@ from astra_tacos.replayer.routes import BACKENDS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunking import MAX_SENDS
+from astra_tacos.synthesizer.search.chunk_counts import MAX_SENDS
 from astra_tacos.units import MAX_SIZE_BYTES, format_size, parse_size
 
 REQUIRED = object()

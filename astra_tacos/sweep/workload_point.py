@@ -10,13 +10,13 @@ from typing import Any
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import AstraTacosError, ConfigError
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.solution import Options
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
-from astra_tacos.workload.plan import plan
-from astra_tacos.workload.plan_result import PlanResult
-from astra_tacos.workload.run_files import RunInputs
-from astra_tacos.workload.solution import Options
 
 
 def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:

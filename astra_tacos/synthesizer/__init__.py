@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED
-from astra_tacos.synthesizer.bruck import bruck
-from astra_tacos.synthesizer.chunking import most_promising
-from astra_tacos.synthesizer.dimension_order import refuse_without_dimensions
-from astra_tacos.synthesizer.direct import direct
-from astra_tacos.synthesizer.double_binary_tree import double_binary_tree
-from astra_tacos.synthesizer.effort import match_seconds, pack_seconds, route_seconds
-from astra_tacos.synthesizer.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
-from astra_tacos.synthesizer.hierarchical import hierarchical
+from astra_tacos.synthesizer.algorithms.bruck import bruck
+from astra_tacos.synthesizer.algorithms.direct import direct
+from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
+from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
+from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
+from astra_tacos.synthesizer.algorithms.ring import ring
+from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.algorithms.tacos import tacos
+from astra_tacos.synthesizer.algorithms.themis import themis
+from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
+from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
-from astra_tacos.synthesizer.ring import ring
-from astra_tacos.synthesizer.routed import routed
+from astra_tacos.synthesizer.search.chunk_counts import most_promising
+from astra_tacos.synthesizer.search.effort import match_seconds, pack_seconds, route_seconds
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.tacos import tacos
-from astra_tacos.synthesizer.themis import themis
-from astra_tacos.synthesizer.trees import refuse_too_large, trees
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
-from astra_tacos.synthesizer.effort import dispatch_seconds
+from astra_tacos.synthesizer.search.effort import dispatch_seconds
 from astra_tacos.topology.topology import Topology
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import networkx
 import pytest
+from helpers.networks import ALL, graph, topologies, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, graph, topologies, topology
-from schedules import schedule, schedules
 
 from astra_tacos.bounds import BOUNDS, distance, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective

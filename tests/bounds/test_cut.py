@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, graph, topologies, topology
 
 from astra_tacos.bounds.cut import _tightest_sides as tightest_sides
 from astra_tacos.bounds.cut import cut

@@ -7,9 +7,9 @@ from itertools import product
 import networkx
 import numpy as np
 import pytest
+from helpers.networks import topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import topologies, topology
 
 from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.bounds.chosen_cuts import chosen_sides

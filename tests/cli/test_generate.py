@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from generated import write_network
+from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT, main
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lint_runs import RunFiles, coll, comp
+from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED, main
 from astra_tacos.linter.checks import CHECKS

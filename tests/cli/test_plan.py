@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from lint_runs import RunFiles, coll, comp
+from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.report import report

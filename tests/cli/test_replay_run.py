@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lint_runs import comp, recv, send
-from runs import make_run
+from helpers.lint_runs import comp, recv, send
+from helpers.runs import make_run
 
 from astra_tacos.run.recording import load_recording
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import TORUS, topology
-from pages import written
-from schedules import schedule
+from helpers.networks import TORUS, topology
+from helpers.pages import written
+from helpers.schedules import schedule
 
 from astra_tacos.cli import report_synthesis
 from astra_tacos.cli.main import main
@@ -18,7 +18,7 @@ from astra_tacos.cli.report import KINDS
 from astra_tacos.collective import make_collective
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 
 def run(*arguments: object) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner, Result
-from sweeps import nothing_left_behind, point_processes, wait_for
+from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.sweep_progress import describe

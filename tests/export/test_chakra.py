@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.naive_schedule import naive_dependencies
+from helpers.networks import ALL, config, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
-from naive_schedule import naive_dependencies
-from networks import ALL, config, topology
-from schedules import schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from helpers.networks import ALL, FULL, RING8, SWITCHES, TORUS, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
-from networks import ALL, FULL, RING8, SWITCHES, TORUS, topology
-from schedules import schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.errors import ConfigError

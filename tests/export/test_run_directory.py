@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from networks import ALL, graph, topology
-from schedules import schedule
+from helpers.networks import ALL, graph, topology
+from helpers.schedules import schedule
 
 from astra_tacos.config.network import LinkSpec, read_network
 from astra_tacos.errors import ConfigError

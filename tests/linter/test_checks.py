@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
 from astra_tacos.linter.checks import CHECKS
 from astra_tacos.linter.finding import Severity

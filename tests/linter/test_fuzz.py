@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from helpers.lint_runs import Node, RunFiles, node
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lint_runs import Node, RunFiles, node
 
 from astra_tacos.linter.lint import lint
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lint_runs import RunFiles, coll, comp, encode, one_step_exchange, recv, send
+from helpers.lint_runs import RunFiles, coll, comp, encode, one_step_exchange, recv, send
 
 from astra_tacos.linter.circles import circles
 from astra_tacos.linter.facts import Facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from splits import DATA, EXPERTS, SHAPE, TENSOR, job
+from helpers.splits import DATA, EXPERTS, SHAPE, TENSOR, job
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective

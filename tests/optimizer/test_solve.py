@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid, job, naive_time_ns, naive_traffic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid, job, naive_time_ns, naive_traffic
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import Demand, traffic

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lint_runs import coll, recv, send
-from runs import BYTE_PER_NS, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
+from helpers.lint_runs import coll, recv, send
+from helpers.runs import BYTE_PER_NS, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.replayer.run_replay import replay_run

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.naive import naive_direct_delay, naive_route
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import naive_direct_delay, naive_route
 
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.config.system import SystemConfig

@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
-from naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
-from runs import (
+from helpers.lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+from helpers.naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
+from helpers.runs import (
     BYTE_PER_NS,
     DEFAULT_TASTES,
     ONE_DIMENSION,
@@ -29,6 +27,8 @@ from runs import (
     random_run,
     write_run,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer import run_replay

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.naive_schedule import naive_dependencies, naive_times
+from helpers.networks import ALL, topology
+from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import given, settings
-from naive_schedule import naive_dependencies, naive_times
-from networks import ALL, topology
-from schedules import changed, columns, schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ReplayError

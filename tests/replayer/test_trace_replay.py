@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.naive import NaiveHashSet, naive_trace_replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import NaiveHashSet, naive_trace_replay
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.networks import SWITCH, topologies, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import SWITCH, topologies, topology
-from schedules import schedule, schedules
 
 from astra_tacos.collective import make_collective
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.link_use import link_use, links_by_dimension, shares_of_time
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 from astra_tacos.topology.topology import Topology
 
 

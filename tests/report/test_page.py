@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import PHONE, browser, opened, saved
+from helpers.browser import PHONE, browser, opened, saved
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html import page as frame

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.lint_runs import comp, recv, send
+from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 from hypothesis import given
 from hypothesis import strategies as st
-from lint_runs import comp, recv, send
-from runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.report.rank_states import (

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import DESKTOP, PHONE, browser, opened, saved
-from lint_runs import RunFiles, coll, comp, recv, send
-from plans import planned, written
-from recordings import random_recording, write_replay
+from helpers.browser import DESKTOP, PHONE, browser, opened, saved
+from helpers.lint_runs import RunFiles, coll, comp, recv, send
+from helpers.plans import planned, written
+from helpers.recordings import random_recording, write_replay
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.page import MOST_PAGE_BYTES

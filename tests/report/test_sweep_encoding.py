@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from helpers.sweep_tables import as_columns, made_up_sweep
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_tables import as_columns, made_up_sweep
 
 from astra_tacos.report.html import sweep_data as module
 from astra_tacos.report.html.encoding import encode

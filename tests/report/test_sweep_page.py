@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import PHONE, browser, opened, saved
 from click.testing import CliRunner
-from sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
+from helpers.browser import PHONE, browser, opened, saved
+from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
 from astra_tacos.cli.main import cli
 from astra_tacos.errors import ConfigError

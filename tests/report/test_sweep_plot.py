@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import PHONE, browser, opened, saved
-from networks import MIXED, SWITCH, TORUS, graph, topology
-from pages import page_of
-from schedules import schedule
+from helpers.browser import PHONE, browser, opened, saved
+from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
+from helpers.pages import page_of
+from helpers.schedules import schedule
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
@@ -24,7 +24,7 @@ from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.report.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 NASTY = "<script>alert(1)</script><b>\"net'&amp;"
 

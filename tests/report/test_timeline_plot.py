@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import networks
 import numpy as np
 import pytest
-from figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers import networks
+from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
@@ -21,7 +21,7 @@ from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, covera
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 
 def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:

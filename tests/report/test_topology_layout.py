@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import networks
 import numpy as np
 import pytest
+from helpers import networks
 from hypothesis import given, settings
 
 from astra_tacos.config.network import LinkSpec

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import networks
 import numpy as np
 import pytest
-from figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers import networks
+from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 
 from astra_tacos import all_reduce, synthesize

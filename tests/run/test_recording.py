@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lint_runs import coll, comp, recv, send
-from runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
+from helpers.lint_runs import coll, comp, recv, send
+from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.run_replay import replay_run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import topology
+from helpers.networks import topology
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
@@ -16,7 +16,7 @@ from astra_tacos.schedule.lockstep_schedule import LockstepSchedule, chunk_kind
 from astra_tacos.schedule.lockstep_storage import CHUNK_FILE, HEADER_FILE, load_lockstep_schedule, save_lockstep_schedule
 from astra_tacos.schedule.row_store import RowStore
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 
 def made(path: Path | None = None) -> LockstepSchedule:

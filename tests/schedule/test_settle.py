@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
+from helpers.networks import ALL, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
-from naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
-from networks import ALL, topology
-from schedules import schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError

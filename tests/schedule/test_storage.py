@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import ALL, topology
-from schedules import schedule
+from helpers.networks import ALL, topology
+from helpers.schedules import schedule
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.storage import load_schedule, save_schedule

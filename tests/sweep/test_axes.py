@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.sweep_files import sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_files import sweep
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.axes import Axes, Part, read_axes

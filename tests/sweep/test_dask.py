@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dask_cluster import DaskCluster, dask_cluster
 from distributed import KilledWorker
-from sweeps import collective_point, nothing_left_behind, wait_for
+from helpers.dask_cluster import DaskCluster, dask_cluster
+from helpers.sweeps import collective_point, nothing_left_behind, wait_for
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.cluster import check_version, open_client

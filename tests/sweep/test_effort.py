@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sweep_files import CONFIGS, TORUS, sweep
-from sweeps import collective_point, nothing_left_behind
+from helpers.sweep_files import CONFIGS, TORUS, sweep
+from helpers.sweeps import collective_point, nothing_left_behind
 
 from astra_tacos.sweep.effort import guess_seconds
 from astra_tacos.sweep.estimate import estimate

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sweeps import SMALL, collective_point
+from helpers.sweeps import SMALL, collective_point
 
 from astra_tacos.cli.generate import generate
 from astra_tacos.collective import all_reduce
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import ReplayError, VerificationError
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.solution import Options
 from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.sweep.point import Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
-from astra_tacos.synthesizer.search import search
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.topology.composition import build_topology
-from astra_tacos.workload.plan import plan
-from astra_tacos.workload.run_files import RunInputs
-from astra_tacos.workload.solution import Options
 
 
 def plain(outcome: Outcome) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sweeps import collective_point, long_point, nothing_left_behind, point_processes, wait_for
+from helpers.sweeps import collective_point, long_point, nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.guard import Guard

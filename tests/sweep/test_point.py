@@ -7,11 +7,11 @@ import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
-import networks
 import pytest
+from helpers import networks
+from helpers.sweep_files import CONFIGS, sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_files import CONFIGS, sweep
 
 from astra_tacos.config.network import LinkSpec, NetworkConfig, read_network
 from astra_tacos.sweep.point import CollectiveTask, Point, WorkloadTask

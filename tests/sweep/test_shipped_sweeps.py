@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sweep_files import CONFIGS
+from helpers.sweep_files import CONFIGS
 
 from astra_tacos.sweep.axes import DERIVED, POINT_KEYS
 from astra_tacos.sweep.operations import FUNCTIONS

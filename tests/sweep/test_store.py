@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from sweeps import collective_point
+from helpers.sweeps import collective_point
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.outcome import STATUSES, Conditions, Outcome

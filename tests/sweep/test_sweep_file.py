@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_files import CONFIGS, RING, THREE, TORUS, sweep, write_sweep
+from helpers.sweep_files import CONFIGS, RING, THREE, TORUS, sweep, write_sweep
 
 from astra_tacos.cli.main import main
 from astra_tacos.config.network import read_network

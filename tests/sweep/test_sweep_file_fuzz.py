@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.sweep_files import CONFIGS, THREE, TORUS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sweep_files import CONFIGS, THREE, TORUS
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.point import Point

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from helpers.sweeps import collective_point
 from pyarrow import parquet
-from sweeps import collective_point
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Outcome

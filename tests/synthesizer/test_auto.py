@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numba
 import pytest
+from helpers.networks import ALL, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, topologies, topology
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
@@ -18,10 +18,10 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.contest import Contest
-from astra_tacos.synthesizer.portfolio import Candidate, Cut, list_candidates
-from astra_tacos.synthesizer.search import search, synthesize
-from astra_tacos.synthesizer.stopwatch import compilation_stopwatch
+from astra_tacos.synthesizer.search.candidates import Candidate, Cut, list_candidates
+from astra_tacos.synthesizer.search.leaderboard import Leaderboard
+from astra_tacos.synthesizer.search.search import search, synthesize
+from astra_tacos.synthesizer.search.stopwatch import compilation_stopwatch
 from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20
@@ -154,7 +154,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
     cuts = [replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
-    contest = Contest(most_chunks=16)
+    contest = Leaderboard(most_chunks=16)
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
@@ -186,7 +186,7 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     one, eight, twelve = (replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
-    contest = Contest(most_chunks=16)
+    contest = Leaderboard(most_chunks=16)
     contest.enter(Candidate("tacos", one, 0, 0, 1.0), replace(schedule, end_ns=schedule.end_ns * 0 + 1000))
     assert contest.passes_over(between)
     contest.enter(advised, replace(schedule, end_ns=schedule.end_ns * 0 + 900))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.chunking import choose_chunks
-from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.synthesizer.search.chunk_counts import choose_chunks
+from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 

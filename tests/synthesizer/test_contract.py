@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.networks import ALL, config, graph, topologies, topology
+from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, config, graph, topologies, topology
-from schedules import schedule
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
@@ -16,8 +16,8 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.portfolio import default_trials
-from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.synthesizer.search.candidates import default_trials
+from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
 every = pytest.mark.parametrize("name", SYNTHESIZERS)

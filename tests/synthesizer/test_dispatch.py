@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.networks import MIXED, RING8, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import MIXED, RING8, topologies, topology
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer.dispatch import dispatch
-from astra_tacos.synthesizer.occupancy import link_occupancy
-from astra_tacos.synthesizer.plan import Plan
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def random_plan(network, collective, random) -> Plan:
+def random_plan(network, collective, random) -> SendGraph:
     """Trees grown at random: out of each chunk's owner, towards it, or both."""
     rows = []
     for chunk, owner in enumerate(collective.chunk_owner.tolist()):
@@ -34,7 +34,9 @@ def random_plan(network, collective, random) -> Plan:
                 rows.append((chunk, channel, reduces, random.integers(0, 5)))
     random.shuffle(rows)
     columns = list(zip(*rows, strict=True))
-    return Plan(*(np.array(column, kind) for column, kind in zip(columns, (np.int32, np.int32, bool, np.int32), strict=True)))
+    return SendGraph(
+        *(np.array(column, kind) for column, kind in zip(columns, (np.int32, np.int32, bool, np.int32), strict=True))
+    )
 
 
 def naive_order(network, collective, timing, plan) -> list[int]:
@@ -96,7 +98,7 @@ def test_order_of_a_plan_does_not_matter() -> None:
     timing = compute_timing(network, collective, "blocking")
     plan = random_plan(network, collective, np.random.default_rng(1))
     shuffled = np.random.default_rng(2).permutation(len(plan.chunk))
-    other = Plan(plan.chunk[shuffled], plan.channel[shuffled], plan.reduces[shuffled], plan.rank[shuffled])
+    other = SendGraph(plan.chunk[shuffled], plan.channel[shuffled], plan.reduces[shuffled], plan.rank[shuffled])
     first, second = (dispatch(network, collective, timing, of) for of in (plan, other))
     assert np.array_equal(first.channel, second.channel)
     assert np.array_equal(first.start_ns, second.start_ns)
@@ -107,6 +109,6 @@ def test_a_circle_is_refused() -> None:
     collective = COLLECTIVES["all-gather"](8, 1 << 20, 1)
     timing = compute_timing(network, collective, "blocking")
     channel = network.channel_of(np.array([1, 2, 3]), np.array([2, 3, 2]))
-    plan = Plan(np.zeros(3, np.int32), channel.astype(np.int32), np.zeros(3, bool), np.zeros(3, np.int32))
+    plan = SendGraph(np.zeros(3, np.int32), channel.astype(np.int32), np.zeros(3, bool), np.zeros(3, np.int32))
     with pytest.raises(SynthesisError, match="2 sends wait for one another"):
         dispatch(network, collective, timing, plan, "circle")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.naive_lockstep import naive_rounds
+from helpers.networks import graph, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_lockstep import naive_rounds
-from networks import graph, topology
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES as ALL_COLLECTIVES
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer import lockstep
-from astra_tacos.synthesizer.lockstep import COLLECTIVES, lockstep_rounds
+from astra_tacos.synthesizer.matching import lockstep
+from astra_tacos.synthesizer.matching.lockstep import COLLECTIVES, lockstep_rounds
 from astra_tacos.verifier.lockstep_oracle import verify_lockstep
 from astra_tacos.verifier.schedule_oracle import verify
 

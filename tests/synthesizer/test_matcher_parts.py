@@ -6,21 +6,21 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.networks import ALL, HIERARCHY, broken_torus, dgx1, topologies, topology
+from helpers.schedules import schedule
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from networks import ALL, HIERARCHY, broken_torus, dgx1, topologies, topology
-from schedules import schedule
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer._overlap_kernels import hops_to_come
-from astra_tacos.synthesizer.link_shares import link_shares
-from astra_tacos.synthesizer.matching_network import as_words
-from astra_tacos.synthesizer.neighbourhood import neighbourhood
-from astra_tacos.synthesizer.overlap import overlap_phases
-from astra_tacos.synthesizer.patience import NEVER_NS, far_chunks
+from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
+from astra_tacos.synthesizer.matching.matching_network import as_words
+from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
+from astra_tacos.synthesizer.overlap._overlap_kernels import hops_to_come
+from astra_tacos.synthesizer.overlap.link_shares import link_shares
+from astra_tacos.synthesizer.overlap.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 

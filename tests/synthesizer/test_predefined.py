@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from helpers.networks import graph, topologies, topology
+from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import graph, topologies, topology
-from schedules import schedule
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer.direct import direct
-from astra_tacos.synthesizer.double_binary_tree import binary_tree
-from astra_tacos.synthesizer.hamiltonian_cycles import disjoint_cycles
-from astra_tacos.synthesizer.rings import find_rings, nested_cycles
-from astra_tacos.synthesizer.themis import balanced_orders
+from astra_tacos.synthesizer.algorithms.direct import direct
+from astra_tacos.synthesizer.algorithms.double_binary_tree import binary_tree
+from astra_tacos.synthesizer.algorithms.themis import balanced_orders
+from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
+from astra_tacos.synthesizer.rings.rings import find_rings, nested_cycles
 from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import verify
 

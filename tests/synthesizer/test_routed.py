@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.naive_schedule import computes_collective
+from helpers.networks import ALL, graph, topologies, topology
+from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_schedule import computes_collective
-from networks import ALL, graph, topologies, topology
-from schedules import schedule
 
 from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
@@ -17,8 +17,8 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.congestion.paths import find_paths
-from astra_tacos.synthesizer.routed import routed
+from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.routing.paths import find_paths
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30
@@ -121,7 +121,7 @@ def test_members_that_have_no_link_to_one_another_use_relays(collective: str) ->
 
 
 def _mutated(of, kind: str, row: int):
-    from schedules import changed, columns
+    from helpers.schedules import changed, columns
 
     new = columns(of)
     if kind == "drop":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from networks import HIERARCHY, TWO_SWITCHES, broken_torus, dgx1, hypercube, topology
-from schedules import schedule
+from helpers.networks import HIERARCHY, TWO_SWITCHES, broken_torus, dgx1, hypercube, topology
+from helpers.schedules import schedule
 from tacos_cases import CASES, GIB
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.synthesizer.search import synthesize
+from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 

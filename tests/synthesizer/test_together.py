@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.networks import topologies, topology
+from helpers.schedules import changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import topologies, topology
-from schedules import changed
 
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer.routed import routed
-from astra_tacos.synthesizer.together import together
+from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.routing.joint_routing import together
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 TORUS = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.naive_packing import cheapest_tree_cost, cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
+from helpers.networks import ALL, RING8, SWITCHES, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_packing import cheapest_tree_cost, cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
-from networks import ALL, RING8, SWITCHES, graph, topologies, topology
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import pack
-from astra_tacos.synthesizer.plan import Plan
-from astra_tacos.synthesizer.trees import refuse_too_large, trees
 from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -282,7 +282,7 @@ def test_busy_switches_pair_their_links_by_what_they_have_left(link_model: str) 
     times = []
     for seed in range(8):
         rank = np.random.default_rng(seed).permutation(len(chunk)).astype(np.int32)
-        plan = Plan(chunk, channel, np.zeros(len(chunk), bool), rank)
+        plan = SendGraph(chunk, channel, np.zeros(len(chunk), bool), rank)
         both = [dispatch(network, what, timing, plan, busy_share=share) for share in (1.5, 0.5)]
         assert [verify(schedule) for schedule in both] == [(), ()]
         times.append([schedule.collective_time_ns for schedule in both])

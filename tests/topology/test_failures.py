@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import networks
 import networkx
 import numpy as np
 import pytest
+from helpers import networks
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -7,8 +7,8 @@ import itertools
 import networkx
 import numpy as np
 import pytest
+from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given
-from networks import ALL, graph, topologies, topology
 
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError

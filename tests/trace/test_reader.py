@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf.internal.encoder import _VarintBytes
+from helpers.naive_trace import assert_equal, naive_columns, naive_messages, naive_trace
+from helpers.trace_bytes import Builder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_trace import assert_equal, naive_columns, naive_messages, naive_trace
-from trace_bytes import Builder
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace import _scan_kernels, ranks

@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 from conftest import ARCHIVE
 from google.protobuf.internal import api_implementation
+from helpers.naive_trace import NoTrace, assert_equal, naive_columns, naive_messages
+from helpers.trace_bytes import Builder, mutate
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_trace import NoTrace, assert_equal, naive_columns, naive_messages
-from trace_bytes import Builder, mutate
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.file_bytes import FileBytes

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.networks import topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import topology
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.lockstep import lockstep_rounds
+from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 from astra_tacos.verifier import lockstep_oracle
 from astra_tacos.verifier.lockstep_oracle import verify_lockstep
 from astra_tacos.verifier.schedule_oracle import verify

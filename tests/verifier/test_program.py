@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import networkx
 import numpy as np
 import pytest
+from helpers.networks import ALL, MIXED, RING8, TORUS, topology
+from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import ALL, MIXED, RING8, TORUS, topology
-from schedules import schedule, schedules
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.csr import group_by

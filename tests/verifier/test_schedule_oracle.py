@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.naive_schedule import computes_collective
+from helpers.networks import ALL, topologies, topology
+from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from naive_schedule import computes_collective
-from networks import ALL, topologies, topology
-from schedules import changed, columns, schedule, schedules
 
 from astra_tacos.collective import PERSONALISED
 from astra_tacos.errors import VerificationError

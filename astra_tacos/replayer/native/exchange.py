@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import LocalKind
 from astra_tacos.replayer.native.phase import Phase, PhaseRequest
-from astra_tacos.replayer.native.role_plan import RolePlan
+from astra_tacos.replayer.native.role_builder import RoleBuilder
 from astra_tacos.trace.schema import NodeType
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)
@@ -46,7 +46,7 @@ def exchange(
     message, window = packet[:num_messages], len(packet) - num_messages
     # With one message under way, or nothing left to send after the first window, it does not matter which arrives first.
     by_arrival = 1 < window < num_messages
-    plan = RolePlan(np.arange(num_members))
+    plan = RoleBuilder(np.arange(num_members))
 
     let_go = plan.add(packet[window:], LocalKind.TAKE, pool=_RECEIVED) if by_arrival else None
     begun = plan.add(packet, NodeType.COMP, delay_ns=request.endpoint_ns)

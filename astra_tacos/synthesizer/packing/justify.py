@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.mirror import mirror
-from astra_tacos.synthesizer.plan import Plan
 
 _MOST_SENDS = 1_200_000
 _MOST_ROUNDS = 2
@@ -48,7 +48,7 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
     return best
 
 
-def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> Plan:
+def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> SendGraph:
     """The plan backwards: what was reduced into an NPU is copied out of it, and the other way round."""
     rank = np.unique(-schedule.done_ns, return_inverse=True)[1].astype(np.int32)
-    return Plan(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)
+    return SendGraph(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)

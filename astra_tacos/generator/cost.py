@@ -1,0 +1,122 @@
+"""What a block of the model costs a rank: operations and bytes, for the roofline of ASTRA-sim.
+
+A product of T rows with a matrix of W entries takes 2TW operations forward, 2TW for the gradient of its input and 2TW for that
+of its weights; attention scores and their use 4TSH forward and twice that backward (Narayanan et al. 2021, arXiv:2104.04473,
+appendix; no discount for the causal mask). Bytes are what an ideal kernel reads and writes once: weights, inputs, outputs, and
+what passes between the matrices of a block; attention scores stay on the chip (Dao et al. 2022, arXiv:2205.14135).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra_tacos.generator.model import Transformer
+
+_ADAM_OPS = 12
+"""Per parameter: two moments (3 + 4), and the update with square root and division (5); Kingma and Ba 2015, algorithm 1."""
+_ADAM_STATE_BYTES = 2 * 3 * 4
+"""Per parameter: both moments and the parameter itself in single precision, read and written (Rajbhandari et al. 2020)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Operations, and bytes read and written."""
+
+    num_ops: int
+    num_bytes: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.num_ops + other.num_ops, self.num_bytes + other.num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a layer on one rank, for one micro-batch.
+
+    Parameters
+    ----------
+    weights
+        Parameters that the rank holds of it.
+    forward, input_gradient, weight_gradient
+        Costs.
+    """
+
+    weights: int
+    forward: Cost
+    input_gradient: Cost
+    weight_gradient: Cost
+
+
+def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, more_ops: int = 0) -> Block:
+    """A block of matrices.
+
+    Parameters
+    ----------
+    rows, used
+        Rows, and the weights that multiply each of them.
+    weights
+        Weights held, all of which are read.
+    moved
+        Activations read and written.
+    more_ops
+        Operations without weights, forward.
+    """
+    products, num_bytes = 2 * rows * used, dtype_bytes * (weights + moved)
+    return Block(
+        weights,
+        Cost(products + more_ops, num_bytes),
+        Cost(products + 2 * more_ops, num_bytes),
+        Cost(products, num_bytes + dtype_bytes * weights),  # gradients are added up: read and written
+    )
+
+
+def attention(model: Transformer, tokens: int, tp: int) -> Block:
+    """Queries, keys and values, scores and their use, output. `tokens` of a micro-batch."""
+    weights = model.attention_weights // tp
+    moved = tokens * (2 * model.hidden + 2 * (2 * model.hidden + 2 * model.kv_width) // tp)
+    return _block(tokens, weights, weights, moved, model.dtype_bytes, 4 * tokens * model.sequence * model.hidden // tp)
+
+
+def mlp(model: Transformer, tokens: int, tp: int) -> Block:
+    """The MLP of a layer without experts."""
+    weights = model.mlp_weights // tp
+    return _block(tokens, weights, weights, _mlp_moved(model, tokens, tp), model.dtype_bytes)
+
+
+def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
+    """The experts that a rank holds. Routing is balanced: each rank of the expert group gets as many tokens as it sends."""
+    rows = tokens * model.top_k
+    used = model.mlp_weights // tp
+    return _block(rows, model.experts // ep * used, used, _mlp_moved(model, rows, tp), model.dtype_bytes)
+
+
+def _mlp_moved(model: Transformer, rows: int, tp: int) -> int:
+    return rows * (2 * model.hidden + 2 * (2 if model.is_gated else 1) * model.ffn // tp)
+
+
+def router(model: Transformer, tokens: int) -> Block:
+    """Scores of the experts for each token; not sharded."""
+    weights = model.router_weights
+    return _block(tokens, weights, weights, tokens * (model.hidden + model.experts), model.dtype_bytes)
+
+
+def head(model: Transformer, tokens: int, tp: int) -> Block:
+    """Scores of a shard of the vocabulary."""
+    shard = vocabulary_shard(model, tp)
+    weights = model.hidden * shard
+    return _block(tokens, weights, weights, tokens * (model.hidden + shard), model.dtype_bytes)
+
+
+def embedding(model: Transformer, tokens: int) -> Cost:
+    """Look-up of a row per token, plus its position; backward, adding to it."""
+    return Cost(tokens * model.hidden, 2 * tokens * model.hidden * model.dtype_bytes)
+
+
+def vocabulary_shard(model: Transformer, tp: int) -> int:
+    """Words of a rank; the last shard is padded."""
+    return -(-model.vocab // tp)
+
+
+def optimizer(weights: int, dtype_bytes: int) -> Cost:
+    """Adam in mixed precision, for the parameters that a rank updates: state, gradient and parameter."""
+    return Cost(_ADAM_OPS * weights, (_ADAM_STATE_BYTES + 2 * dtype_bytes) * weights)

@@ -1,0 +1,49 @@
+"""How fast an NPU computes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.generator.cost import Cost
+from astra_tacos.units import BYTES_PER_GB
+
+_OPS_PER_TFLOP = 1e12
+_US_PER_S = 1e6
+_LONGEST_US = (1 << 53) / 1000
+"""ASTRA-sim's clock counts to 2**53 ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An NPU; by default an A100 of 80 GB (NVIDIA's data sheet: dense BF16, SXM).
+
+    Parameters
+    ----------
+    peak_tflops, memory_gbps
+        Peak in 10**12 operations, and bandwidth in 10**9 bytes, a second.
+    writes_durations
+        Compute nodes have a duration in microseconds, instead of operations and bytes for ASTRA-sim's roofline.
+
+    Raises
+    ------
+    ConfigError
+        If a rate is no number above 0.
+    """
+
+    peak_tflops: float = 312.0
+    memory_gbps: float = 2039.0
+    writes_durations: bool = False
+
+    def __post_init__(self) -> None:
+        for name, rate in (("peak-tflops", self.peak_tflops), ("memory-bandwidth", self.memory_gbps)):
+            if not (math.isfinite(rate) and 0 < rate <= 1e300):
+                raise ConfigError(f"{name}: found {rate}, expected a number above 0")
+
+    def duration_us(self, cost: Cost) -> int:
+        """Microseconds by the roofline (Williams et al. 2009), rounded; 0 is 1 ns to ASTRA-sim."""
+        seconds = max(cost.num_ops / (self.peak_tflops * _OPS_PER_TFLOP), cost.num_bytes / (self.memory_gbps * BYTES_PER_GB))
+        if seconds * _US_PER_S > _LONGEST_US:
+            raise ConfigError(f"a computation takes {seconds:.3g} s, expected less than ASTRA-sim's clock counts: 2**53 ns")
+        return round(seconds * _US_PER_S)

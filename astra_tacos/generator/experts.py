@@ -1,0 +1,68 @@
+"""The experts of a layer: router, All-to-All, experts, and back."""
+
+from __future__ import annotations
+
+from astra_tacos.generator import cost
+from astra_tacos.generator.parallelism import GroupKind
+from astra_tacos.generator.program import Program
+from astra_tacos.generator.sharded_block import ShardedBlock
+from astra_tacos.generator.step import Step
+from astra_tacos.trace.schema import CommType
+
+
+class Experts:
+    """Router, All-to-All to the experts' ranks, experts, and back (Lepikhin et al. 2020, arXiv:2006.16668).
+
+    Experts are sharded over the tensor-parallel ranks too. Without sequence parallelism these send the same tokens, each to the
+    ranks with its own shards, and sum up at the end; with it each sends its own tokens, which the experts' ranks gather.
+    """
+
+    def __init__(self, step: Step, program: Program, number: int) -> None:
+        model, split = step.model, step.parallelism
+        self._step, self._program = step, program
+        rows = step.tokens // split.tp if step.sequence_parallel else step.tokens
+        self._router = cost.router(model, rows)
+        self._sent_bytes = rows * model.top_k * model.hidden * model.dtype_bytes
+        self._rows = step.tokens * model.top_k
+        block = cost.experts(model, step.tokens, split.tp, split.ep)
+        self._block = ShardedBlock(step, program, "experts", number, block, self._rows)
+        self._routed: dict[int, int] = {}
+
+    @property
+    def weights(self) -> int:
+        return self._block.weights
+
+    @property
+    def router_weights(self) -> int:
+        return self._router.weights
+
+    def forward(self, micro_batch: int, source: int) -> int:
+        """Add the forward pass; returns the last node."""
+        routed = self._program.compute(self._block.label("router_forward", micro_batch), self._router.forward, source)
+        self._routed[micro_batch] = routed
+        at = self._exchange("forward_dispatch", micro_batch, routed)
+        at = self._block.forward(micro_batch, at)
+        return self._return("forward", "forward_combine", micro_batch, at)
+
+    def backward(self, micro_batch: int, source: int) -> tuple[int, int, int]:
+        """Add the backward pass; returns the last node, and those with the gradients of experts and router."""
+        at = self._exchange("backward_combine", micro_batch, source)
+        at = self._block.input_gradient(micro_batch, at)
+        at = self._return("backward", "backward_dispatch", micro_batch, at)
+        of_experts = self._block.weight_gradient(micro_batch)
+        price = self._router.input_gradient + self._router.weight_gradient
+        routed = self._routed.pop(micro_batch)
+        of_router = self._program.compute(self._block.label("router_backward", micro_batch), price, at, routed)
+        return of_router, of_experts, of_router
+
+    def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
+        """Back to the tokens' ranks, and sum over the tensor-parallel ones: before that if each has tokens of its own."""
+        if self._step.sequence_parallel:
+            at = self._block.reduce(what, micro_batch, source, self._rows)
+            return self._exchange(exchange, micro_batch, at)
+        at = self._exchange(exchange, micro_batch, source)
+        return self._block.reduce(what, micro_batch, at, self._step.tokens)
+
+    def _exchange(self, what: str, micro_batch: int, source: int) -> int:
+        label = self._block.label(f"{what}_all_to_all", micro_batch)
+        return self._program.collective(label, CommType.ALL_TO_ALL, GroupKind.EXPERT, self._sent_bytes, source)

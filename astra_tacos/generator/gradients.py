@@ -1,0 +1,63 @@
+"""Gradients of a layer, cut into buckets that are reduced over the copies of the model as soon as they are there."""
+
+from __future__ import annotations
+
+from astra_tacos.generator.parallelism import GroupKind
+from astra_tacos.generator.program import Label, Program
+from astra_tacos.generator.step import Step
+from astra_tacos.trace.schema import CommType
+
+
+class Gradients:
+    """All gradients of a stage in its last backward pass."""
+
+    def __init__(self, step: Step, program: Program) -> None:
+        self._step, self._program = step, program
+        self._shards: list[tuple[Label, GroupKind, int]] = []
+        self.reduced: list[int] = []
+        """Nodes after which all gradients so far are summed."""
+
+    def buckets(self, name: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
+        """Gradients of `weights` parameters, in as many buckets as the step asks for, or `count`."""
+        return Buckets(self, name, group, weights, count or self._step.buckets)
+
+    def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int]) -> None:
+        """Sum the gradients that `sources` computed over a group; padded, so that its ranks have shards of one size."""
+        size = self._step.parallelism.group_size(group)
+        if size == 1:
+            self.reduced += sources
+            return
+        shard = -(-weights // size)
+        pattern = CommType.REDUCE_SCATTER if self._step.shards_optimizer else CommType.ALL_REDUCE
+        num_bytes = shard * size * self._step.model.dtype_bytes
+        self.reduced.append(self._program.collective(label, pattern, group, num_bytes, *sources))
+        self._shards.append((label, group, shard))
+
+    def gather_parameters(self, updated: int) -> None:
+        """Give all ranks the parameters that each has updated its shard of, in the order in which the next step needs them."""
+        for label, group, shard in reversed(self._shards):
+            name = Label(label.text.replace("gradient", "parameter"), label.number)
+            self._program.collective(name, CommType.ALL_GATHER, group, shard * self._step.model.dtype_bytes, updated)
+
+
+class Buckets:
+    """Gradients that become known one part after another; bucket b of n ends at parameter weights * b / n."""
+
+    def __init__(self, gradients: Gradients, name: str, group: GroupKind, weights: int, count: int) -> None:
+        self._gradients, self._name, self._group = gradients, name, group
+        count = min(count, weights)
+        self._ends = [weights * (number + 1) // count for number in range(count)]
+        self._reduced = 0
+        self._known = 0
+        self._sources: list[tuple[int, int]] = []
+
+    def add(self, weights: int, source: int) -> None:
+        """The next `weights` parameters have their gradients from node `source`; reduce each bucket that is complete."""
+        self._known += weights
+        self._sources.append((self._known, source))
+        while self._reduced < len(self._ends) and self._ends[self._reduced] <= self._known:
+            begin, end = self._ends[self._reduced - 1] if self._reduced else 0, self._ends[self._reduced]
+            starts = [0, *(last for last, _ in self._sources)]
+            over = [node for start, (last, node) in zip(starts, self._sources, strict=False) if start < end and last > begin]
+            self._gradients.reduce(Label(f"{self._name}_bucket", self._reduced), self._group, end - begin, over)
+            self._reduced += 1

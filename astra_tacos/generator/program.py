@@ -1,0 +1,121 @@
+"""The nodes of one pipeline stage in program order; its ranks differ only in groups, peers and tags.
+
+A rank runs its compute nodes one after another, and its collectives and sends too, in program order: control dependencies say so,
+since ASTRA-sim would otherwise take whatever is ready first, and ranks that disagree wait for one another for ever. Receives wait
+for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.generator.cost import Cost
+from astra_tacos.generator.parallelism import GroupKind, Parallelism
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.units import MAX_SIZE_BYTES
+
+_INT64_END = 1 << 63
+
+
+class Label(NamedTuple):
+    """Name of a node: text and a number after it."""
+
+    text: str
+    number: int
+
+    def of(self, what: str) -> Label:
+        """Name of a part: `mb0_attention_forward_layer3` of all_reduce is `mb0_attention_forward_all_reduce_layer3`."""
+        text, end = self.text.rsplit("_", 1)
+        return Label(f"{text}_{what}_{end}", self.number)
+
+    def __str__(self) -> str:
+        return f"{self.text}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node; its id is its place.
+
+    Parameters
+    ----------
+    kind, label, data, ctrl
+        What every node has; dependencies are ids.
+    cost
+        Of a compute node.
+    size_bytes
+        Of a collective (a rank's input) or message.
+    comm_type, group
+        Of a collective.
+    hop, message
+        Of a message: +1 for the stage after, -1 for the one before, and its number among all messages of a lane.
+    """
+
+    kind: NodeType
+    label: Label
+    data: tuple[int, ...]
+    ctrl: tuple[int, ...]
+    cost: Cost | None = None
+    size_bytes: int = 0
+    comm_type: CommType | None = None
+    group: GroupKind | None = None
+    hop: int = 0
+    message: int = 0
+
+
+@dataclass(slots=True)
+class Program:
+    """Nodes as they are added, chained in program order."""
+
+    parallelism: Parallelism
+    nodes: list[Node] = field(default_factory=list)
+    _latest_compute: int | None = None
+    _latest_communication: int | None = None
+
+    def compute(self, label: Label, cost: Cost, *data: int) -> int:
+        """Add a compute node, and return its id.
+
+        Raises
+        ------
+        ConfigError
+            If it is too large for a trace's numbers.
+        """
+        if max(cost.num_ops, cost.num_bytes) >= _INT64_END:
+            raise ConfigError(f"{label}: {cost.num_ops:.3g} operations or {cost.num_bytes:.3g} bytes are too many")
+        self._latest_compute = self._add(NodeType.COMP, label, data, self._latest_compute, cost=cost)
+        return self._latest_compute
+
+    def collective(self, label: Label, pattern: CommType, group: GroupKind, size_bytes: int, *data: int) -> int:
+        """Add a collective, and return its id; in groups of one rank there is nothing to do: that is the last of `data`.
+
+        Raises
+        ------
+        ConfigError
+            If it is so small that ASTRA-sim would raise its size, or too large.
+        """
+        if self.parallelism.group_size(group) == 1:
+            return data[-1]
+        least = self.parallelism.num_ranks
+        if not least <= size_bytes <= MAX_SIZE_BYTES:
+            raise ConfigError(f"{label}: found {size_bytes:,} bytes, expected {least:,} (a byte per rank) to {MAX_SIZE_BYTES:,}")
+        before = self._latest_communication
+        more = {"size_bytes": size_bytes, "comm_type": pattern, "group": group}
+        self._latest_communication = self._add(NodeType.COMM_COLL, label, data, before, **more)
+        return self._latest_communication
+
+    def send(self, label: Label, hop: int, message: int, size_bytes: int, *data: int) -> None:
+        """Add a send."""
+        before = self._latest_communication
+        more = {"size_bytes": size_bytes, "hop": hop, "message": message}
+        self._latest_communication = self._add(NodeType.COMM_SEND, label, data, before, **more)
+
+    def receive(self, label: Label, hop: int, message: int, size_bytes: int) -> int:
+        """Add a receive, and return its id."""
+        return self._add(NodeType.COMM_RECV, label, (), None, size_bytes=size_bytes, hop=hop, message=message)
+
+    def _add(self, kind: NodeType, label: Label, data: tuple[int, ...], before: int | None, **more: object) -> int:
+        data = tuple(sorted(set(data)))
+        ctrl = () if before is None or before in data else (before,)
+        self.nodes.append(Node(kind, label, data, ctrl, **more))  # type: ignore[arg-type]
+        return len(self.nodes) - 1

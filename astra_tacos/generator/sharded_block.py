@@ -1,0 +1,88 @@
+"""A block whose matrices are sharded over tensor-parallel ranks, forward and backward (Shoeybi et al. 2019, arXiv:1909.08053)."""
+
+from __future__ import annotations
+
+from astra_tacos.generator.cost import Block
+from astra_tacos.generator.parallelism import GroupKind
+from astra_tacos.generator.program import Label, Program
+from astra_tacos.generator.step import Step
+from astra_tacos.trace.schema import CommType
+
+
+class ShardedBlock:
+    """Attention, MLP, experts or head.
+
+    Without sequence parallelism every rank has the whole input and a partial sum of the output. With it, inputs are gathered
+    (also once more for the gradient of the weights), and outputs summed into shards.
+
+    Parameters
+    ----------
+    name, layer
+        What the nodes are called; no layer for what comes once.
+    block
+        Costs.
+    rows
+        Of the whole input: tokens, or tokens times experts of each.
+    """
+
+    def __init__(self, step: Step, program: Program, name: str, layer: int | None, block: Block, rows: int) -> None:
+        self._step, self._program, self._name, self._layer, self._block = step, program, name, layer, block
+        self._rows = rows
+        self._forward: dict[int, tuple[int, int]] = {}
+        self._backward: dict[int, tuple[int, int]] = {}
+
+    @property
+    def weights(self) -> int:
+        """Parameters that a rank holds."""
+        return self._block.weights
+
+    def label(self, what: str, micro_batch: int) -> Label:
+        """Name of a node."""
+        if self._layer is None:
+            return Label(f"{self._name}_{what}_mb", micro_batch)
+        return Label(f"mb{micro_batch}_{self._name}_{what}_layer", self._layer)
+
+    def forward(self, micro_batch: int, source: int) -> int:
+        """The output, not yet summed."""
+        whole = self._gather("forward", micro_batch, source)
+        computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole)
+        self._forward[micro_batch] = source, computed
+        return computed
+
+    def input_gradient(self, micro_batch: int, source: int, *, gathers: bool = True) -> int:
+        """The gradient of the input, not yet summed; `source` is whole already if it needs no gathering."""
+        given, activations = self._forward.pop(micro_batch)
+        whole = self._gather("backward", micro_batch, source) if gathers else source
+        again = self._gather("input", micro_batch, given)
+        label = self.label("input_gradient", micro_batch)
+        computed = self._program.compute(label, self._block.input_gradient, whole, activations)
+        self._backward[micro_batch] = again, computed
+        return computed
+
+    def weight_gradient(self, micro_batch: int) -> int:
+        """The gradient of the weights, added to that of earlier micro-batches."""
+        label = self.label("weight_gradient", micro_batch)
+        return self._program.compute(label, self._block.weight_gradient, *self._backward.pop(micro_batch))
+
+    def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
+        """Sum partial outputs or gradients of so many rows over the tensor-parallel ranks."""
+        return sum_rows(self._step, self._program, self.label(what, micro_batch), rows, source)
+
+    def _gather(self, what: str, micro_batch: int, source: int) -> int:
+        return gather_rows(self._step, self._program, self.label(what, micro_batch), self._rows, source)
+
+
+def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
+    """Sum activations of so many rows over the tensor-parallel ranks, into shards with sequence parallelism."""
+    num_bytes = rows * step.model.hidden * step.model.dtype_bytes
+    if step.sequence_parallel:
+        return program.collective(label.of("reduce_scatter"), CommType.REDUCE_SCATTER, GroupKind.TENSOR, num_bytes, source)
+    return program.collective(label.of("all_reduce"), CommType.ALL_REDUCE, GroupKind.TENSOR, num_bytes, source)
+
+
+def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
+    """Make activations of so many rows whole on every tensor-parallel rank, if they are sharded: with sequence parallelism."""
+    if not step.sequence_parallel:
+        return source
+    num_bytes = rows * step.model.hidden * step.model.dtype_bytes // step.parallelism.tp
+    return program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)

@@ -1,0 +1,211 @@
+"""Which trace each collective node runs, and what of the node has to change so that ASTRA-sim runs that one.
+
+ASTRA-sim finds a node's trace by the lower 32 bits of the node's id alone, whatever its rank; and a communicator group keeps to
+what the first node of each type named. So such an id may not stand for two traces, nor may a group's nodes of one type. Native
+collectives of all ranks that would be numbered differently on some rank get a group, which has numbers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.per_node import MAX_NODE_ID
+from astra_tacos.config.system import SystemConfig
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.collective_nodes import EVERYONE
+from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.patterns import carrying_type
+from astra_tacos.planner.stream_numbers import differently_numbered
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up
+from astra_tacos.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """What becomes of the collective nodes.
+
+    Parameters
+    ----------
+    implementation
+        int64[num_instances], entry of the traces that are written, NATIVE for those without.
+    group
+        int64[num_instances], id of the group that its nodes name.
+    groups
+        All groups: ranks by id.
+    node_id
+        uint64[len(nodes)], new ids of the collective nodes.
+    per_node
+        Entry of the traces, by node id.
+    """
+
+    implementation: NDArray[np.int64]
+    group: NDArray[np.int64]
+    groups: Mapping[int, tuple[int, ...]]
+    node_id: NDArray[np.uint64]
+    per_node: Mapping[int, int]
+
+
+def assign(
+    trace: Trace,
+    instances: Instances,
+    implementation: NDArray[np.int64],
+    groups: Mapping[int, tuple[int, ...]],
+    order: NDArray[np.int64],
+    system: SystemConfig,
+) -> Assignment:
+    """Give every collective a group and ids under which ASTRA-sim finds its trace.
+
+    Parameters
+    ----------
+    groups
+        Communicator groups of the run.
+    order
+        int64[num_instances], place of each collective in the order in which ranks issue them.
+    system
+        Of the run as it was.
+
+    Raises
+    ------
+    ConfigError
+        If there are not enough ids, or the system cuts a native collective into less than a byte.
+    """
+    known = np.isin(instances.pattern, [int(pattern) for pattern in PATTERN_KEYS])
+    runs = np.flatnonzero(known | (implementation != NATIVE))
+    group, all_groups = _groups(instances, implementation, groups, runs[np.argsort(order[runs])])
+    apart = differently_numbered(instances, implementation, order, system)
+    if apart.any():
+        group[apart] = max(all_groups, default=EVERYONE) + 1
+        all_groups[int(group[apart][0])] = instances.nodes.members[EVERYONE]
+    node_id = _node_ids(trace, instances, implementation, order)
+    chosen = implementation[instances.instance]
+    per_node = {int(node): int(entry) for node, entry in zip(node_id.tolist(), chosen.tolist(), strict=True) if entry != NATIVE}
+    return Assignment(implementation, group, all_groups, node_id, dict(sorted(per_node.items())))
+
+
+def _groups(
+    instances: Instances, implementation: NDArray[np.int64], groups: Mapping[int, tuple[int, ...]], in_order: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
+    """A group per trace and type: the first trace keeps the group, others get copies, which types share.
+
+    A trace is played by position: a copy lists its ranks in ascending order, and if the group does not, only native collectives
+    may stay with it.
+    """
+    group = instances.group.copy()
+    all_groups = dict(groups)
+    alike: dict[int, list[int]] = {}
+    places: dict[tuple[int, int], dict[int, int]] = {}
+    for number in in_order.tolist():
+        own, entry = int(group[number]), int(implementation[number])
+        if own == EVERYONE:
+            continue
+        ranks = groups[own]
+        carrier = carrying_type(int(instances.pattern[number]), int(instances.size_bytes[number]))
+        taken = places.setdefault((own, int(carrier)), {})
+        if not taken and ranks != tuple(sorted(ranks)):
+            taken[NATIVE] = 0
+        place = taken.setdefault(entry, len(taken))
+        copies = alike.setdefault(own, [own])
+        while len(copies) <= place:
+            copies.append(max(all_groups) + 1)
+            all_groups[copies[-1]] = tuple(sorted(ranks))
+        group[number] = copies[place]
+    return group, all_groups
+
+
+def _node_ids(
+    trace: Trace, instances: Instances, implementation: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Ids under which no two traces meet: a collective whose id on some rank stands for another one gets a new id on all."""
+    rows, instance = instances.nodes.row, instances.instance
+    node_id = trace.node_id[rows].copy()
+    entry = implementation[instance]
+    _, which = np.unique(looked_up(node_id), return_inverse=True)
+    which = which.reshape(-1)
+    lowest = np.full(int(which.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    highest = np.full(len(lowest), NATIVE, np.int64)
+    np.minimum.at(lowest, which, entry)
+    np.maximum.at(highest, which, entry)
+    clashes = (lowest != highest)[which] | ((node_id > MAX_NODE_ID) & (entry != NATIVE))
+    moves = np.zeros(instances.num_instances, np.bool_)
+    moves[instance[clashes]] = True
+    moves &= implementation != NATIVE
+    moving = np.flatnonzero(moves)
+    moving = moving[np.argsort(order[moving])]
+    turns = _turns(instances, implementation, moving)
+    fresh = np.zeros(instances.num_instances, np.uint64)
+    fresh[moving] = _free_ids(trace, int(turns.max(initial=-1)) + 1)[turns]
+    changes = moves[instance]
+    node_id[changes] = fresh[instance[changes]]
+    return node_id
+
+
+def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of the new id of each collective; those of one trace that share no rank share ids, which keeps them few."""
+    used: dict[tuple[int, int], int] = {}
+    number_of: dict[tuple[int, int], int] = {}
+    turns = np.empty(len(moving), np.int64)
+    for place, number in enumerate(moving.tolist()):
+        entry = int(implementation[number])
+        members = instances.nodes.members[int(instances.group[number])]
+        turn = max(used.get((entry, rank), 0) for rank in members)
+        used.update(((entry, rank), turn + 1) for rank in members)
+        turns[place] = number_of.setdefault((entry, turn), len(number_of))
+    return turns
+
+
+def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
+    """Ascending ids that no node of any rank has or is looked up by, past the largest if there is room."""
+    if not count:
+        return np.empty(0, np.uint64)
+    used = np.unique(looked_up(trace.node_id)).astype(np.int64)
+    used = used[used <= MAX_NODE_ID]
+    begin = int(used[-1]) + 1 if len(used) else 0
+    if begin + count <= MAX_NODE_ID + 1:
+        return np.arange(begin, begin + count, dtype=np.uint64)
+    free = np.setdiff1d(np.arange(len(used) + count), used, assume_unique=True)[:count]
+    if len(free) < count or free[-1] > MAX_NODE_ID:
+        raise ConfigError(f"{trace.prefix}: no {count:,} node ids are free below 2**31, expected a smaller workload")
+    return free.astype(np.uint64)
+
+
+def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags: int) -> list[int]:
+    """First tag of each trace, so that none meets another's or one that is used.
+
+    Parameters
+    ----------
+    prefix
+        The workload, as an error names it.
+    used
+        int64[...], tags that are taken; negative ones are none.
+    sizes
+        How many tags each trace needs.
+    most_tags
+        Tags count modulo this.
+
+    Raises
+    ------
+    ConfigError
+        If there are not enough tags.
+    """
+    own = np.unique(used[used >= 0] % most_tags)
+    begin = int(own[-1]) + 1 if len(own) else 0
+    if begin + sum(sizes) <= most_tags:
+        edges, room = [begin], [most_tags - begin]
+    else:
+        edges = np.concatenate(([0], own + 1)).tolist()
+        room = np.diff(np.concatenate(([-1], own, [most_tags]))).tolist()
+        room = [gap - 1 for gap in room]
+    first = []
+    at = 0
+    for size in sizes:
+        while at < len(edges) and room[at] < size:
+            at += 1
+        if at == len(edges):
+            raise ConfigError(f"{prefix}: its messages leave no room for {sum(sizes):,} more tags, expected fewer chunks")
+        first.append(edges[at])
+        edges[at], room[at] = edges[at] + size, room[at] - size
+    return first

@@ -1,0 +1,85 @@
+"""What to try for a case: on which view of the network, in how many chunks, by which synthesizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.distinct_collective import DistinctCollective
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
+
+AWARE = "congestion-aware"
+_CHUNKS = (1, 4, 16, 64)
+_PLAIN = ("ring", "direct")
+"""Synthesizers that are tried by themselves where predictions are estimates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A search.
+
+    Parameters
+    ----------
+    topology, collective, synthesizer, link_model
+        What is searched for.
+    recut
+        Whether the search chooses the number of chunks.
+    is_exact
+        Whether ASTRA-sim takes the predicted time, for a group alone.
+    """
+
+    topology: Topology
+    collective: Collective
+    synthesizer: str
+    link_model: LinkModel
+    recut: bool
+    is_exact: bool
+
+
+def list_tasks(case: DistinctCollective, backend: str, synthesizer: str, chunks_per_npu: int | None) -> list[Task]:
+    """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere."""
+    tasks: list[Task] = []
+    for view in case.views.values():
+        is_exact = not view.num_routed and not view.topology.has_switches
+        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not case.needs_replay else [*_CHUNKS, None]
+        names = [synthesizer]
+        if case.needs_replay and synthesizer == AUTO:
+            names += [name for name in _PLAIN if case.collective in SYNTHESIZERS[name].collectives]
+        for name in names:
+            for count in counts:
+                if name != synthesizer and count is None:
+                    continue
+                root = (case.root or 0) if case.collective in ROOTED else None
+                try:
+                    collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
+                except ConfigError:
+                    continue  # fewer bytes than chunks
+                if count is not None and count > 1 and _sends(collective) > case.max_sends:
+                    continue
+                model = link_model_of(view.topology, collective, backend)
+                tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
+    if not tasks:
+        raise ConfigError(
+            f"{case.collective} of {case.size_bytes:,} bytes in a group of {case.num_members}: less than a byte per chunk, "
+            "expected more"
+        )
+    return tasks
+
+
+def _sends(collective: Collective) -> int:
+    return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
+
+
+def link_model_of(topology: Topology, collective: Collective, backend: str) -> LinkModel:
+    """What the backend does to sends that meet on a link: `pipelined` where it has queues.
+
+    Without queues (congestion-unaware), and where a chunk would hold a link for less than 1 ns, at which the aware backend
+    stops, sends have to wait for one another by themselves.
+    """
+    fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
+    return "pipelined" if backend == AWARE and int(collective.class_size_bytes[0]) / fastest >= 1 else "blocking"

@@ -1,0 +1,173 @@
+"""The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which a rank issues them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import group_id
+from astra_tacos.csr import group_by
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.node_bytes import attribute, load_rank, node_at
+from astra_tacos.planner.patterns import PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
+from astra_tacos.run.run import Run
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import Trace
+
+EVERYONE = 0
+"""Id of the group of all ranks."""
+NO_ROOT = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IssueOrder:
+    """In which order ranks issue their nodes.
+
+    Parameters
+    ----------
+    order
+        int64[num_nodes], rows, rank by rank, the lowest id of those that are ready first.
+    place
+        int64[num_nodes], where in `order` a row is.
+    runs
+        bool[num_nodes], whether a row is in no cycle and behind none.
+    """
+
+    order: NDArray[np.int64]
+    place: NDArray[np.int64]
+    runs: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectiveNodes:
+    """Collective nodes that run, by rank and in the order in which a rank issues them.
+
+    Parameters
+    ----------
+    row, rank, group, pattern, size_bytes, root
+        int64[n]; `group` is an id, EVERYONE for all ranks, `pattern` a `CommType` (of a carried node, what it was), `root` a
+        rank, NO_ROOT where the pattern has none.
+    members
+        Ranks of each group that is used, as its file lists them.
+    """
+
+    row: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    group: NDArray[np.int64]
+    pattern: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    root: NDArray[np.int64]
+    members: Mapping[int, tuple[int, ...]]
+
+
+def find_issue_order(trace: Trace) -> IssueOrder:
+    """In which order each rank issues its nodes, as far as dependencies and ids say."""
+    from astra_tacos.planner import _order_kernels as kernels
+
+    exists = trace.dep >= 0
+    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))[exists]
+    needed = trace.dep[exists]
+    next_first, after = group_by(needed, row, trace.num_nodes)
+    key = np.empty(trace.num_nodes, np.int64)
+    key[np.argsort(trace.node_id, kind="stable")] = np.arange(trace.num_nodes)
+    waits = np.bincount(row, minlength=trace.num_nodes)
+    order, num_run = kernels.issue_order(trace.rank_first, waits, next_first, after, key)
+    place = np.empty(trace.num_nodes, np.int64)
+    place[order] = np.arange(trace.num_nodes)
+    rank = trace.rank
+    return IssueOrder(order, place, place - trace.rank_first[rank] < num_run[rank])
+
+
+def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
+    """All collective nodes that run.
+
+    Raises
+    ------
+    ConfigError
+        If a node has no pattern or size, or names a group that does not exist or does not have its rank.
+    """
+    trace, columns = run.workload, run.columns
+    rows = issue.order[(trace.kind[issue.order] == NodeType.COMM_COLL) & issue.runs[issue.order]]
+    rank, pattern, size = trace.rank[rows], columns.comm_type[rows].copy(), trace.size_bytes[rows]
+    root = np.full(len(rows), NO_ROOT, np.int64)
+    for lacking, what in ((pattern < 0, "comm_type"), (size < 0, "comm_size")):
+        if lacking.any():
+            node = trace.describe_node(int(rows[np.argmax(lacking)]))
+            raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
+    group, members = _groups(run, rows, rank)
+    _look_inside(trace, columns.byte_offset, rows, rank, pattern, root)
+    rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
+    root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
+    for entry in np.flatnonzero(root != NO_ROOT).tolist():
+        if root[entry] not in members[int(group[entry])]:
+            node = trace.describe_node(int(rows[entry]))
+            raise ConfigError(f"{trace.prefix}: {node}: its root is rank {root[entry]}, expected a rank of its group")
+    return CollectiveNodes(rows, rank, group, pattern, size, root, members)
+
+
+def _groups(run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
+    """Group of each row, and members of those that are used."""
+    trace, columns, num_npus = run.workload, run.columns, run.network.num_npus
+    names = [EVERYONE if name in ("", "0") else group_id(name) for name in columns.group_names]
+    members: dict[int, tuple[int, ...]] = {}
+    for entry in np.unique(columns.group[rows]).tolist():
+        group = EVERYONE if entry < 0 else names[entry]
+        if group is None or (group != EVERYONE and group not in run.groups.members):
+            node = trace.describe_node(int(rows[np.argmax(columns.group[rows] == entry)]))
+            text = columns.group_names[entry]
+            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
+        members[group] = tuple(range(num_npus)) if group == EVERYONE else run.groups.members[group]
+        if max(members[group], default=0) >= num_npus:
+            raise ConfigError(
+                f"{run.groups.source}: group {group} has rank {max(members[group])}, expected ranks below {num_npus}"
+            )
+    numbers = np.array([*(EVERYONE if number is None else number for number in names), EVERYONE], np.int64)
+    group_of = numbers[columns.group[rows]]
+    for group, ranks in members.items():
+        outside = (group_of == group) & ~np.isin(rank, np.array(ranks, np.int64))
+        if outside.any():
+            node = trace.describe_node(int(rows[np.argmax(outside)]))
+            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{group}', expected a group that has its rank")
+    return group_of, members
+
+
+def _look_inside(
+    trace: Trace,
+    byte_offset: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    pattern: NDArray[np.int64],
+    root: NDArray[np.int64],
+) -> None:
+    """What columns do not say: the pattern of nodes that are carried by another type, and roots."""
+    needle = PATTERN_ATTRIBUTE.encode()
+    rooted = np.isin(pattern, list(ROOTED))
+    for one in range(trace.num_ranks):
+        entries = np.flatnonzero(rank == one) if trace.num_ranks < 2 else np.arange(*np.searchsorted(rank, (one, one + 1)))
+        if not len(entries):
+            continue
+        data = load_rank(trace, one)
+        if needle not in data and not rooted[entries].any():
+            continue
+        for entry in entries.tolist():
+            row = int(rows[entry])
+            node = node_at(data, int(byte_offset[row]))
+            name = attribute(node, PATTERN_ATTRIBUTE)
+            if name is not None:
+                if name not in CommType.__members__:
+                    raise ConfigError(
+                        f"{trace.prefix}: {trace.describe_node(row)}: {PATTERN_ATTRIBUTE} is {name!r}, expected a pattern"
+                    )
+                pattern[entry] = CommType[name]
+            if pattern[entry] in ROOTED:
+                given = attribute(node, *ROOT_ATTRIBUTES)
+                root[entry] = NO_ROOT if given is None else int(given)
+
+
+def describe(nodes: CollectiveNodes, trace: Trace, entry: int) -> str:
+    """`rank 3, node 17 (ALL_REDUCE of 4,096 bytes)`."""
+    what = f"{pattern_name(int(nodes.pattern[entry]))} of {int(nodes.size_bytes[entry]):,} bytes"
+    return f"{trace.describe_node(int(nodes.row[entry]))} ({what})"

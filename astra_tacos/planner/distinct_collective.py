@@ -1,0 +1,153 @@
+"""Distinct collectives of a workload: what has to be synthesized once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.planner.group_routes import REACHES, Reach
+from astra_tacos.planner.group_topology import GroupTopology, group_topology
+from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.patterns import COLLECTIVE_NAMES
+from astra_tacos.topology.topology import Topology
+
+NO_CASE = -1
+_MOST_SENDS = 1 << 16
+_SENDS_OF_ALL = 1 << 21
+"""Of a case's traces, and of all collectives that run them; one chunk per member may make more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctCollective:
+    """A collective over groups that the network looks the same to.
+
+    Parameters
+    ----------
+    collective
+        Name of its pattern, a key of `COLLECTIVES` if that has it.
+    pattern
+        Its `CommType`.
+    size_bytes
+        `comm_size` of its nodes.
+    root
+        Position of its root in the group, None for patterns without.
+    groups
+        The groups that run it, each its ranks in ascending order.
+    count
+        How many collectives of the workload it stands for.
+    views
+        What the first of them sees of the network, by reach; equal ones are left out.
+    shape
+        Hash of those views.
+    """
+
+    collective: str
+    pattern: int
+    size_bytes: int
+    root: int | None
+    groups: tuple[tuple[int, ...], ...]
+    count: int
+    views: Mapping[Reach, GroupTopology]
+    shape: str
+
+    @property
+    def num_members(self) -> int:
+        return len(self.groups[0])
+
+    @property
+    def needs_replay(self) -> bool:
+        """Whether predictions are estimates."""
+        return any(view.num_routed for view in self.views.values())
+
+    @property
+    def max_sends(self) -> int:
+        """How many sends its traces may have, so that a simulation of the whole run stays short: a power of two."""
+        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
+        return 1 << (room.bit_length() - 1)
+
+    @property
+    def name(self) -> str:
+        """What its traces are called: all_reduce_1048576B_of_8_3f2a91bc."""
+        root = "" if self.root is None else f"_root{self.root}"
+        return f"{self.collective.replace('-', '_')}_{self.size_bytes}B_of_{self.num_members}{root}_{self.shape[:8]}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the result of a synthesis depends on, but for its options."""
+        about: dict[str, Any] = {
+            "collective": self.collective,
+            "size_bytes": self.size_bytes,
+            "root": self.root,
+            "shape": self.shape,
+        }
+        if self.needs_replay:
+            about["groups"] = self.groups  # routes of theirs may share links
+        return about
+
+
+def find_distinct_collectives(
+    instances: Instances, network: Topology, config: NetworkConfig
+) -> tuple[tuple[DistinctCollective, ...], NDArray[np.int64]]:
+    """Distinct cases, and int64[num_instances], the case of each instance; NO_CASE for groups of one and unknown patterns.
+
+    Raises
+    ------
+    ConfigError
+        If members of a group cannot reach one another.
+    """
+    views: dict[tuple[int, ...], tuple[str, dict[Reach, GroupTopology]]] = {}
+    found: dict[tuple[Any, ...], int] = {}
+    groups: list[dict[tuple[int, ...], None]] = []
+    of_instance = np.full(instances.num_instances, NO_CASE, np.int64)
+    columns = zip(*(c.tolist() for c in (instances.group, instances.pattern, instances.size_bytes, instances.root)), strict=True)
+    for number, (group, pattern, size_bytes, root) in enumerate(columns):
+        members = tuple(sorted(instances.nodes.members[group]))
+        if len(members) < 2 or pattern not in COLLECTIVE_NAMES or size_bytes < 1:
+            continue
+        if members not in views:
+            views[members] = _views(network, config, members)
+        position = members.index(root) if root >= 0 else None
+        key = (COLLECTIVE_NAMES[pattern], size_bytes, position, views[members][0])
+        case = found.setdefault((*key, pattern), len(found))
+        if case == len(groups):
+            groups.append({})
+        groups[case][members] = None
+        of_instance[number] = case
+    counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
+    cases = []
+    for (collective, size_bytes, position, shape, pattern), case in found.items():
+        alike = tuple(groups[case])
+        cases.append(
+            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape)
+        )
+    return tuple(cases), of_instance
+
+
+def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -> tuple[str, dict[Reach, GroupTopology]]:
+    """What a group sees of the network by reach, without those that add nothing, and a hash of it all."""
+    views: dict[Reach, GroupTopology] = {}
+    hashes: list[str] = []
+    for reach in REACHES:
+        view = group_topology(network, config, members, reach)
+        text = _hash(view.topology)
+        if text not in hashes:
+            views[reach] = view
+            hashes.append(text)
+    return hashlib.sha256("".join(hashes).encode()).hexdigest(), views
+
+
+def _hash(topology: Topology) -> str:
+    """Of a topology's links, in order of their ends."""
+    digest = hashlib.sha256(json.dumps([topology.num_npus, topology.num_switches]).encode())
+    order = np.lexsort((topology.link_dst, topology.link_src))
+    for column in (topology.link_src, topology.link_dst, topology.link_bandwidth_gibps, topology.link_latency_ns):
+        digest.update(np.ascontiguousarray(column[order]).tobytes())
+    digest.update(json.dumps([asdict(dimension) for dimension in topology.dimensions]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,166 @@
+"""One order of all collectives that every rank can keep.
+
+The nodes of a collective are merged into one vertex, a receive waits for its send, and a rough run of that graph, in which a
+collective starts only when all its members are free and ready, says which one comes first. In that order nothing can deadlock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.csr import group_by
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.collective_nodes import IssueOrder
+from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.patterns import pattern_name
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import Trace
+
+_TAGS = 500_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedGraph:
+    """A workload with the nodes of each collective merged.
+
+    Parameters
+    ----------
+    vertex
+        int64[num_nodes], of each row; those past the rows are collectives.
+    waits, next_first, after
+        How many vertices each waits for, and which ones wait for it.
+    """
+
+    vertex: NDArray[np.int64]
+    waits: NDArray[np.int64]
+    next_first: NDArray[np.int64]
+    after: NDArray[np.int64]
+
+
+def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
+    """The graph of a workload's vertices."""
+    vertex = np.arange(trace.num_nodes)
+    vertex[instances.nodes.row] = trace.num_nodes + instances.instance
+    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
+    send, receive = match_messages(trace, issue)
+    after = np.concatenate((row[trace.dep >= 0], receive))
+    needed = np.concatenate((trace.dep[trace.dep >= 0], send))
+    runs = issue.runs[after] & issue.runs[needed]
+    edges = np.unique(np.stack((vertex[needed[runs]], vertex[after[runs]]), axis=1), axis=0)
+    num = trace.num_nodes + instances.num_instances
+    next_first, later = group_by(edges[:, 0], edges[:, 1], num)
+    return MergedGraph(vertex, np.bincount(edges[:, 1], minlength=num), next_first, later)
+
+
+def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of sends and of the receives that they meet: first come, first served, by tag, ends and size."""
+    rank, keys = trace.rank, []
+    sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
+    for rows, receives in zip(sides, (False, True), strict=True):
+        ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
+        keys.append(np.stack((trace.tag[rows] % _TAGS, *ends, trace.size_bytes[rows]), axis=1))
+    _, which = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    numbered = []
+    for rows, kind in zip(sides, np.split(which, [len(sides[0])]), strict=True):
+        order = np.lexsort((issue.place[rows], kind))
+        begins = np.maximum.accumulate(np.where(np.diff(kind[order], prepend=-1) != 0, np.arange(len(rows)), 0))
+        turn = np.arange(len(rows)) - begins
+        numbered.append((rows[order], kind[order] * (trace.num_nodes + 1) + turn))
+    _, sent, received = np.intersect1d(numbered[0][1], numbered[1][1], assume_unique=True, return_indices=True)
+    return numbered[0][0][sent], numbered[1][0][received]
+
+
+def has_circle(graph: MergedGraph) -> bool:
+    """Whether vertices wait for one another in a circle."""
+    from astra_tacos.planner import _order_kernels as kernels
+
+    order, _ = kernels.levels(graph.waits, graph.next_first, graph.after, np.zeros(len(graph.waits), np.int64))
+    return len(order) < len(graph.waits)
+
+
+def order_instances(
+    trace: Trace,
+    issue: IssueOrder,
+    instances: Instances,
+    graph: MergedGraph,
+    duration_ns: NDArray[np.int64],
+    instance_ns: NDArray[np.int64],
+    on_cpu: NDArray[np.bool_],
+    urgency: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """int64[num_vertices of the graph], a place of each row and collective in one order that all ranks can keep.
+
+    Rows that are merged have no place of their own. Of collectives and sends that could start, the most urgent goes first; by
+    default the one from which the longest way leads to the end.
+
+    Parameters
+    ----------
+    duration_ns, on_cpu
+        int64 and bool[num_nodes]; durations only decide on the order.
+    instance_ns, urgency
+        int64[num_instances].
+
+    Raises
+    ------
+    ConfigError
+        If ranks' dependencies contradict one another: collectives wait for each other in a circle.
+    """
+    from astra_tacos.planner import _order_kernels as kernels
+
+    num_rows, num = trace.num_nodes, len(graph.waits)
+    duration = np.concatenate((duration_ns, instance_ns)).astype(np.int64)
+    duration[:num_rows][instances.nodes.row] = 0
+    order, level = kernels.levels(graph.waits, graph.next_first, graph.after, duration)
+    if len(order) < num:
+        raise ConfigError(_circle(trace, instances, graph, order))
+    slot = np.full(num, kernels.NO_TIME, np.uint8)
+    slot[:num_rows][trace.kind == NodeType.COMP] = kernels.GPU
+    slot[:num_rows][on_cpu] = kernels.CPU
+    slot[:num_rows][trace.kind == NodeType.COMM_SEND] = kernels.NETWORK
+    slot[:num_rows][(trace.kind == NodeType.COMM_COLL) | ~issue.runs] = kernels.NO_TIME
+    slot[num_rows:] = kernels.NETWORK
+    # A processor takes the lowest id that is ready, a network what is most urgent; equals by id or number.
+    key = np.empty(num, np.int64)
+    by_id = np.argsort(trace.node_id, kind="stable")
+    key[by_id] = np.arange(num_rows)
+    on_network = np.flatnonzero(slot == kernels.NETWORK)
+    if urgency is not None:
+        level = np.concatenate((np.full(num_rows, np.iinfo(np.int64).max >> 1), urgency))
+    urgent = on_network[np.lexsort((on_network, -level[on_network]))]
+    key[urgent] = np.arange(len(urgent))
+    members = [np.sort(np.array(instances.nodes.members[group], np.int64)) for group in instances.group.tolist()]
+    member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
+    member = np.concatenate((trace.rank, *members)).astype(np.int64)
+    turn: NDArray[np.int64] = kernels.rough_run(
+        graph.waits.copy(), graph.next_first, graph.after, duration, slot, key, member_first, member, trace.num_ranks
+    )
+    return turn
+
+
+def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]) -> str:
+    """Some collectives that wait for one another."""
+    stuck = np.ones(len(graph.waits), np.bool_)
+    stuck[order] = False
+    # Walk back along what stuck vertices wait for, until one comes twice.
+    first, needed = group_by(graph.after, np.repeat(np.arange(len(stuck)), np.diff(graph.next_first)), len(stuck))
+    at = int(np.flatnonzero(stuck)[0])
+    seen: dict[int, int] = {}
+    path: list[int] = []
+    while at not in seen:
+        seen[at] = len(path)
+        path.append(at)
+        at = next(other for other in needed[first[at] : first[at + 1]].tolist() if stuck[other])
+    parts = []
+    for vertex in path[seen[at] :][::-1]:
+        if vertex >= trace.num_nodes:
+            number = vertex - trace.num_nodes
+            entry = int(np.flatnonzero(instances.instance == number)[0])
+            name = pattern_name(int(instances.pattern[number]))
+            parts.append(f"the {name} of {trace.describe_node(int(instances.nodes.row[entry]))}")
+    shown = ", then ".join(parts[:4]) or trace.describe_node(path[-1])
+    more = ", ..." if len(parts) > 4 else ""
+    return f"{trace.prefix}: deadlock: ranks order their collectives differently: {shown}{more}, then the first one again"

@@ -1,0 +1,124 @@
+"""The network as the members of a group see it: members are its NPUs, in ascending order of their ranks.
+
+Links between members stay, switches between them too. Where those do not connect all members, a route through other NPUs becomes
+one link, of the sum of its latencies and of its smallest bandwidth: a message between any two NPUs is legal in ASTRA-sim. Times
+over such links are estimates, as others may use the NPUs on the way, and each of them stores and forwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.group_routes import Reach, choose_routes, components
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.topology import NO_DIMENSION, Topology
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupTopology:
+    """A group's network.
+
+    Parameters
+    ----------
+    topology
+        Its NPUs are positions in the group.
+    num_routed
+        How many of its links are routes through other NPUs.
+    """
+
+    topology: Topology
+    num_routed: int
+
+
+def group_topology(network: Topology, config: NetworkConfig, members: tuple[int, ...], reach: Reach = "needed") -> GroupTopology:
+    """The network of a group, whose members ascend.
+
+    Parameters
+    ----------
+    reach
+        Which routes through other NPUs are links: those `needed` to connect all members, also those that are link-`disjoint`
+        from all others, or `all` between members that have no link (of groups of up to 16 members).
+
+    Raises
+    ------
+    ConfigError
+        If members cannot reach one another.
+    """
+    if len(members) == network.num_npus:
+        return GroupTopology(network, 0)
+    whole = _regular(config, members, reach)
+    if whole is not None:
+        return GroupTopology(whole, 0)
+    chosen = np.array(members, np.int64)
+    kept, device = _induced_links(network, chosen)
+    num_switches = int(device.max()) + 1 - len(members) if device.max() >= len(members) else 0
+    own = Topology(
+        f"{network.name}[{len(members)}]",
+        len(members),
+        num_switches,
+        device[network.link_src[kept]].astype(np.int32),
+        device[network.link_dst[kept]].astype(np.int32),
+        network.link_bandwidth_gibps[kept],
+        network.link_latency_ns[kept],
+        np.full(len(kept), NO_DIMENSION, np.int16),
+    )
+    if len(np.unique(components(len(members), own.channel_src, own.channel_dst))) == 1 and reach == "needed":
+        return GroupTopology(own, 0)
+    routes = choose_routes(network, config, chosen, kept, own, reach)
+    if not routes:
+        if len(np.unique(components(len(members), own.channel_src, own.channel_dst))) > 1:
+            raise ConfigError(f"{network.name}: the ranks {', '.join(map(str, members[:6]))}, ... cannot reach one another")
+        return GroupTopology(own, 0)
+    src, dst, bandwidth, latency = (np.array(column) for column in zip(*routes, strict=True))
+    whole = replace(
+        own,
+        link_src=np.concatenate((own.link_src, src)).astype(np.int32),
+        link_dst=np.concatenate((own.link_dst, dst)).astype(np.int32),
+        link_bandwidth_gibps=np.concatenate((own.link_bandwidth_gibps, bandwidth)),
+        link_latency_ns=np.concatenate((own.link_latency_ns, latency)),
+        link_dimension=np.full(own.num_links + len(src), NO_DIMENSION, np.int16),
+    )
+    return GroupTopology(whole, len(src))
+
+
+def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> Topology | None:
+    """The topology of a group that is a part of every dimension of a regular network, else None.
+
+    A part of a ring is a line, and so is that of a line; of the other building blocks any part is one of their kind.
+    """
+    if not config.dimensions or config.link_overrides or config.failed_links:
+        return None
+    left, dimensions, most = np.array(members, np.int64), [], 1
+    for dimension in config.dimensions:
+        present = np.unique(left % dimension.size)
+        left, most = left // dimension.size, most * len(present)
+        if len(present) == 1:
+            continue
+        part = replace(dimension, size=len(present))
+        if len(present) < dimension.size and dimension.block in ("Ring", "Mesh"):
+            if reach != "needed" or present[-1] - present[0] >= len(present):
+                return None
+            part = replace(part, block="Mesh")
+        dimensions.append(part)
+    return build_topology(NetworkConfig(config.source, tuple(dimensions))) if most == len(members) else None
+
+
+def _induced_links(network: Topology, members: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Links among members and through switches that several of them have, and the new number of each device (-1: none)."""
+    device = np.full(network.num_devices, -1, np.int64)
+    device[members] = np.arange(len(members))
+    inside = np.zeros(network.num_devices, np.bool_)
+    inside[members] = True
+    ups = np.flatnonzero(inside[network.link_src] & (network.link_dst >= network.num_npus))
+    downs = np.flatnonzero(inside[network.link_dst] & (network.link_src >= network.num_npus))
+    num_ups = np.bincount(network.link_dst[ups], minlength=network.num_devices)
+    num_downs = np.bincount(network.link_src[downs], minlength=network.num_devices)
+    switches = np.flatnonzero((num_ups > 0) & (num_downs > 0) & (num_ups + num_downs > 2))
+    device[switches] = len(members) + np.arange(len(switches))
+    kept = np.flatnonzero((device[network.link_src] >= 0) & (device[network.link_dst] >= 0))
+    return kept, device

@@ -1,0 +1,190 @@
+"""What a plan did and what it gains, as figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.whole_network import Extras
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import NATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFigures:
+    """Figures of a case; times in ns, None where unknown.
+
+    Parameters
+    ----------
+    name, collective, size_bytes, members, groups
+        What it is: the name of its traces, members of a group, and how many groups run it.
+    count
+        Collectives of the workload.
+    algorithm, chunks_per_npu, link_model
+        What its nodes run; `native` or `own trace` where they stay as they are.
+    reason
+        Why they do.
+    predicted_ns, bound_ns
+        Of one group alone.
+    together_ns, native_ns
+        Replays of all its groups at once, of the new traces and of the native collective.
+    exact
+        Whether the prediction is what ASTRA-sim takes for a group alone.
+    was_cut_off
+        Whether the budget ended the search for it, so that another machine might find something else.
+    from_cache
+        Whether it had been synthesized before.
+    spent_before_ns, spent_after_ns, share
+        The most time that a rank spends in it before and after, and its share of the run after.
+    extras
+        What else was asked for.
+    """
+
+    name: str
+    collective: str
+    size_bytes: int
+    members: int
+    groups: int
+    count: int
+    algorithm: str
+    chunks_per_npu: int
+    link_model: str
+    reason: str
+    predicted_ns: int | None
+    bound_ns: int | None
+    together_ns: int | None
+    native_ns: int | None
+    exact: bool
+    was_cut_off: bool
+    from_cache: bool
+    spent_before_ns: int | None
+    spent_after_ns: int
+    share: float
+    extras: Extras
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that depends on the inputs alone."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("from_cache", "extras")}
+        return own | self.extras.to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What a plan did.
+
+    Parameters
+    ----------
+    backend, baseline
+        What it was judged on, and the native algorithm of the run before, None for the run as it was.
+    num_ranks, num_nodes, num_collectives
+        Ranks, collective nodes, and collectives that they make.
+    before_ns, after_ns
+        End of the run; before is None if that run does not end.
+    before_reason
+        Why not.
+    exposed_before_ns, exposed_after_ns
+        Largest exposed communication of a rank.
+    approximate
+        Why the run before is no exact image of ASTRA-sim's.
+    cases
+        Figures by case.
+    """
+
+    backend: str
+    baseline: str | None
+    num_ranks: int
+    num_nodes: int
+    num_collectives: int
+    before_ns: int | None
+    before_reason: str
+    after_ns: int
+    exposed_before_ns: int | None
+    exposed_after_ns: int
+    cases: tuple[CaseFigures, ...]
+
+    @property
+    def speed_up(self) -> float | None:
+        """Time before over time after."""
+        return None if self.before_ns is None else self.before_ns / max(self.after_ns, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for `plan.json`."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name != "cases"}
+        return own | {"speed_up": self.speed_up, "cases": [case.to_json() for case in self.cases]}
+
+
+def plan_result(
+    workload: Workload,
+    solutions: tuple[Solution, ...],
+    backend: str,
+    baseline: str | None,
+    before: RunOutcome | str,
+    after: RunOutcome,
+    extras: tuple[Extras, ...],
+) -> PlanResult:
+    """Figures of a plan."""
+    spent_after = time_spent(workload, after)
+    spent_before = None if isinstance(before, str) else time_spent(workload, before)
+    nodes = workload.instances.nodes
+    has_trace = workload.run.implementation[nodes.row] != NATIVE
+    names_trace = np.zeros(len(workload.cases) + 1, np.bool_)  # the last one: collectives of no case
+    np.logical_or.at(names_trace, workload.of_instance[workload.instances.instance], has_trace)
+    cases = []
+    for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
+        schedule = solution.schedule
+        own = solution.keeps_custom and names_trace[number]
+        cases.append(
+            CaseFigures(
+                name=case.name,
+                collective=case.collective,
+                size_bytes=case.size_bytes,
+                members=case.num_members,
+                groups=len(case.groups),
+                count=case.count,
+                algorithm=schedule.synthesizer if schedule else "own trace" if own else "native",
+                chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
+                link_model=schedule.timing.link_model if schedule else "",
+                reason=solution.reason,
+                predicted_ns=schedule.collective_time_ns if schedule else None,
+                bound_ns=solution.bound_ns,
+                together_ns=solution.together_ns,
+                native_ns=solution.native_ns,
+                exact=solution.is_exact,
+                was_cut_off=solution.was_cut_off,
+                from_cache=solution.from_cache,
+                spent_before_ns=None if spent_before is None else int(spent_before[number]),
+                spent_after_ns=int(spent_after[number]),
+                share=round(float(spent_after[number]) / max(after.end_ns, 1), 6),
+                extras=extras[number],
+            )
+        )
+    return PlanResult(
+        backend=backend,
+        baseline=baseline,
+        num_ranks=workload.run.workload.num_ranks,
+        num_nodes=len(workload.instances.nodes.row),
+        num_collectives=workload.instances.num_instances,
+        before_ns=None if isinstance(before, str) else before.end_ns,
+        before_reason=before if isinstance(before, str) else "",
+        after_ns=after.end_ns,
+        exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
+        exposed_after_ns=int(after.exposed_comm_ns.max()),
+        cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
+    )
+
+
+def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
+    """int64[num_cases], the most time that a rank spends in each case. Rows of the workload are the same before and after."""
+    nodes, trace = workload.instances.nodes, workload.run.workload
+    case = workload.of_instance[workload.instances.instance]
+    chosen = np.flatnonzero((case >= 0) & (outcome.node_issue_ns[nodes.row] >= 0))
+    rows = nodes.row[chosen]
+    spent = np.zeros((len(workload.cases), trace.num_ranks), np.int64)
+    np.add.at(spent, (case[chosen], nodes.rank[chosen]), outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows])
+    longest: NDArray[np.int64] = spent.max(axis=1, initial=0)
+    return longest

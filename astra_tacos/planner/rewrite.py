@@ -1,0 +1,126 @@
+"""The workload's trace files with new groups, ids and an order of collectives; whatever does not change keeps its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.csr import group_by
+from astra_tacos.planner.assignment import Assignment
+from astra_tacos.planner.collective_nodes import IssueOrder
+from astra_tacos.planner.global_order import MergedGraph
+from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.planner.order_dependencies import chain
+from astra_tacos.planner.patterns import CARRIER, PATTERN_ATTRIBUTE, carrying_type
+from astra_tacos.trace.schema import CommType
+from astra_tacos.trace.trace import Trace, WorkloadColumns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """What changes at collective nodes; entries are those of `CollectiveNodes`.
+
+    Parameters
+    ----------
+    group
+        int64[n], id of another group, -1 where it stays.
+    node_id
+        uint64[n], the id that it has from now on.
+    pattern
+        int64[n], the pattern to remember where another type carries it, -1 elsewhere.
+    wait_first, wait
+        int64[n + 1] and int64[...], rows of the collective and the sends that each has to wait for from now on.
+    """
+
+    group: NDArray[np.int64]
+    node_id: NDArray[np.uint64]
+    pattern: NDArray[np.int64]
+    wait_first: NDArray[np.int64]
+    wait: NDArray[np.int64]
+
+
+def find_changes(
+    trace: Trace,
+    columns: WorkloadColumns,
+    issue: IssueOrder,
+    instances: Instances,
+    graph: MergedGraph,
+    assignment: Assignment,
+    order: NDArray[np.int64],
+) -> Changes:
+    """What has to change; nothing does in a workload that was planned before.
+
+    Parameters
+    ----------
+    order
+        int64[num_nodes + num_instances], place of each row and collective.
+    """
+    nodes, instance = instances.nodes, instances.instance
+    group = np.where(assignment.group != instances.group, assignment.group, -1)[instance]
+    carrying = np.array(list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist())), np.int64)
+    has_trace = assignment.implementation[instance] >= 0
+    is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
+    pattern = np.where(is_carried, nodes.pattern, -1)
+    row, before = chain(trace, issue, instances, graph, order)
+    entry_of = np.zeros(trace.num_nodes, np.int64)
+    entry_of[nodes.row] = np.arange(len(nodes.row))
+    entry = entry_of[row]
+    return Changes(group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
+
+
+def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances, changes: Changes, prefix: Path) -> int:
+    """Write `PREFIX.<rank>.et` of all ranks; returns how many nodes changed.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read again.
+    """
+    nodes = instances.nodes
+    renamed = np.flatnonzero(changes.node_id != trace.node_id[nodes.row])
+    new_id = dict(zip(nodes.row[renamed].tolist(), changes.node_id[renamed].tolist(), strict=True))
+    exists = np.flatnonzero(np.isin(trace.dep, nodes.row[renamed]))
+    followers = np.unique(np.searchsorted(trace.dep_first, exists, side="right") - 1)
+    entry_first, _ = group_by(nodes.rank, np.arange(len(nodes.row)), trace.num_ranks)
+    changed = 0
+    for rank in range(trace.num_ranks):
+        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
+        data = load_rank(trace, rank)
+        patched: dict[int, Any] = {}
+
+        def at(row: int, data: bytes = data, begin: int = begin, patched: dict[int, Any] = patched) -> Any:
+            if row - begin not in patched:
+                patched[row - begin] = node_at(data, int(columns.byte_offset[row]))
+            return patched[row - begin]
+
+        # Dependencies follow their nodes' ids before any is added, so that old and new ids never mix.
+        own = renamed[slice(*np.searchsorted(nodes.rank[renamed], (rank, rank + 1)))]
+        ids = dict(zip(trace.node_id[nodes.row[own]].tolist(), changes.node_id[own].tolist(), strict=True))
+        for row in followers[slice(*np.searchsorted(followers, (begin, end)))].tolist():
+            for deps in (at(row).data_deps, at(row).ctrl_deps):
+                deps[:] = [ids.get(dep, dep) for dep in deps]
+        for entry in range(int(entry_first[rank]), int(entry_first[rank + 1])):
+            _change(trace, nodes.row, changes, entry, at, new_id)
+        path = Path(f"{prefix}.{rank}.et")
+        path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], patched, f"{trace.prefix}.{rank}.et"))
+        changed += len(patched)
+    return changed
+
+
+def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
+    """Change one collective node, if anything of it changes."""
+    row = int(rows[entry])
+    if row in new_id:
+        at(row).id = new_id[row]
+    if changes.group[entry] >= 0:
+        set_attribute(at(row), "pg_name", "string_val", str(int(changes.group[entry])))
+    if changes.pattern[entry] >= 0:
+        set_attribute(at(row), "comm_type", "int64_val", int(CARRIER))
+        set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", CommType(int(changes.pattern[entry])).name)
+    for before in changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]].tolist():
+        at(row).ctrl_deps.append(new_id.get(before, int(trace.node_id[before])))

@@ -1,0 +1,258 @@
+"""What a case could take if NPUs outside a group passed chunks on, and if its groups were synthesized together: for the report.
+
+ASTRA-sim runs a custom trace on the members of a group only, and all groups of a case run one trace. So these schedules are not
+written. They are `routed`'s, on the network itself, and the oracle has passed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import ConfigError, SynthesisError, VerificationError
+from astra_tacos.planner.case_candidates import link_model_of
+from astra_tacos.planner.distinct_collective import DistinctCollective
+from astra_tacos.planner.group_replay import disjoint
+from astra_tacos.planner.solution import Options
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.routing.joint_routing import together
+from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, search
+from astra_tacos.topology.topology import Topology
+from astra_tacos.verifier.schedule_oracle import check, verify_together
+from astra_tacos.version import package_version
+
+_CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_JOINT_SENDS = 1 << 16
+"""Of all groups together, for several chunks each: some seconds."""
+_MOST_SENDS = 1 << 20
+"""For the smallest number of chunks: what takes more is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to find out beside what is written: times `with_relays`, and of groups `together`."""
+
+    with_relays: bool = False
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WithRelays:
+    """The first group of a case alone on the whole network, other NPUs passing chunks on.
+
+    Parameters
+    ----------
+    relay_ns, relay_chunks_per_npu, relay_algorithm
+        Predicted time, how finely it is cut, and by what; None where all NPUs are members, or chunks do not fit the links.
+    relay_was_cut_off
+        Whether the budget ended the search.
+    """
+
+    relay_ns: int | None = None
+    relay_chunks_per_npu: int | None = None
+    relay_algorithm: str | None = None
+    relay_was_cut_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The groups of a case at once (of those that share a rank, the first), without contention by construction.
+
+    Parameters
+    ----------
+    together_predicted_ns, together_chunks_per_npu, together_algorithm
+        Predicted time until the last is done, how finely it is cut, and by what; None where only one group can run, there are
+        too many sends, or chunks do not fit the links.
+    together_groups_ns, together_alone_ns
+        Of each group, when it is done, and the least time that it was found to take with the whole network for itself.
+    """
+
+    together_predicted_ns: int | None = None
+    together_chunks_per_npu: int | None = None
+    together_algorithm: str | None = None
+    together_groups_ns: tuple[int, ...] = ()
+    together_alone_ns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What was found out of a case beside what is written, None for what was not asked for."""
+
+    relayed: WithRelays | None = None
+    joint: Together | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Figures that were asked for."""
+        return {name: value for part in (self.relayed, self.joint) if part is not None for name, value in asdict(part).items()}
+
+
+def with_relays(
+    case: DistinctCollective,
+    topology: Topology,
+    network: NetworkConfig,
+    backend: str,
+    options: Options,
+    cache: SynthesisCache,
+    threads: int = 1,
+) -> WithRelays:
+    """Synthesize the collective of a case's first group on the whole network, or find it in the cache.
+
+    Raises
+    ------
+    VerificationError
+        If the schedule is wrong, which would be a fault of this package.
+    """
+    group = case.groups[0]
+    if case.num_members == topology.num_npus or case.collective not in COLLECTIVES:
+        return WithRelays()
+    identity = _identity(case, network, backend, options) | {"relays": group}
+    found = cache.find(identity)
+    if found is not None:
+        check(found[0])
+        return _relayed(found[0], bool(found[1]["was_cut_off"]))
+    best: Schedule | None = None
+    was_cut_off = False
+    cuts = _cuts(case, topology, [group], options, case.max_sends)
+    for (collective,) in cuts:
+        try:
+            tried = search(
+                topology,
+                collective,
+                synthesizer="routed",
+                link_model=link_model_of(topology, collective, backend),
+                reduce_bandwidth_gbps=options.reduce_bandwidth_gbps,
+                trials=options.trials,
+                seed=options.seed,
+                budget_s=(options.budget_s or AUTO_BUDGET_S) / len(cuts),
+                threads=threads,
+            )
+        except SynthesisError:
+            continue  # chunks too small for the links
+        was_cut_off |= tried.was_cut_off
+        if best is None or tried.schedule.collective_time_ns < best.collective_time_ns:
+            best = tried.schedule
+    if best is None:
+        return WithRelays()
+    check(best)
+    cache.keep(identity, best, {"was_cut_off": was_cut_off})
+    return _relayed(best, was_cut_off)
+
+
+def at_once(
+    case: DistinctCollective, topology: Topology, network: NetworkConfig, backend: str, options: Options, cache: SynthesisCache
+) -> Together:
+    """Synthesize the collectives of a case's groups together, or find them in the cache.
+
+    Raises
+    ------
+    VerificationError
+        If schedules are wrong or meet on links, which would be a fault of this package.
+    """
+    groups = disjoint(case.groups)
+    if len(groups) < 2 or case.collective not in COLLECTIVES:
+        return Together()
+    identity = _identity(case, network, backend, options) | {"together": groups}
+    identities = [identity | {"number": number} for number in range(len(groups))]
+    found = _find_all(identities, topology, cache)
+    if found is not None:
+        schedules, alone = found
+        _check_together(schedules)
+    else:
+        best = _best_together(case, topology, groups, backend, options)
+        if best is None:
+            return Together()
+        schedules, alone = best
+        for each, schedule, alone_ns in zip(identities, schedules, alone, strict=True):
+            cache.keep(each, schedule, {"alone_ns": alone_ns})
+    times = tuple(schedule.collective_time_ns for schedule in schedules)
+    return Together(max(times), schedules[0].collective.chunks_per_npu, schedules[0].synthesizer, times, alone)
+
+
+def _best_together(
+    case: DistinctCollective, topology: Topology, groups: list[tuple[int, ...]], backend: str, options: Options
+) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
+    """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
+    best: tuple[Schedule, ...] = ()
+    best_ns = -1
+    alone: list[int] = []
+    for collectives in _cuts(case, topology, groups, options, _JOINT_SENDS):
+        model = link_model_of(topology, collectives[0], backend)
+        try:
+            made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
+        except SynthesisError:
+            continue  # chunks too small for the links
+        by_itself = [routed(topology, each.collective, each.timing, options.seed) for each in made]
+        for schedule in by_itself:
+            check(schedule)
+        _check_together(made)
+        # What a group does among others it could do alone.
+        times = [min(each.collective_time_ns for each in pair) for pair in zip(made, by_itself, strict=True)]
+        alone = [min(pair) for pair in zip(times, alone or times, strict=True)]
+        time_ns = max(schedule.collective_time_ns for schedule in made)
+        if best_ns < 0 or time_ns < best_ns:
+            best, best_ns = made, time_ns
+    return (best, tuple(alone)) if best else None
+
+
+def _cuts(
+    case: DistinctCollective, topology: Topology, groups: Sequence[tuple[int, ...]], options: Options, max_sends: int
+) -> list[list[Collective]]:
+    """The groups' collectives on the whole network, cut as finely as sends allow, or as asked for."""
+    cuts: list[list[Collective]] = []
+    for count in [options.chunks_per_npu] if options.chunks_per_npu else _CHUNKS:
+        try:
+            collectives = [
+                make_collective(
+                    case.collective,
+                    topology.num_npus,
+                    case.size_bytes,
+                    count,
+                    group[case.root or 0] if case.collective in ROOTED else None,
+                    group,
+                )
+                for group in groups
+            ]
+        except ConfigError:
+            continue  # fewer bytes than chunks
+        sends = sum(collective.least_sends for collective in collectives)
+        if sends <= (max_sends if cuts else _MOST_SENDS):
+            cuts.append(collectives)
+    return cuts
+
+
+def _identity(case: DistinctCollective, network: NetworkConfig, backend: str, options: Options) -> dict[str, Any]:
+    about = case.identity | asdict(options) | {"version": package_version(), "backend": backend, "max_sends": case.max_sends}
+    return about | {"network": asdict(network) | {"source": ""}, "synthesizer": "routed"}
+
+
+def _relayed(schedule: Schedule, was_cut_off: bool) -> WithRelays:
+    return WithRelays(schedule.collective_time_ns, schedule.collective.chunks_per_npu, schedule.synthesizer, was_cut_off)
+
+
+def _find_all(
+    identities: list[dict[str, Any]], topology: Topology, cache: SynthesisCache
+) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
+    """Schedules of all groups, on one topology, and their times alone; None if one is missing."""
+    schedules, alone = [], []
+    for identity in identities:
+        found = cache.find(identity)
+        if found is None:
+            return None
+        timing = found[0].timing
+        again = compute_timing(topology, found[0].collective, timing.link_model, timing.reduce_bandwidth_gbps)
+        schedules.append(replace(found[0], topology=topology, timing=again))
+        alone.append(int(found[1]["alone_ns"]))
+    return tuple(schedules), tuple(alone)
+
+
+def _check_together(schedules: tuple[Schedule, ...]) -> None:
+    violations = verify_together(schedules)
+    if violations:
+        raise VerificationError(f"{len(violations)} violations of collectives together, the first: {violations[0]}")

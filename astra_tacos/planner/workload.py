@@ -1,0 +1,81 @@
+"""A run whose collectives have been found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.system import COMM_KEYS
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nodes, find_issue_order
+from astra_tacos.planner.distinct_collective import DistinctCollective, find_distinct_collectives
+from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
+from astra_tacos.planner.instances import Instances, match_instances
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.run import NATIVE, Run, read_run
+from astra_tacos.topology.composition import build_topology
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """A run's collectives, found.
+
+    Parameters
+    ----------
+    run, issue, instances, graph
+        The run, how ranks issue its nodes, what belongs together, and what waits for what.
+    cases, of_instance
+        Distinct cases, and int64[num_instances], which one each is, NO_CASE for none.
+    """
+
+    run: Run
+    issue: IssueOrder
+    instances: Instances
+    graph: MergedGraph
+    cases: tuple[DistinctCollective, ...]
+    of_instance: NDArray[np.int64]
+
+
+def find_workload(inputs: RunInputs) -> Workload:
+    """Read a run and find its collectives.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or ranks disagree on their collectives.
+    """
+    run = read_inputs(inputs)
+    if run.system.replay_only:
+        raise ConfigError(f"{run.system.source}: replay-only is on: collectives only take their duration, nothing to plan")
+    if run.workload.num_ranks != run.network.num_npus:
+        raise ConfigError(
+            f"{run.workload.prefix}: traces of {run.workload.num_ranks} ranks, expected {run.network.num_npus}, "
+            f"as many as {run.network.source} has NPUs"
+        )
+    issue = find_issue_order(run.workload)
+    nodes = find_collective_nodes(run, issue)
+    instances = match_instances(run.workload, nodes, by_name=True)
+    graph = merge(run.workload, issue, instances)
+    if has_circle(graph):
+        instances = match_instances(run.workload, nodes, by_name=False)
+        graph = merge(run.workload, issue, instances)
+    cases, of_instance = find_distinct_collectives(instances, build_topology(run.network), run.network)
+    return Workload(run, issue, instances, graph, cases, of_instance)
+
+
+def baseline_run(run: Run, baseline: str | None) -> Run:
+    """The run before; with a native algorithm of that name for all collectives, if one is given."""
+    if baseline is None:
+        return run
+    native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
+    system = replace(run.system, native=native, custom={}, per_node={}, per_node_source=None)
+    system = replace(system, preferred_dataset_splits=system.preferred_dataset_splits or 1)
+    nothing = np.full_like(run.implementation, NATIVE)
+    return replace(run, system=system, prefixes=(), collectives=(), implementation=nothing)
+
+
+def read_inputs(inputs: RunInputs) -> Run:
+    """The run that some files describe."""
+    return read_run(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)

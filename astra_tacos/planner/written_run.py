@@ -1,0 +1,107 @@
+"""Writing a planned run: which trace every collective runs, and all files but the plan itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.planner.assignment import Assignment, assign
+from astra_tacos.planner.distinct_collective import NO_CASE
+from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.patterns import COLLECTIVE_NAMES
+from astra_tacos.planner.rewrite import Changes, find_changes, write_workload
+from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.trace_folder import write_traces
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import CommType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenRun:
+    """What was written: names of the traces, what became of collectives, and what changed at their nodes."""
+
+    traces: tuple[str, ...]
+    assignment: Assignment
+    changes: Changes
+
+
+def write_run(
+    folder: Path,
+    inputs: RunInputs,
+    workload: Workload,
+    solutions: tuple[Solution, ...],
+    order: NDArray[np.int64],
+    backend: str,
+) -> WrittenRun:
+    """Write everything but the plan itself into an empty directory.
+
+    Parameters
+    ----------
+    order
+        int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep.
+    backend
+        The model that the script runs.
+
+    Raises
+    ------
+    ConfigError
+        If there are not enough tags or ids, or a file cannot be read again.
+    """
+    run, instances, cases = workload.run, workload.instances, workload.cases
+    schedules = {case.name: solution.schedule for case, solution in zip(cases, solutions, strict=True) if solution.schedule}
+    kept, own_trace = _kept(workload, solutions)
+    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[_moves_nothing(instances)]).tolist()}
+    traces = (*schedules, *kept, *idle)
+    entry_of = {name: entry for entry, name in enumerate(traces)}
+    of_case = [entry_of.get(case.name, NATIVE) for case in cases]
+    synthesized = np.array([*of_case, NATIVE], np.int64)[workload.of_instance]
+    own = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
+    idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
+    own = np.where(_moves_nothing(instances), idling, own)
+    implementation = np.where(synthesized != NATIVE, synthesized, own)
+    in_order = order[run.workload.num_nodes :]
+    assignment = assign(run.workload, instances, implementation, run.groups.members, in_order, run.system)
+    changes = find_changes(run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order)
+    (folder / WORKLOAD).mkdir()
+    write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
+    prefixes = write_traces(folder, run.workload, schedules, kept, idle)
+    per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
+    write_configurations(folder, inputs, assignment.groups, per_node, backend)
+    return WrittenRun(traces, assignment, changes)
+
+
+def _moves_nothing(instances: Instances) -> NDArray[np.bool_]:
+    """bool[num_instances], collectives of one rank or of no bytes, in which ASTRA-sim's native ones stall."""
+    runs = np.isin(instances.pattern, [int(pattern) for pattern in COLLECTIVE_NAMES if pattern != CommType.BROADCAST])
+    return runs & ((instances.num_members < 2) | (instances.size_bytes < 1))
+
+
+def _kept(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[dict[str, tuple[Path, int]], list[str | None]]:
+    """Custom traces of the run itself that stay, by a name of their own, and each collective's.
+
+    They stay where no synthesizer does the pattern, or where nothing that is synthesized is as fast.
+    """
+    run, instances = workload.run, workload.instances
+    kept: dict[str, tuple[Path, int]] = {}
+    own: list[str | None] = [None] * instances.num_instances
+    name_of: dict[int, str] = {}
+    first = np.unique(instances.instance, return_index=True)[1]
+    for number, entry in enumerate(first.tolist()):
+        case = int(workload.of_instance[number])
+        named = int(run.implementation[instances.nodes.row[entry]])
+        if named == NATIVE or case == NO_CASE or not solutions[case].keeps_custom:
+            continue
+        if named not in name_of:
+            prefix = run.directory / run.prefixes[named]
+            name = base = f"kept_{prefix.name.removeprefix('kept_')}"
+            while name in kept:
+                name = f"{base}_{len(kept)}"
+            name_of[named] = name
+            kept[name] = (prefix, run.collectives[named].num_ranks)
+        own[number] = name_of[named]
+    return kept, own

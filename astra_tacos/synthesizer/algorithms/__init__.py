@@ -1,0 +1,1 @@
+"""The synthesizers that users name."""

@@ -1,0 +1,47 @@
+"""Bruck: ceil(log2 N) steps for any number N of NPUs, with NPUs on a circle.
+
+Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing
+Systems" (1997), section 4 (concatenation) and, for personalised chunks, section 3 (index).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dimension_order.binomial_tree import binomial_tree
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.topology.topology import Topology
+
+
+def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """In step k of a gathering NPU v sends to NPU v - 2**k all that NPU lacks of what v has; reductions go backwards.
+
+    In step k of an All-to-All NPU v sends to NPU v + 2**k all that is for NPUs whose distance from its owner has that bit.
+    """
+
+    def spread_out(turned: bool) -> Spread:
+        # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
+        num_npus, num_chunks = np.int32(topology.num_npus), collective.num_chunks
+        if collective.chunk_target is not None:
+            return _bit_by_bit(collective.chunk_owner, collective.chunk_target, num_npus)
+        src, dst, step = binomial_tree(topology.num_npus)
+        chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
+        owner = collective.chunk_owner[chunk]
+        first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
+        return Spread(chunk, first, second, np.tile(step, num_chunks))
+
+    plan = make_plan(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, plan, "bruck", seed)
+
+
+def _bit_by_bit(owner: NDArray[np.int32], target: NDArray[np.int32], num_npus: np.int32) -> Spread:
+    distance = (target - owner) % num_npus
+    step, chunk = np.nonzero(distance >> np.arange(int(num_npus).bit_length())[:, None] & 1)
+    src = (owner[chunk] + distance[chunk] % (1 << step)) % num_npus
+    columns = (chunk, src, (src + (1 << step)) % num_npus, step)
+    return Spread(*(column.astype(np.int32) for column in columns))

@@ -1,0 +1,38 @@
+"""Direct: every NPU sends what it owns straight to every other; where there is no channel, along the shortest paths.
+
+Source: ASTRA-sim's `direct` (`astra-sim/system/collective/AllToAll.cc` as it uses it for other collectives): one step, all
+pairs at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.topology.topology import Topology
+
+
+def direct(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """One send from the owner of a chunk to every other NPU (or to its target), to the next higher NPU first."""
+
+    def spread_out(turned: bool) -> Spread:
+        num_npus = topology.num_npus
+        if collective.chunk_target is not None:
+            chunk = np.arange(collective.num_chunks, dtype=np.int32)
+            distance = (collective.chunk_target - collective.chunk_owner) % np.int32(num_npus)
+        else:
+            distance = np.tile(np.arange(1, num_npus, dtype=np.int32), collective.num_chunks)
+            chunk = np.repeat(np.arange(collective.num_chunks, dtype=np.int32), num_npus - 1)
+        src = collective.chunk_owner[chunk]
+        dst = (src + (-distance if turned else distance)) % np.int32(num_npus)
+        ends = (dst, src) if turned else (src, dst)
+        # What has a channel goes over it, even if there is a faster way, and before what is passed on by others.
+        passed_on = topology.channel_of(*ends) < 0
+        return Spread(chunk, src, dst, distance - 1 + passed_on * np.int32(num_npus))
+
+    plan = make_plan(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, plan, "direct", seed)

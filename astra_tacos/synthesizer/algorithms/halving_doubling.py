@@ -1,0 +1,40 @@
+"""Halving and doubling: log2 N steps, in which partners exchange half of what is left, or all that they have.
+
+Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), sections 4.1 and 4.3;
+ASTRA-sim's `halvingDoubling`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dimension_order.binomial_tree import binomial_tree
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.topology.topology import Topology
+
+
+def halving_doubling(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """In step k of a gathering NPUs whose ids differ in bit k alone exchange all that they have; reductions go backwards."""
+
+    def spread_out(turned: bool) -> Spread:
+        # As seen from the owner: whoever differs from it below bit k sends to its partner in step k.
+        num_chunks = collective.num_chunks
+        src, dst, step = binomial_tree(topology.num_npus)
+        chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
+        owner = collective.chunk_owner[chunk]
+        first, second = (owner ^ np.tile(end, num_chunks) for end in (src, dst))
+        return Spread(chunk, first, second, np.tile(step, num_chunks))
+
+    plan = make_plan(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, plan, "halving-doubling", seed)
+
+
+def refuse_other_than_powers_of_two(topology: Topology, collective: Collective) -> str | None:
+    """NPUs pair up in every step only if their number is a power of two."""
+    if topology.num_npus & (topology.num_npus - 1):
+        return f"has {topology.num_npus} NPUs, expected a power of two"
+    return None

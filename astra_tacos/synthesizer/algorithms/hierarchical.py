@@ -1,0 +1,23 @@
+"""Hierarchical: reduce-scatter dimension by dimension, then gather in reverse (BlueConnect).
+
+Source: Cho, Finkler, Kung, Hunter, "BlueConnect: Decomposing All-Reduce for Deep Learning on Heterogeneous Network Hierarchy"
+(2019); ASTRA-sim's hierarchical collectives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dimension_order.dimension_order import plan_over_dimensions
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.topology.topology import Topology
+
+
+def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Reductions go through the dimensions from the first to the last, gatherings from the last to the first."""
+    orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
+    plan = plan_over_dimensions(topology, collective, timing, orders)
+    return dispatch(topology, collective, timing, plan, "hierarchical", seed)

@@ -1,0 +1,36 @@
+"""Ring: chunks go round rings of all NPUs, as NCCL lays them, several at once.
+
+Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL's `Ring`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.rings.rings import find_rings
+from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.topology.topology import Topology
+
+
+def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Every chunk goes all the way round one ring, the rings taking turns; reductions go round it the same way."""
+    rings = find_rings(topology)
+
+    def spread_out(turned: bool) -> Spread:
+        num_npus, num_chunks = topology.num_npus, collective.num_chunks
+        place = np.empty_like(rings)
+        np.put_along_axis(place, rings, np.arange(num_npus, dtype=np.int32)[None], axis=1)
+        chunk = np.arange(num_chunks, dtype=np.int32)
+        on = chunk % len(rings)
+        step = np.arange(num_npus - 1, dtype=np.int32)
+        start = place[on, collective.chunk_owner][:, None]
+        one = np.int32(-1 if turned else 1)
+        src, dst = (rings[on[:, None], (start + one * hops) % num_npus].ravel() for hops in (step, step + 1))
+        return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
+
+    plan = make_plan(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, plan, "ring", seed)

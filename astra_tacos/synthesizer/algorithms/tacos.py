@@ -1,0 +1,160 @@
+"""TACOS: synthesis by matching links with chunks over the time-expanded network.
+
+Source: Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer for Distributed Machine Learning"
+(arXiv 2304.05301), section IV. An All-Gather is matched; a Reduce-Scatter is an All-Gather on the transposed network, reversed
+in time; an All-Reduce is both, where a chunk is gathered as soon as it is reduced.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.distance import diameter
+from astra_tacos.bounds.port import egress, ingress, volume
+from astra_tacos.collective.all_gather import all_gather
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
+from astra_tacos.synthesizer.overlap.overlap import overlap_phases
+from astra_tacos.topology.topology import Topology
+
+_MOST_LINKS = 8192
+_MOST_SENDS = 4_000_000
+
+
+def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """One random matching of a collective.
+
+    Parameters
+    ----------
+    seed
+        Breaks ties; the same arguments give the same schedule.
+
+    Raises
+    ------
+    SynthesisError
+        If some NPU cannot be reached.
+    """
+    if not collective.reduces:
+        gathered = _match(topology, collective, timing, seed, reverse=False)
+        copies = np.zeros(len(gathered.chunk), np.bool_)
+        if _never_idles(topology, timing):
+            columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
+            return Schedule(topology, collective, timing, *columns, "tacos", seed)
+        return settle(topology, collective, timing, gathered.chunk, gathered.channel, copies, "tacos", seed)
+    scattered = _reduce_scatter(topology, collective, timing, seed)
+    if not collective.gathers:
+        return scattered
+    one_by_one = min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
+    if not _may_overlap(one_by_one):
+        return one_by_one
+    overlapping = overlap_phases(topology, collective, timing, "tacos", seed)
+    if overlapping is None or overlapping.collective_time_ns >= one_by_one.collective_time_ns:
+        return one_by_one
+    return overlapping
+
+
+def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
+    """Every other seed tries patience with slow links, which pays on few networks, and much on these."""
+    deadline_ns = None
+    if seed % 2 and not _has_equal_channels(timing):
+        bound = egress if reverse else ingress
+        deadline_ns = bound(topology, collective, timing).time_ns
+    return match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns)
+
+
+def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """An All-Gather on the transposed network, reversed in time."""
+    backward = _match(topology, collective, timing, seed, reverse=True)
+    order = np.argsort(-backward.end_ns[::-1], kind="stable")
+    chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
+    return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
+
+
+def _gather_back(scattered: Schedule) -> list[Schedule]:
+    """All-Reduces that go on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced: with an All-Gather
+    matched to the links that become free, and, if every channel has its like the other way, the same backwards."""
+    topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
+    chunk_ready = np.zeros(collective.num_chunks, np.int64)
+    np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)
+    forward = match_all_gather(
+        topology,
+        collective,
+        timing,
+        seed,
+        collective.chunk_owner,
+        reverse=False,
+        link_free_ns=_release_ns(scattered),
+        chunk_ready_ns=chunk_ready,
+    )
+    gathers = [(forward.chunk, forward.channel)]
+    back = _channel_back(topology, timing)
+    if back is not None:
+        order = np.argsort(-scattered.end_ns[::-1], kind="stable")
+        gathers.append((scattered.chunk[::-1][order], back[scattered.channel[::-1][order]]))
+    reduces = np.repeat((True, False), scattered.num_sends)
+    schedules = []
+    for gathered, over in gathers:
+        chunk, channel = np.concatenate((scattered.chunk, gathered)), np.concatenate((scattered.channel, over))
+        schedules.append(settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed))
+    return schedules
+
+
+@lru_cache(maxsize=4)
+def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | None:
+    """int32[num_channels], the channel between the same NPUs the other way; None unless all have one as fast."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):
+        return None
+    return back.astype(np.int32)
+
+
+def _may_overlap(one_by_one: Schedule) -> bool:
+    """Whether phases that share the links could be faster than one after the other, and the schedule is small enough to try."""
+    topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
+    if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
+        return False
+    return one_by_one.collective_time_ns > _least_overlapping_ns(topology, collective, timing)
+
+
+@lru_cache(maxsize=4)
+def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+    """What links can carry at best, and the way of a last chunk to its root and back."""
+    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
+    one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
+    return carried + 2 * one_way
+
+
+def _never_idles(topology: Topology, timing: Timing) -> bool:
+    """Whether the matcher sends as early as can be, so that there is nothing to settle.
+
+    It does unless links differ, where slow ones may be left idle on purpose, or there are switches, whose ports wait for one
+    another.
+    """
+    return not topology.has_switches and _has_equal_channels(timing)
+
+
+def _has_equal_channels(timing: Timing) -> bool:
+    return bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
+
+
+def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_links], when each link is free after its last send."""
+    topology, timing = schedule.topology, schedule.timing
+    size_class = schedule.collective.chunk_class[schedule.chunk]
+    release = np.zeros(topology.num_links, np.int64)
+    up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
+    switched = down >= 0
+    if timing.is_blocking:
+        np.maximum.at(release, up, schedule.end_ns)
+        np.maximum.at(release, down[switched], schedule.end_ns[switched])
+        return release
+    np.maximum.at(release, up, schedule.start_ns + timing.link_hold_ns[up, size_class])
+    down, size_class, end = down[switched], size_class[switched], schedule.end_ns[switched]
+    np.maximum.at(release, down, end - timing.link_delay_ns[down, size_class] + timing.link_hold_ns[down, size_class])
+    return release

@@ -1,0 +1,54 @@
+"""Themis: hierarchical, where each chunk goes through the dimensions in an order of its own, so that all are equally busy.
+
+Source: Rashidi, Won, Srinivasan, Sridharan, Krishna, "Themis: A Network Bandwidth-Aware Collective Scheduling Policy for
+Distributed Training of DL Models" (ISCA 2022), section 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import Dimension
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dimension_order.dimension_order import plan_over_dimensions
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.topology.topology import Topology
+
+
+def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced."""
+    orders = balanced_orders(topology.dimensions, collective.num_chunks)
+    plan = plan_over_dimensions(topology, collective, timing, orders)
+    return dispatch(topology, collective, timing, plan, "themis", seed)
+
+
+def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArray[np.int8]:
+    """int8[num_chunks, num_dimensions], the order in which each chunk is reduced.
+
+    The first dimension carries most of a chunk, each later one a share of what is left. So each chunk goes through the least
+    loaded dimension first, unless the busiest one would be less so after the plain order, first to last.
+    """
+    time = [(dimension.size - 1) / dimension.size / npu_bandwidth(dimension) for dimension in dimensions]
+    size = [dimension.size for dimension in dimensions]
+    plain = list(range(len(dimensions)))
+    load = [0.0] * len(dimensions)
+    orders = np.empty((num_chunks, len(dimensions)), np.int8)
+    for chunk in range(num_chunks):
+        plans = []
+        for order in (plain, sorted(plain, key=load.__getitem__)):
+            after, share = load.copy(), 1.0
+            for dimension in order:
+                after[dimension] += share * time[dimension]
+                share /= size[dimension]
+            plans.append((max(after), after, order))
+        _, load, orders[chunk] = min(plans, key=lambda plan: plan[0])
+    return orders
+
+
+def npu_bandwidth(dimension: Dimension) -> float:
+    """At which an NPU takes in, along a dimension, what the algorithm brings it there, GiB/s; at the end of a mesh."""
+    links = {"Ring": min(2, dimension.size - 1), "FullyConnected": dimension.size - 1}
+    return dimension.bandwidth_gibps * links.get(dimension.block, 1)

@@ -1,0 +1,1 @@
+"""Chunks that spread one dimension after another."""

@@ -1,0 +1,1 @@
+"""List scheduling: from a graph of sends to a schedule."""

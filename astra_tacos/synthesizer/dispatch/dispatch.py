@@ -1,0 +1,105 @@
+"""Dispatch: from a plan to a schedule, by giving every free link the most urgent send that it could take."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph, find_slots
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+
+def dispatch(
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    plan: SendGraph,
+    synthesizer: str = "",
+    seed: int = 0,
+    busy_share: float = np.inf,
+) -> Schedule:
+    """List scheduling of a plan, in the order of time.
+
+    Whenever a link becomes free or a chunk arrives, the sends that could start at that instant do so by ascending rank; a send
+    through a switch needs both links of its channel. No link idles while there is a send that it could take.
+
+    Parameters
+    ----------
+    busy_share
+        A switch with a link that is busy for at least this share of what the busiest link of all is, pairs its links by how
+        many sends they have left: of the sends that could start, the one with the most left on either link goes first, and
+        only then the one of the smallest rank. (Open-shop scheduling: otherwise some link has too much left in the end.)
+
+    Raises
+    ------
+    SynthesisError
+        If sends wait for one another in a circle, which would be a fault of the synthesizer.
+    """
+    from astra_tacos.synthesizer.dispatch._dispatch_kernels import start_order
+
+    # Sends are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
+    order = np.lexsort((plan.chunk, plan.rank, plan.channel))
+    chunk, channel, reduces, rank = plan.chunk[order], plan.channel[order], plan.reduces[order], plan.rank[order]
+    slots = find_slots(SendGraph(chunk, channel, reduces, rank), topology.channel_src, topology.channel_dst, topology.num_npus)
+    waits = np.flatnonzero(slots.awaits >= 0)
+    waiting_first, waiting = group_by(slots.awaits[waits], waits, len(slots.size))
+    first = np.searchsorted(channel, np.arange(topology.num_channels + 1))
+
+    size_class = collective.chunk_class[chunk]
+    up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
+    usable = timing.channel_delay_ns[channel, size_class] + np.where(reduces, timing.reduction_ns[size_class], 0)
+    up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
+    sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
+    urgency = rank.astype(np.int64) * collective.num_chunks + chunk
+    if sends_left.max(initial=0) > 0:
+        urgency = np.unique(urgency, return_inverse=True)[1]
+    started = start_order(
+        channel,
+        urgency,
+        up_ns,
+        down_ns,
+        usable,
+        slots.feeds,
+        slots.awaits,
+        slots.size.copy(),
+        waiting_first,
+        waiting,
+        first,
+        topology.channel_link,
+        topology.channel_down_link,
+        *_channels_of_switch_links(topology),
+        sends_left,
+    )
+    if len(started) < len(chunk):
+        raise SynthesisError(f"{synthesizer}: {len(chunk) - len(started)} sends wait for one another")
+    columns = chunk[started], channel[started], reduces[started]
+    return settle(topology, collective, timing, *columns, synthesizer, seed)
+
+
+def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The channels that go through each up-link or down-link of a switch, none for direct links (CSR)."""
+    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
+    link = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
+    return group_by(link, np.concatenate((switched, switched)), topology.num_links)
+
+
+def _sends_left(
+    topology: Topology, channel: NDArray[np.int32], up_ns: NDArray[np.int64], down_ns: NDArray[np.int64], busy_share: float
+) -> NDArray[np.int64]:
+    """int64[num_links], how many sends go over each link of a switch that is busy enough; far below 0 for all other links."""
+    down = topology.channel_down_link[channel]
+    switched = down != NO_LINK
+    link = np.concatenate((topology.channel_link[channel], down[switched]))
+    busy_ns = np.bincount(link, np.concatenate((up_ns, down_ns[switched])), topology.num_links)
+    switch = np.maximum(topology.link_src, topology.link_dst)
+    most_ns = np.zeros(topology.num_devices)
+    np.maximum.at(most_ns, switch, busy_ns)
+    matters = (switch >= topology.num_npus) & (most_ns[switch] >= busy_share * busy_ns.max(initial=0.0))
+    return np.where(matters, np.bincount(link, minlength=topology.num_links), -(1 << 32))

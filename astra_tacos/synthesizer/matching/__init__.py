@@ -1,0 +1,1 @@
+"""Link-chunk matching over the time-expanded network."""

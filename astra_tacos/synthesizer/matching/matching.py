@@ -1,0 +1,108 @@
+"""One matched All-Gather, forwards or on the transposed network: the kernel's arguments and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
+from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network
+from astra_tacos.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Sends of one matched All-Gather, by ascending start.
+
+    Parameters
+    ----------
+    chunk, channel
+        int32[num_sends].
+    start_ns, end_ns
+        int64[num_sends].
+    """
+
+    chunk: NDArray[np.int32]
+    channel: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+
+def match_all_gather(
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    seed: int,
+    owner: NDArray[np.int32],
+    *,
+    reverse: bool,
+    link_free_ns: NDArray[np.int64] | None = None,
+    chunk_ready_ns: NDArray[np.int64] | None = None,
+    deadline_ns: int | None = None,
+) -> Matching:
+    """Match links with chunks until every NPU has every chunk.
+
+    Parameters
+    ----------
+    owner
+        int32[num_chunks], where each chunk is at first.
+    reverse
+        Whether to do so on the transposed network.
+    link_free_ns, chunk_ready_ns
+        int64[num_links] and int64[num_chunks], from when on each link is free and each chunk is ready; 0 by default.
+    deadline_ns
+        If given, slow links leave to faster ones what these can bring until then (see `patience`).
+
+    Raises
+    ------
+    SynthesisError
+        If some NPU cannot be reached.
+    """
+    from astra_tacos.synthesizer.matching._matching_kernels import COMPLETE, match
+
+    network = matching_network(topology, timing, reverse=reverse)
+    if chunk_ready_ns is None:
+        chunk_ready_ns = np.zeros(len(owner), np.int64)
+    link_free = np.zeros(topology.num_links, np.int64)
+    if link_free_ns is not None:
+        np.maximum(link_free_ns - network.link_head_start_ns, 0, out=link_free)
+    num_sends = len(owner) * (topology.num_npus - 1)
+    matching = Matching(
+        np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
+    )
+    slow_ns, is_far = NEVER_NS, np.empty((0, 0), np.bool_)
+    if deadline_ns is not None:
+        slow_ns, is_far = far_chunks(topology, timing, owner, deadline_ns, reverse=reverse)
+    late_ns, late_what = _late(chunk_ready_ns, link_free)
+    status = match(
+        seed,
+        owner,
+        collective.chunk_class,
+        late_ns,
+        late_what,
+        slow_ns,
+        as_words(is_far),
+        *network.arrays,
+        link_free,
+        *network.state(owner, chunk_ready_ns <= 0, late_ns),
+        matching.chunk,
+        matching.channel,
+        matching.start_ns,
+        matching.end_ns,
+    )
+    if status != COMPLETE:
+        raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+    return matching
+
+
+def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What is not ready or free from the start, by time: when, and twice the chunk or twice the link plus 1."""
+    late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
+    what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
+    order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
+    return late_ns[order], what[order]

@@ -1,0 +1,257 @@
+"""A topology and its delays laid out as the matching kernel wants them, forwards or transposed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.csr import group_by
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
+from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+# How many times a reduction must fit into a send for links to wait for it.
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingNetwork:
+    """`arrays`: the kernel's arguments from `channels` to `forward_ns`, in its order.
+
+    `link_head_start_ns`: int64[num_links], how long before a down-link takes a chunk a send through it has to start.
+    `delay_ns`: int64[num_delays], the distinct delays, ascending.
+    `most_events`: int64[num_delays], how many events of each delay can be ahead at once.
+    `group`: int32[num_npus, levels], see `Neighbourhood`.
+    `most_in`, `most_ports`: how many channels lead directly into one NPU, how many links into or out of one switch.
+    """
+
+    arrays: tuple[NDArray[Any], ...]
+    link_head_start_ns: NDArray[np.int64]
+    delay_ns: NDArray[np.int64]
+    most_events: NDArray[np.int64]
+    num_npus: int
+    num_switches: int
+    group: NDArray[np.int32]
+    most_in: int
+    most_ports: int
+
+    def state(
+        self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], ...]:
+        """The kernel's arguments from `queues` to `edge`: its state at the start and space to work in.
+
+        Parameters
+        ----------
+        owner, is_ready
+            Of each chunk: who holds it at first, whether it does so from the start.
+        late_ns
+            When anything else becomes ready or free, ascending.
+        """
+        from astra_tacos.synthesizer.matching._matching_kernels import BLOCK, MATCHED_PORTS
+
+        num_chunks, num_places = len(owner), self.num_npus + self.num_switches
+        words = BLOCK * -(-num_chunks // (64 * BLOCK))
+        size = np.minimum(self.most_events, num_chunks * (self.num_npus - 1)) + 1
+        ring_to = np.cumsum(size)
+        ring_from = ring_to - size
+        queues = np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from))
+        heap = np.empty((len(queues) + 1, 2), np.int64)
+        if len(late_ns):
+            heap[0] = late_ns[0], len(queues)
+
+        chunk = np.arange(num_chunks)
+        bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))
+        held, taken = np.zeros((2, self.num_npus, words), np.uint64)
+        np.bitwise_or.at(held, (owner[is_ready], chunk[is_ready] // 64), bit[is_ready])
+        np.bitwise_or.at(taken, (owner, chunk // 64), bit)
+        group_taken = np.zeros((int(self.group.max(initial=-1)) + 1, words), np.uint64)
+        for group in self.group.T:
+            np.bitwise_or.at(group_taken, group[group >= 0], taken[group >= 0])
+        matched = min(self.most_ports, MATCHED_PORTS)
+        return (
+            queues,
+            np.empty(ring_to[-1], np.int64),
+            heap,
+            held,
+            taken,
+            group_taken,
+            num_chunks - np.bincount(owner, minlength=self.num_npus),
+            np.ones(num_chunks, np.int64),
+            np.full(words, ~np.uint64(0)),
+            np.empty(words, np.uint64),
+            np.empty(num_places, np.int64),
+            np.zeros(num_places, np.bool_),
+            np.empty(max(self.most_in, self.most_ports), np.int64),
+            np.empty((6, self.most_ports + 1), np.int64),
+            np.empty((matched, matched), np.bool_),
+        )
+
+
+def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Sets of chunks, bool[num_sets, num_chunks], as the kernel's rows of whole blocks of words."""
+    from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
+
+    bits = np.packbits(chunks, axis=1, bitorder="little")
+    padded = np.zeros((len(chunks), 8 * BLOCK * -(-chunks.shape[1] // (64 * BLOCK))), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded.view("<u8").astype(np.uint64, copy=False)
+
+
+@lru_cache(maxsize=3)
+def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
+    """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
+
+    Every seed of a search wants the same layout, so the last few are kept; the kernel only reads them.
+    """
+    from astra_tacos.synthesizer.matching._matching_kernels import KIND_BITS
+
+    num_npus, num_switches = topology.num_npus, topology.num_switches
+    src, dst = topology.channel_src, topology.channel_dst
+    link, down = topology.channel_link, topology.channel_down_link
+    link_src, link_dst = topology.link_src, topology.link_dst
+    switched = down != NO_LINK
+    if reverse:
+        src, dst = dst, src
+        link, down = np.where(switched, down, link), np.where(switched, link, down)
+        link_src, link_dst = link_dst, link_src
+    direct = np.flatnonzero(~switched)
+    ups = np.flatnonzero(link_dst >= num_npus)
+    downs = np.flatnonzero(link_src >= num_npus)
+
+    up_busy, down_busy, head_start = link_occupancy(timing, link, down)
+    forward = timing.reduction_ns if reverse else np.zeros_like(timing.reduction_ns)
+    land = timing.channel_delay_ns + forward
+    if timing.is_blocking and forward.max() * _SHORT <= timing.channel_delay_ns.min():
+        # A link that waits until a chunk is reduced loses less than one that takes another chunk a moment before that.
+        up_busy = down_busy = land
+    delay_ns, parts = _parts(switched, up_busy, down_busy, land)
+    channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
+    source_first, sources, entering, in_rank = _sources(num_npus, dst, direct, switched, link_dst[link] - num_npus, land, up_busy)
+
+    out_first, leaving = group_by(src[direct], direct, num_npus)
+    up_first, up_link = group_by(link_src[ups], ups, num_npus)
+    in_first = np.searchsorted(dst[entering], np.arange(num_npus + 1))
+    switch_up_first, switch_up = group_by(link_dst[ups] - num_npus, ups, num_switches)
+    switch_down_first, switch_down = group_by(link_src[downs] - num_npus, downs, num_switches)
+    table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
+    switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
+    around = neighbourhood(num_npus, src, dst, land[:, 0])
+    arrays = (
+        channels,
+        np.column_stack((out_first, up_first, in_first, source_first)),
+        np.column_stack((link[leaving], dst[leaving])),
+        np.column_stack((up_link, link_dst[up_link] - num_npus)),
+        np.column_stack(
+            (link[entering], src[entering], entering, in_rank, land[entering, 0], around.level_of(land[entering, 0]))
+        ),
+        sources,
+        around.group,
+        around.near_first,
+        around.near,
+        np.where(link_src >= num_npus, link_src, link_dst),
+        np.column_stack((switch_up_first, switch_down_first, table_first, switch_ns, around.level_of(switch_ns))),
+        switch_up.astype(np.int32),
+        switch_down.astype(np.int32),
+        table,
+        forward,
+    )
+    queue = (parts >> KIND_BITS)[parts > 0]
+    shortest = np.broadcast_to(up_busy.min(axis=1)[:, None, None], parts.shape)[parts > 0]
+    most_events = np.bincount(queue, delay_ns[queue] // shortest + 1, len(delay_ns)).astype(np.int64)
+    return MatchingNetwork(
+        arrays,
+        head_start,
+        delay_ns,
+        most_events,
+        num_npus,
+        num_switches,
+        around.group,
+        most_in=int(np.diff(in_first).max()),
+        most_ports=int(max(np.diff(switch_up_first).max(initial=0), np.diff(switch_down_first).max(initial=0))),
+    )
+
+
+def _parts(
+    switched: NDArray[np.bool_], up_busy: NDArray[np.int64], down_busy: NDArray[np.int64], land: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct delays, and what happens after which of them: int64[num_channels, classes, 3], zeros last."""
+    from astra_tacos.synthesizer.matching._matching_kernels import FREES_DOWN, FREES_UP, KIND_BITS, LANDS
+
+    delay_ns, queues = np.unique(np.stack((up_busy, land, down_busy), axis=-1), return_inverse=True)
+    up, landing, down = np.moveaxis(queues.reshape(*land.shape, 3), -1, 0)
+    frees_down = np.where(switched[:, None], FREES_DOWN, 0)
+    up_kind = FREES_UP + np.where(landing == up, LANDS, 0) + np.where(down == up, frees_down, 0)
+    land_kind = np.where(landing == up, 0, LANDS + np.where(down == landing, frees_down, 0))
+    down_kind = np.where((down == up) | (down == landing), 0, frees_down)
+    kinds = np.stack((up_kind, land_kind, down_kind), axis=-1)
+    parts = np.where(kinds > 0, queues.reshape(kinds.shape) << KIND_BITS | kinds, 0)
+    return delay_ns, np.sort(parts, axis=-1)[..., ::-1]
+
+
+def _sources(
+    num_npus: int,
+    dst: NDArray[np.int32],
+    direct: NDArray[np.int64],
+    switched: NDArray[np.bool_],
+    channel_switch: NDArray[np.int32],
+    land: NDArray[np.int64],
+    up_busy: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches, with their delays.
+
+    Also the direct channels among these, in that order, and how many delays of the same NPU's sources are shorter.
+    """
+    through = np.flatnonzero(switched)
+    pairs = dst[through].astype(np.int64) * (int(channel_switch.max(initial=0)) + 1) + channel_switch[through]
+    through = through[np.unique(pairs, return_index=True)[1]]
+    channel = np.concatenate((direct, through))
+    switched_source = np.arange(len(channel)) >= len(direct)
+    order = np.lexsort((land[channel, 0], dst[channel]))
+    channel, switched_source = channel[order], switched_source[order]
+    first = np.searchsorted(dst[channel], np.arange(num_npus + 1))
+    ns = land[channel, 0]
+    slower = np.concatenate((np.zeros(min(1, len(ns)), np.int64), np.cumsum(np.diff(ns) != 0)))
+    rank = slower - slower[first[dst[channel]]]
+    sources = np.column_stack((ns, up_busy[channel, 0]))
+    entering = np.flatnonzero(~switched_source)
+    return first, sources, channel[entering].astype(np.int32), rank[entering].astype(np.int32)
+
+
+def _switch_tables(
+    link: NDArray[np.int32],
+    down: NDArray[np.int32],
+    switched: NDArray[np.bool_],
+    ups: tuple[NDArray[np.int64], NDArray[np.int64]],
+    downs: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """For each switch, a table of channels, up-links by down-links, -1 on an NPU's way back to itself."""
+    # Where links have failed, a port may be left that no channel goes through.
+    num_links = max(int(links.max(initial=-1)) for links in (link, down, ups[1], downs[1])) + 1
+    position = np.zeros((2, num_links), np.int64)
+    switch_of = np.zeros(num_links, np.int64)
+    for side, (first, members) in enumerate((ups, downs)):
+        owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        position[side, members] = np.arange(len(members)) - first[owner]
+        switch_of[members] = owner
+    width = np.diff(downs[0])
+    table_first = np.concatenate(([0], np.cumsum(np.diff(ups[0]) * width)))
+    table = np.full(int(table_first[-1]), -1, np.int32)
+    channels = np.flatnonzero(switched)
+    up, out = link[channels], down[channels]
+    switch = switch_of[up]
+    table[table_first[switch] + position[0, up] * width[switch] + position[1, out]] = channels
+    return table_first, table
+
+
+def _switch_land_ns(
+    channel_switch: NDArray[np.int32], switched: NDArray[np.bool_], land: NDArray[np.int64], num_switches: int
+) -> NDArray[np.int64]:
+    """int64[num_switches + 1], how long the fastest send through each switch takes."""
+    fastest = np.full(num_switches + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest, channel_switch[switched], land[switched, 0])
+    return fastest

@@ -1,0 +1,1 @@
+"""All-Reduces whose two phases share the links."""

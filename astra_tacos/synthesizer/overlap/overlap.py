@@ -1,0 +1,96 @@
+"""An All-Reduce whose two phases share the links at all times, for networks where some NPUs have fewer links than others.
+
+Reduce-Scatter followed by All-Gather leaves most links idle while the NPUs with the fewest links catch up, once in each phase.
+Here each phase is matched with its share of every link's bandwidth (`link_shares`), which gives an in-tree and an out-tree per
+chunk that together load all links alike, and the sends of both are then dispatched, chunk after chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.matching.matching import match_all_gather
+from astra_tacos.synthesizer.overlap.link_shares import LinkShares, link_shares
+from astra_tacos.topology.topology import Topology
+
+_STEPS = 64
+_HOP_WEIGHT = 2.0
+
+
+def overlap_phases(topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int) -> Schedule | None:
+    """An All-Reduce with overlapping phases on a network without switches; None if links' time cannot be divided.
+
+    Every chunk is due at a time of its own, evenly spread in random order. A send is the more urgent, the earlier its chunk is
+    due and the longer the way that the chunk still has to go.
+    """
+    from astra_tacos.synthesizer.overlap._overlap_kernels import hops_to_come
+
+    phases = _phases(topology, timing)
+    if phases is None:
+        return None
+    shares, slowed = phases
+    random = np.random.default_rng(seed)
+    root = _roots(shares, collective.num_chunks, random)
+    sums = match_all_gather(topology, collective, slowed[0], seed, root, reverse=True)
+    copies = match_all_gather(topology, collective, slowed[1], seed, root, reverse=False)
+
+    src, dst = topology.channel_src, topology.channel_dst
+    sum_hops, copy_hops = np.empty((2, len(sums.chunk)), np.int32)
+    hops_to_come(
+        root,
+        sums.chunk,
+        src[sums.channel],
+        dst[sums.channel],
+        copies.chunk,
+        src[copies.channel],
+        dst[copies.channel],
+        topology.num_npus,
+        sum_hops,
+        copy_hops,
+    )
+    chunk = np.concatenate((sums.chunk, copies.chunk))
+    channel = np.concatenate((sums.channel, copies.channel))
+    busiest = np.bincount(topology.channel_link[channel]).max()
+    due = random.permutation(collective.num_chunks) * (busiest / collective.num_chunks)
+    urgency = due[chunk] - _HOP_WEIGHT * np.concatenate((sum_hops, copy_hops))
+    rank = np.floor((urgency - urgency.min()) * 16).astype(np.int32)
+    reduces = np.repeat((True, False), (len(sums.chunk), len(copies.chunk)))
+    return dispatch(topology, collective, timing, SendGraph(chunk, channel, reduces, rank), synthesizer, seed)
+
+
+@lru_cache(maxsize=4)
+def _phases(topology: Topology, timing: Timing) -> tuple[LinkShares, tuple[Timing, Timing]] | None:
+    """The division of links' time, and the delays that it gives to each phase: the same for all seeds."""
+    shares = link_shares(topology, timing)
+    if shares is None:
+        return None
+    return shares, (_slowed(topology, timing, shares.reducing), _slowed(topology, timing, 1 - shares.reducing))
+
+
+def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> NDArray[np.int32]:
+    """int32[num_chunks], where each chunk is reduced, in random order: whole numbers of chunks, largest remainders up."""
+    wanted = shares.root * num_chunks
+    count = np.floor(wanted).astype(np.int64)
+    order = np.argsort(count - wanted, kind="stable")
+    count[order[: num_chunks - count.sum()]] += 1
+    return random.permutation(np.repeat(np.arange(len(count), dtype=np.int32), count))
+
+
+def _slowed(topology: Topology, timing: Timing, share: NDArray[np.float64]) -> Timing:
+    """Delays as if every link had only its share of bandwidth, in steps, at least one."""
+    share = np.maximum(np.round(share * _STEPS), 1)[:, None] / _STEPS
+    return replace(
+        timing,
+        link_hold_ns=np.ceil(timing.link_hold_ns / share).astype(np.int64),
+        link_delay_ns=np.ceil(timing.link_delay_ns / share).astype(np.int64),
+        channel_delay_ns=np.ceil(timing.channel_delay_ns / share[topology.channel_link]).astype(np.int64),
+    )

@@ -1,0 +1,1 @@
+"""Rings through all NPUs of a network."""

@@ -1,0 +1,75 @@
+"""Rings of all NPUs, laid so that all links are in use, none more than need be."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.network import Dimension
+from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
+from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+_MOST_NESTED = 64
+_Rings = NDArray[np.int32]
+
+
+def find_rings(topology: Topology) -> _Rings:
+    """int32[num_rings, num_npus], rings in the order in which they are gone round.
+
+    In a graph, what a search finds. Over dimensions, either edge-disjoint cycles or nested rings, gone round one way or both,
+    whichever load the busiest link least; of equals, the fewest. Rings with a missing link are left out, if at least as many
+    are whole; else it is routed around. So it is in the one logical ring, by id, of a graph in which none is found.
+    """
+    if not topology.dimensions:
+        return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
+    layouts: list[_Rings] = []
+    for cycles in (disjoint_cycles(topology.dimensions), nested_cycles(topology.dimensions)):
+        if cycles:
+            one_way = np.stack(cycles)
+            layouts += [_whole_ones(topology, rings) for rings in (one_way, np.concatenate((one_way, one_way[:, ::-1])))]
+    return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
+
+
+def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:
+    whole = np.all(topology.channel_of(rings, np.roll(rings, -1, axis=1)) >= 0, axis=1)
+    return rings[whole] if 2 * np.count_nonzero(whole) >= len(rings) else rings
+
+
+def _busiest(topology: Topology, rings: _Rings) -> float:
+    """How long the busiest link is, for what the rings carry together; twice that if links are missing, as others stand in."""
+    channel = topology.channel_of(rings, np.roll(rings, -1, axis=1)).ravel()
+    there = channel[channel >= 0]
+    down = topology.channel_down_link[there]
+    links = np.concatenate((topology.channel_link[there], down[down != NO_LINK]))
+    load = np.bincount(links, minlength=topology.num_links) / topology.link_bandwidth_gibps / len(rings)
+    return float(load.max()) * (1 if len(there) == len(channel) else 2)
+
+
+def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
+    """Rings through all NPUs of the fastest dimension, then a step on in the next one, and so on, as NCCL goes through nodes.
+
+    There is one ring per NPU of a node, so that the steps from a node to the next are spread over its NPUs.
+    """
+    strides = np.cumprod([1] + [dimension.size for dimension in dimensions[:-1]]).tolist()
+    from_slow = sorted(range(len(dimensions)), key=lambda d: (dimensions[d].bandwidth_gibps, -d))
+    rings = [np.zeros(1, np.int32)]
+    for index in from_slow:
+        starts = 1 if dimensions[index].block == "Mesh" or len(rings[0]) == 1 else dimensions[index].size
+        paths = [_paths(dimensions[index], start, len(rings[0])) for start in range(starts)]
+        rings = [(ring[:, None] + path * strides[index]).ravel() for path in paths for ring in rings][:_MOST_NESTED]
+    return [ring.astype(np.int32) for ring in rings]
+
+
+def _paths(dimension: Dimension, start: int, count: int) -> NDArray[np.int64]:
+    """int64[count, size], a path through a dimension in each of so many places; each begins where the one before it ends.
+
+    They go to and fro. With an odd number of places the last one ends where the first begins, if the dimension allows that.
+    """
+    size = dimension.size
+    forth = (start + np.arange(size)) % size
+    paths = np.where(np.arange(count)[:, None] % 2, forth[::-1], forth)
+    if count > 1 and count % 2 and size > 2 and (size == 3 or dimension.block in ("FullyConnected", "Switch")):
+        paths[-2] = (start - 1 + np.arange(size)) % size
+        paths[-1] = (start + np.array([-2, -1, *range(1, size - 2), 0])) % size
+    return paths

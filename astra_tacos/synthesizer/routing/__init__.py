@@ -1,0 +1,1 @@
+"""Paths and trees that share the links of a network evenly."""

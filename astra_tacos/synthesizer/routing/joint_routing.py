@@ -1,0 +1,85 @@
+"""Several collectives at once, say of disjoint groups: routed at common prices, scheduled together, so that none is in the way.
+
+In turn every collective chooses its paths or trees (see `routed`) beside what the others load the links with; then all sends are
+list-scheduled on the links at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.joint import join_collectives, split
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.synthesizer.algorithms.routed import BUSY_SHARE, Route, plan_of_route, route
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.topology.topology import Topology
+
+_ROUNDS = 8
+_PATIENCE = 2
+_RANKS = 1 << 20
+
+
+def together(
+    topology: Topology,
+    collectives: Sequence[Collective],
+    link_model: LinkModel,
+    reduce_bandwidth_gbps: float = 0.0,
+    seed: int = 0,
+) -> tuple[Schedule, ...]:
+    """A schedule for each collective, in their order; on the links they do not overlap (see `verify_together`).
+
+    Raises
+    ------
+    ConfigError
+        If there is no collective, or they differ in their number of NPUs.
+    SynthesisError
+        If chunks are too small or too large for the links, or some NPU cannot be reached.
+    """
+    joint = join_collectives(collectives)
+    timing = compute_timing(topology, joint, link_model, reduce_bandwidth_gbps)
+    timings = [compute_timing(topology, each, link_model, reduce_bandwidth_gbps) for each in collectives]
+    routes = _route_all(topology, collectives, timings, seed)
+    plans = [plan_of_route(topology, *each) for each in zip(collectives, timings, routes, strict=True)]
+    begins = np.cumsum([0, *(each.num_chunks for each in collectives)])
+    plan = SendGraph(
+        np.concatenate([plan.chunk + np.int32(begin) for plan, begin in zip(plans, begins[:-1], strict=True)]),
+        np.concatenate([plan.channel for plan in plans]),
+        np.concatenate([plan.reduces for plan in plans]),
+        # Ranks of several plans have nothing in common but their order: let all proceed alike.
+        np.concatenate([plan.rank * np.int64(_RANKS) // max(int(plan.rank.max()), 1) for plan in plans]).astype(np.int32),
+    )
+    schedule = justify(dispatch(topology, joint, timing, plan, "routed", seed, BUSY_SHARE), BUSY_SHARE)
+    return split(schedule, collectives, timings)
+
+
+def _route_all(topology: Topology, collectives: Sequence[Collective], timings: Sequence[Timing], seed: int) -> list[Route]:
+    """The routes of all collectives; those of the round in which the busiest link had the least to carry.
+
+    In the first round collectives whose turn has not come are taken to load all links as evenly as the first one can, or
+    those before them would go a long way round through links that others need.
+    """
+    loads: NDArray[np.float64] = np.zeros((len(collectives), topology.num_links))
+    routes: list[Route | None] = [None] * len(collectives)
+    best: list[Route] = []
+    best_ns, since = np.inf, 0
+    expected_ns = route(topology, collectives[0], timings[0], seed, loads[0]).link_ns.mean()
+    for turn in range(_ROUNDS):
+        for i, (collective, timing) in enumerate(zip(collectives, timings, strict=True)):
+            others = loads.sum(axis=0) - loads[i]
+            if turn == 0:
+                others = others + expected_ns * (len(collectives) - 1 - i)
+            found = route(topology, collective, timing, seed + turn, others)
+            routes[i], loads[i] = found, found.link_ns - others
+        now_ns, since = float(loads.sum(axis=0).max()), since + 1
+        if now_ns < best_ns:
+            best, best_ns, since = [each for each in routes if each is not None], now_ns, 0
+        if len(collectives) == 1 or since == _PATIENCE:
+            break
+    return best

@@ -1,0 +1,149 @@
+"""Paths of single chunks from their owners to their targets, such that no link has much more to do than it must.
+
+A link's price is what a chunk holds it for, times a power of what the link has to carry already, relative to the busiest one.
+Chunks in turn give up their paths and take the cheapest ones. As the sum over links of (load to a power) never grows by that,
+this ends at a minimum of it, near that of the largest load where the power is high (maximum concurrent flow by exponential
+costs: Shahrokhi and Matula 1990; Awerbuch and Leighton 1993; routing games as convex programs: Beckmann 1956). A small share of
+the price is the delay, so that ways are short where it does not matter otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import NO_LINK, Topology
+
+_LINKS_A_ROUND = 1 << 24
+"""Bundles times links: what a round looks at."""
+_DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
+"""Of every round: the power of its prices, as how many times it is squared."""
+_DELAY_SHARE = 0.02
+_PATIENCE, _STEEP = 2, 3
+"""So many rounds that gain nothing are enough, once prices are steep."""
+_GOOD_ENOUGH = 1.01
+"""What the busiest link may carry more than all do on average."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """Paths of chunks, in bundles of chunks of one owner whose paths form a tree.
+
+    `bundle`: int32[num_chunks]. `last`: int32[num_bundles, num_devices], the link into each device on the way. `link_ns`:
+    float64[num_links], for how long all chunks hold each link.
+    """
+
+    bundle: NDArray[np.int32]
+    last: NDArray[np.int32]
+    link_ns: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkGraph:
+    """Devices and links as the kernels want them.
+
+    `out_first`, `out_link`: links out of each device (CSR). `hold_ns`, `delay_ns`: float64[num_links], for how long a chunk of
+    the larger size holds a link, and what the link adds to its way; very much for links that no channel uses.
+    """
+
+    out_first: NDArray[np.int64]
+    out_link: NDArray[np.int64]
+    hold_ns: NDArray[np.float64]
+    delay_ns: NDArray[np.float64]
+
+
+def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
+    """The links of a topology under a timing model."""
+    links = np.arange(topology.num_links)
+    first, out = group_by(topology.link_src, links, topology.num_devices)
+    hold, delay = timing.link_hold_ns[:, -1], timing.link_delay_ns[:, -1]
+    if timing.is_blocking:
+        # A link is held for as long as the channel: at least for the fastest channel through it.
+        hold = np.full(topology.num_links, np.iinfo(np.int64).max)
+        through = topology.channel_down_link != NO_LINK
+        np.minimum.at(hold, topology.channel_link, timing.channel_delay_ns[:, -1])
+        np.minimum.at(hold, topology.channel_down_link[through], timing.channel_delay_ns[through, -1])
+        hold = np.where(hold == np.iinfo(np.int64).max, delay, hold)
+    return LinkGraph(first, out, hold.astype(np.float64), delay.astype(np.float64))
+
+
+def find_paths(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> Paths:
+    """Paths for all chunks of a personalised collective.
+
+    Parameters
+    ----------
+    seed
+        In which order chunks choose.
+    others_ns
+        float64[num_links], for how long others hold each link; they are counted in the result.
+
+    Raises
+    ------
+    SynthesisError
+        If some target cannot be reached.
+    """
+    from astra_tacos.synthesizer.routing._path_kernels import route
+
+    assert collective.chunk_target is not None
+    random = np.random.default_rng(seed)
+    graph = link_graph(topology, timing)
+    bundle, source, first, chunk = _bundle(topology, collective, random)
+    targets = collective.chunk_target[chunk].astype(np.int64)
+    last = np.full((len(source), topology.num_devices), -1, np.int32)
+    load = np.zeros(topology.num_links) if others_ns is None else others_ns.copy()
+    best, since = Paths(bundle, last, load), 0
+    for doublings in _DOUBLINGS:
+        is_new = best.last is last
+        # First come the shortest ways, and of equally short ones the one with the least to carry so far.
+        share, norm = (1.0, len(targets) * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
+        unreached = route(
+            random.permutation(len(source)),
+            source,
+            first,
+            targets,
+            graph.out_first,
+            graph.out_link,
+            topology.link_src,
+            topology.link_dst,
+            graph.hold_ns,
+            graph.delay_ns * share,
+            norm,
+            doublings,
+            is_new,
+            last,
+            load,
+        )
+        if unreached >= 0:
+            raise SynthesisError(f"{topology.name}: NPU {source[unreached]} cannot reach every other NPU")
+        since += 1
+        if is_new or load.max() < best.link_ns.max():
+            best, since = Paths(bundle, last.copy(), load.copy()), 0
+        if (since >= _PATIENCE and doublings >= _STEEP) or load.max() <= load.mean() * _GOOD_ENOUGH:
+            break
+    return best
+
+
+def _bundle(
+    topology: Topology, collective: Collective, random: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The bundle of each chunk; of each bundle the source, and which chunks it has (CSR). Few large ones if chunks are many."""
+    num_chunks = collective.num_chunks
+    per_bundle = max(1, -(-num_chunks * topology.num_links // _LINKS_A_ROUND))
+    shuffled = random.permutation(num_chunks)
+    chunk = shuffled[np.argsort(collective.chunk_owner[shuffled], kind="stable")]
+    owner = collective.chunk_owner[chunk]
+    count = np.bincount(owner, minlength=topology.num_npus)
+    within = np.arange(num_chunks) - np.repeat(np.cumsum(count) - count, count)
+    begins = np.flatnonzero(within % per_bundle == 0)
+    number = np.cumsum(within % per_bundle == 0) - 1
+    bundle = np.empty(num_chunks, np.int32)
+    bundle[chunk] = number
+    return bundle, owner[begins].astype(np.int64), np.append(begins, num_chunks), chunk

@@ -1,0 +1,158 @@
+"""Logical sends, from any NPU to any other, become sends over channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.topology.topology import Topology
+
+_MUCH = 500_000_000
+"""Channels to look at, for all trees of paths, past which paths are laid once only."""
+_MOST_TREES = 64
+"""For the personalised chunks of an NPU, which are as many as there are others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """How every chunk spreads from one NPU to all (or to its target): an out-tree per chunk, as sends between any two NPUs.
+
+    Parameters
+    ----------
+    chunk, src, dst
+        int32[num_sends].
+    step
+        int32[num_sends], 0 or more, the algorithm's step; a chunk comes to an NPU in an earlier one than it leaves it in.
+    """
+
+    chunk: NDArray[np.int32]
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    step: NDArray[np.int32]
+
+
+SpreadOut = Callable[[bool], Spread]
+"""What an algorithm is: chunks spread out over the network (False) or over the network with all its links turned round (True)."""
+
+
+def make_plan(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> SendGraph:
+    """The plan of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
+
+    Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
+    bring a chunk to an NPU for the second time is left out. So is what does not bring a personalised chunk to its target.
+    """
+    if collective.is_personalised:
+        spread = spread_out(False)
+        chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
+        return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step)
+    parts: list[SendGraph] = []
+    later = 0
+    for reduces, wanted in ((True, collective.reduces), (False, collective.gathers)):
+        if not wanted:
+            continue
+        spread = spread_out(reduces)
+        steps = int(spread.step.max()) + 1
+        chunk, channel, step = _route(topology, collective, timing, spread, reduces)
+        rank = (steps - 1 - step if reduces else step) + np.int32(later)
+        parts.append(SendGraph(chunk, channel, np.full(len(chunk), reduces), rank))
+        later += steps
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "reduces", "rank"))
+    return SendGraph(*columns)
+
+
+def _straighten(
+    topology: Topology,
+    collective: Collective,
+    chunk: NDArray[np.int32],
+    channel: NDArray[np.int32],
+    step: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The sends that are on the way of a personalised chunk to its target: where ways cross themselves, others are not."""
+    assert collective.chunk_target is not None
+    num_npus = topology.num_npus
+    arrival = chunk.astype(np.int64) * num_npus + topology.channel_dst[channel]
+    order = np.argsort(arrival)
+    arrival = arrival[order]
+    kept = np.zeros(len(chunk), np.bool_)
+    at, left = collective.chunk_target.astype(np.int64), np.arange(collective.num_chunks)
+    while len(left):
+        send = order[np.searchsorted(arrival, left * num_npus + at[left])]
+        kept[send] = True
+        at[left] = topology.channel_src[channel[send]]
+        left = left[at[left] != collective.chunk_owner[left]]
+    return chunk[kept], channel[kept], step[kept]
+
+
+def _route(
+    topology: Topology, collective: Collective, timing: Timing, spread: Spread, turned: bool
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Chunk, channel and step of every send over a channel."""
+    ends = (spread.dst, spread.src) if turned else (spread.src, spread.dst)
+    channel = topology.channel_of(*ends).astype(np.int32)
+    far_apart = np.flatnonzero(channel < 0)
+    if not len(far_apart):
+        return spread.chunk, channel, spread.step
+    from astra_tacos.synthesizer.routing._routing_kernels import merge
+
+    near = topology.channel_dst if turned else topology.channel_src
+    row = np.zeros(len(channel), np.int32)
+    row[far_apart], last = _find_paths(topology, collective, timing, spread, far_apart, turned)
+    order = np.lexsort((spread.step, spread.chunk))
+    columns = [column[order] for column in (spread.chunk, spread.src, spread.dst, spread.step, channel, row)]
+    merged = tuple(np.empty(collective.num_chunks * (topology.num_npus - 1), np.int32) for _ in range(3))
+    count = merge(*columns, near, last, *merged)
+    return merged[0][:count], merged[1][:count], merged[2][:count]
+
+
+def _find_paths(
+    topology: Topology, collective: Collective, timing: Timing, spread: Spread, sends: NDArray[np.int64], turned: bool
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The row of each of the sends, and for each row a tree of paths: the last channel on the way to each NPU.
+
+    Each source has as many trees as NPUs have chunks, so that its chunks need not take one way.
+    """
+    from astra_tacos.synthesizer.routing._routing_kernels import shortest_paths
+
+    num_npus = topology.num_npus
+    trees = max(1, collective.num_chunks // num_npus)
+    if collective.is_personalised:
+        trees = min(trees, _MOST_TREES)
+    key = spread.src[sends] * np.int64(trees) + spread.chunk[sends] % trees
+    used = np.bincount(key, minlength=num_npus * trees) > 0
+    row = (np.cumsum(used) - 1)[key]
+    source = np.flatnonzero(used) // trees
+    need_first, need = group_by(row, spread.dst[sends], len(source))
+    a_chunk = np.empty(len(source), np.int32)
+    a_chunk[row] = spread.chunk[sends]
+    is_shared = bool(np.all(a_chunk[row] == spread.chunk[sends]))
+    near, far = (topology.channel_dst, topology.channel_src) if turned else (topology.channel_src, topology.channel_dst)
+    channels = np.arange(topology.num_channels)
+    up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
+    last = np.full((len(source), num_npus), -1, np.int32)
+    shortest_paths(
+        source,
+        need_first,
+        need,
+        is_shared,
+        2 if len(source) * topology.num_channels < _MUCH else 1,
+        near,
+        far,
+        np.ascontiguousarray(timing.channel_delay_ns[:, -1]),
+        *group_by(near, channels, num_npus),
+        *group_by(far, channels, num_npus),
+        topology.channel_link,
+        topology.channel_down_link,
+        np.ascontiguousarray(up_busy[:, -1]),
+        np.ascontiguousarray(down_busy[:, -1]),
+        topology.num_links,
+        last,
+    )
+    return row.astype(np.int32), last

@@ -1,0 +1,134 @@
+"""Trees of chunks that several members need or contribute to, which may pass through other NPUs, sharing links evenly.
+
+Prices are those of `paths`. A tree grows from its root: the member that is cheapest to reach from any NPU that it has is joined
+next. The delay from the root is a part of the price, so that trees are not deeper than it is worth.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.packing.branches import measure
+from astra_tacos.synthesizer.packing.pack import Packing
+from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
+from astra_tacos.synthesizer.routing.paths import link_graph
+from astra_tacos.topology.topology import Topology
+
+_LOOKS_A_ROUND = 1 << 24
+"""Trees times links, and where there are switches times members: what a round looks at."""
+_DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
+_DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
+_PATIENCE = 4
+
+
+def grow_trees(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> tuple[Packing, NDArray[np.int64]]:
+    """Trees for all chunks, and the tree of each chunk.
+
+    An All-Reduce has one into and one out of each root, other collectives one out of it. Many chunks of one root share trees.
+
+    Parameters
+    ----------
+    seed
+        In which order chunks choose.
+    others_ns
+        float64[num_links], for how long others hold each link; they are counted in the result.
+
+    Raises
+    ------
+    SynthesisError
+        If some member cannot be reached.
+    """
+    random = np.random.default_rng(seed)
+    tree_of, root = _assign(topology, collective, timing)
+    weight = np.bincount(tree_of).astype(np.float64)
+    inward = np.array([True, False] if collective.num_phases == 2 else [False])
+    is_member = np.zeros(topology.num_npus, np.bool_)
+    is_member[collective.member_npus] = True
+    grow = _Growth(topology, timing, root, weight, is_member)
+    if others_ns is not None:
+        grow.load += others_ns
+    channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
+    best, best_score, since = None, np.inf, 0
+    for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
+        norm = (
+            max(grow.load.max(), 1.0)
+            if best is not None
+            else max(collective.num_chunks * grow.graph.hold_ns.max() + grow.load.max(), 1.0)
+        )
+        for kind, is_inward in enumerate(inward.tolist()):
+            grow.once(random.permutation(len(root)), channel[kind], norm, doublings, share, inward=is_inward)
+        branches = tuple(measure(topology, timing, trees, bool(kind)) for trees, kind in zip(channel, inward, strict=True))
+        score = grow.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
+        since += 1
+        if score < best_score * (1 - 1e-9):
+            best, best_score, since = Packing(inward, root, channel.copy(), branches, grow.load.copy()), score, 0
+        if since == _PATIENCE:
+            break
+    assert best is not None  # there is a round
+    return best, tree_of
+
+
+class _Growth:
+    """What rounds of growth share: the network's arrays, and the links' loads."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        timing: Timing,
+        root: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        is_member: NDArray[np.bool_],
+    ) -> None:
+        self.topology = topology
+        self.graph = link_graph(topology, timing)
+        self.trees = root, weight, is_member
+        self.load = np.zeros(topology.num_links)
+        self.into = group_by(topology.link_dst, np.arange(topology.num_links), topology.num_devices)
+        self.channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+
+    def once(
+        self, order: NDArray[np.int64], tree: NDArray[np.int32], norm: float, doublings: int, share: float, *, inward: bool
+    ) -> None:
+        """One round of one kind of trees."""
+        from astra_tacos.synthesizer.routing._tree_kernels import grow
+
+        topology, graph = self.topology, self.graph
+        near, far = (topology.link_dst, topology.link_src) if inward else (topology.link_src, topology.link_dst)
+        unreached = grow(
+            order,
+            *self.trees,
+            inward,
+            near,
+            far,
+            *(self.into if inward else (graph.out_first, graph.out_link)),
+            self.channel_first,
+            topology.channel_dst,
+            topology.channel_link,
+            topology.channel_down_link,
+            graph.hold_ns,
+            graph.delay_ns * share,
+            norm,
+            doublings,
+            tree,
+            self.load,
+        )
+        if unreached >= 0:
+            raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+
+
+def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the members in the middle."""
+    looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
+    most = max(1, _LOOKS_A_ROUND // looks)
+    root: NDArray[np.integer] = collective.chunk_owner
+    if collective.num_phases == 2:
+        middle = middle_npus(topology, timing, collective.member_npus)
+        root = middle[np.arange(collective.num_chunks) % len(middle)]
+    return share_trees(root, topology.num_npus, most)

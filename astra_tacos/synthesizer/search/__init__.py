@@ -1,0 +1,1 @@
+"""The search over synthesizers, numbers of chunks and seeds."""

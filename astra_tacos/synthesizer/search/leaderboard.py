@@ -1,0 +1,97 @@
+"""Who leads in a search, and which candidates need not be tried any more.
+
+All that is decided here follows from the results entered so far, in the order of the work list: not from time or threads. What is
+needless once stays so: the leader only gets faster, and a synthesizer that is given no more chunks enters no more of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.synthesizer.search.candidates import Candidate, is_between
+
+_IN_BETWEEN = 2
+"""The stage of numbers of chunks in between."""
+_SMALL = 100_000
+_WORTH_MORE_CHUNKS = 0.995
+"""Past so many sends, more chunks than the leader has are not worth a gain of less than this: traces grow with them."""
+_PATIENCE = 2
+_GAIN = 0.998
+"""So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
+_BEHIND = 1.02
+"""Nor is it if all further steps, gaining as much as the last two, would leave it this much behind the leader."""
+_WORTH_SEEDS = 1.05
+"""Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
+_SEEDS_GAIN = 1.25
+"""Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
+
+
+@dataclass(slots=True)
+class Leaderboard:
+    """The best schedule so far, by predicted time, then fewer sends, then the order of entry; and what each synthesizer reached.
+
+    Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader.
+
+    Parameters
+    ----------
+    most_chunks
+        Largest number of chunks per NPU in the work list.
+
+    first_ns
+        By synthesizer, the times of its first seed by number of chunks, in the order of entry: ascending in each stage.
+    """
+
+    most_chunks: int
+    best: Schedule | None = None
+    entered: int = 0
+    first_ns: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+
+    def enter(self, candidate: Candidate, schedule: Schedule) -> None:
+        """Take note of a result."""
+        self.entered += 1
+        time = schedule.collective_time_ns
+        if candidate.trial == 0:
+            self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = time
+        if (time, schedule.num_sends) < self._to_beat(candidate):
+            self.best = schedule
+
+    def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
+        """Time and, at that time, number of sends that a candidate has to stay below to lead."""
+        if self.best is None:
+            return math.inf, math.inf
+        leader, collective = self.best, candidate.cut.collective
+        costs_more = collective.num_chunks > leader.collective.num_chunks and collective.least_sends > _SMALL
+        return leader.collective_time_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
+
+    def passes_over(self, candidate: Candidate) -> bool:
+        """Whether a candidate cannot be faster than the leader, or its synthesizer has shown that it would not be."""
+        if self.best is None:
+            return False
+        if candidate.cut.bound_ns >= self._to_beat(candidate)[0]:
+            return True
+        leader = self.best.collective_time_ns
+        times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu
+        if candidate.stage == 0:
+            steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
+            return _gains_no_more(list(times.values()), steps_left, leader)
+        if candidate.stage <= _IN_BETWEEN and count in times:
+            return True
+        if not times or min(times.values()) > _SEEDS_GAIN * leader:
+            return True
+        if candidate.stage == _IN_BETWEEN:
+            near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))
+            return not near < 2 * count < 4 * near
+        if candidate.is_advised:
+            return False
+        return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
+
+
+def _gains_no_more(times: list[int], steps_left: float, leader: int) -> bool:
+    """Whether times by ascending number of chunks promise nothing of still more chunks."""
+    if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
+        return True
+    steps = min(len(times) - 1, _PATIENCE)
+    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps) > _BEHIND * leader

@@ -1,0 +1,74 @@
+"""Planned runs for tests: files in a folder, planned, and looked at node by node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from helpers.lint_runs import RunFiles
+
+from astra_tacos.linter.lint import LintReport, lint
+from astra_tacos.planner.node_bytes import load_rank, node_at
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.trace.reader import read_trace
+
+PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")
+"""What a plan of a plan leaves as it is: all but plan.json and replay.npz, which tell what changed."""
+
+
+def written(folder: Path, files: RunFiles) -> RunInputs:
+    """The inputs of a run, written to a folder."""
+    arguments = files.write(folder)
+    return RunInputs(
+        arguments["workload"],
+        arguments["system"],
+        arguments["network"],
+        arguments.get("comm_group"),
+        arguments.get("remote_memory"),
+        folder,
+    )
+
+
+def golden_inputs(folder: Path) -> RunInputs:
+    """The inputs in a folder laid out like those of `golden`."""
+    groups = folder / "comm_group.json"
+    files = (folder / "system.json", folder / "network.yml", groups if groups.is_file() else None)
+    return RunInputs(folder / "workload" / "w", *files, directory=folder)
+
+
+def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
+    """A plan, and the files of the run that it wrote."""
+    return plan(inputs, output, **options), planned_inputs(output, inputs)
+
+
+def lint_plan(inputs: RunInputs) -> LintReport:
+    """Findings in a run."""
+    return lint(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+
+
+def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]:
+    """Bytes of some files, by their path in a folder."""
+    files = [
+        path for name in names for path in sorted((folder / name).rglob("*") if (folder / name).is_dir() else [folder / name])
+    ]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+
+
+def messages(inputs: RunInputs) -> list[list[Any]]:
+    """The nodes of every rank as protobuf messages, in the order of their files."""
+    run = read_inputs(inputs)
+    trace = read_trace(inputs.workload, chunks=False, workload=True)
+    ranks = []
+    for rank in range(trace.num_ranks):
+        data = load_rank(trace, rank)
+        rows = range(int(trace.rank_first[rank]), int(trace.rank_first[rank + 1]))
+        ranks.append([node_at(data, int(run.columns.byte_offset[row])) for row in rows])
+    return ranks
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    """Values of a node's attributes by name."""
+    return {entry.name: getattr(entry, entry.WhichOneof("value")) for entry in node.attr if entry.WhichOneof("value")}

@@ -1,0 +1,97 @@
+"""Patterns that ASTRA-sim lacks, carried by a type that it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp, one_step_exchange
+from helpers.plans import attributes, contents, lint_plan, messages, planned, written
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.solution import Options
+from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.trace.schema import CommType
+
+
+@pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])
+def test_a_pattern_is_carried_and_remembered(tmp_path: Path, pattern: CommType) -> None:
+    ranks = [[comp(0, us=2), coll(1, [0], pattern, size=1 << 16), coll(2, [1], size=1 << 16)] for _ in range(4)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    result, after = planned(inputs, tmp_path / "plan")
+    assert (result.before_ns is None) == (pattern != CommType.BROADCAST)  # where ASTRA-sim waits no time at all
+    assert lint_plan(after).findings == ()
+    for nodes in messages(after):
+        assert attributes(nodes[1])["astra_tacos_pattern"] == pattern.name
+        assert attributes(nodes[1])["comm_type"] == CommType.ALL_REDUCE
+        assert attributes(nodes[2])["comm_type"] == CommType.ALL_REDUCE
+        assert "astra_tacos_pattern" not in attributes(nodes[2])
+    again, _ = planned(after, tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+    assert {case.collective for case in again.cases} == {case.collective for case in result.cases}
+
+
+@pytest.mark.parametrize("group", [None, 1])
+def test_an_all_gather_of_no_bytes_is_carried(tmp_path: Path, group: int | None) -> None:
+    """ASTRA-sim waits for ever for an All-Gather of no bytes, whatever it runs."""
+    ranks = [
+        [coll(0, (), CommType.ALL_GATHER, size=0, group=group), coll(1, [0], CommType.ALL_GATHER, size=1 << 16, group=group)]
+        for _ in range(4)
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}))
+    options = Options(synthesizer="tacos", trials=1)
+    result, after = planned(inputs, tmp_path / "plan", options=options)
+    assert result.before_ns is None
+    assert lint_plan(after).errors == {}
+    for nodes in messages(after):
+        assert attributes(nodes[0])["comm_type"] == CommType.ALL_REDUCE
+        assert attributes(nodes[0])["astra_tacos_pattern"] == "ALL_GATHER"
+        assert attributes(nodes[1])["comm_type"] == CommType.ALL_GATHER
+    planned(after, tmp_path / "again", options=options)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
+def test_roots_are_ranks_and_every_root_is_a_case(tmp_path: Path) -> None:
+    groups = {"1": [1, 3]}
+    ranks = []
+    for rank in range(4):
+        nodes = [coll(0, (), CommType.BROADCAST, size=1 << 16, root=2), coll(1, [0], CommType.BROADCAST, size=1 << 16)]
+        if rank in groups["1"]:
+            nodes.append(coll(2, [1], CommType.REDUCE, size=1 << 16, group=1, root=3))
+        ranks.append(nodes)
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",), groups=groups))
+    result, after = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    assert len(result.cases) == 3
+    assert lint_plan(after).findings == ()
+    schedules = [load_schedule(path) for path in (tmp_path / "cache").rglob("*.npz")]
+    roots = {(schedule.collective.name, schedule.collective.root) for schedule in schedules}
+    assert roots == {("broadcast", 2), ("broadcast", 0), ("reduce", 1)}  # positions in the group
+
+
+def test_a_root_outside_the_group_is_told(tmp_path: Path) -> None:
+    ranks = [[coll(0, (), CommType.REDUCE, root=4)] for _ in range(4)]
+    with pytest.raises(ConfigError, match="rank 0, node 0: its root is rank 4, expected a rank of its group"):
+        plan(written(tmp_path, RunFiles(ranks=ranks)), tmp_path / "plan")
+
+
+def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native, or a custom trace of the run's own; where ASTRA-sim has neither, the plan is refused."""
+    monkeypatch.setattr("astra_tacos.planner.synthesis.COLLECTIVES", {"all-reduce": COLLECTIVES["all-reduce"]})
+    ranks = [[coll(0, size=1 << 16), coll(1, [0], CommType.ALL_TO_ALL, size=1 << 16)] for _ in range(2)]
+    result, after = planned(written(tmp_path / "native", RunFiles(ranks=ranks)), tmp_path / "plan")
+    assert {case.collective: case.algorithm for case in result.cases}["all-to-all"] == "native"
+    assert {case.collective: case.reason for case in result.cases}["all-to-all"] == "no synthesizer does all-to-all"
+    assert lint_plan(after).findings == ()
+
+    files = RunFiles(ranks=ranks, collectives={"collective/a2a": one_step_exchange()}, per_node={1: "collective/a2a"})
+    _, after = planned(written(tmp_path / "custom", files), tmp_path / "kept")
+    copy, original = tmp_path / "kept" / "collective" / "kept_a2a.0.et", tmp_path / "custom" / "collective" / "a2a.0.et"
+    assert copy.read_bytes() == original.read_bytes()
+    assert "1: collective/kept_a2a\n" in (tmp_path / "kept" / "per_node.yml").read_text()
+    assert contents(tmp_path / "kept") == contents(planned(after, tmp_path / "again")[1].directory)
+
+    ranks = [[coll(0, (), CommType.GATHER, size=1 << 16)] for _ in range(2)]
+    with pytest.raises(ConfigError, match="GATHER: no synthesizer does gather, and ASTRA-sim has none"):
+        plan(written(tmp_path / "gather", RunFiles(ranks=ranks)), tmp_path / "refused")

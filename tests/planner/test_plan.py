@@ -1,0 +1,303 @@
+"""Small workloads, planned: what changes, what stays, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from helpers.lint_runs import RunFiles, coll, comp, recv, send
+from helpers.plans import attributes, contents, lint_plan, messages, planned, written
+
+from astra_tacos.cli.verify import verify
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.solution import Options
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.recording import load_recording
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.schema import CommType
+
+AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
+
+
+def two_sizes(num_ranks: int = 4) -> RunFiles:
+    """Two groups, each with two sizes of All-Reduce; ranks number their nodes differently."""
+    half = num_ranks // 2
+    groups = {"1": list(range(half)), "2": list(range(half, num_ranks))}
+    ranks = []
+    for rank in range(num_ranks):
+        shift, group = (0 if rank % 2 else 1), 1 if rank < half else 2
+        ids = [shift + number for number in range(4)]
+        ranks.append(
+            [
+                comp(ids[0], us=3),
+                coll(ids[1], [ids[0]], size=1 << 20, group=group),
+                coll(ids[2], [ids[1]], size=1 << 16, group=group),
+                coll(ids[3], [ids[2]], AG, size=1 << 15),
+            ]
+        )
+    return RunFiles(ranks=ranks, groups=groups, topology=("Ring",))
+
+
+def test_two_sizes_in_one_group(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    result, after = planned(inputs, tmp_path / "plan")
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert lint_plan(after).findings == ()
+    nodes = messages(after)
+    names = [attributes(node).get("pg_name") for node in nodes[0]]
+    assert names == [None, "1", "3", None]
+    assert [attributes(node).get("pg_name") for node in nodes[3]] == [None, "2", "4", None]
+    # Every id is one trace's, that of the node's size and group, whatever the rank; ranks of one trace share it.
+    per_node = dict(line.split(": ") for line in (tmp_path / "plan" / "per_node.yml").read_text().splitlines())
+    assert len(per_node) == 3
+    for node in [node for rank in nodes for node in rank[1:]]:
+        members = 2 if attributes(node).get("pg_name") else 4
+        assert f"_{attributes(node)['comm_size']}B_of_{members}_" in per_node[str(node.id)]
+
+
+def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    first, after = planned(inputs, tmp_path / "plan")
+    second, _ = planned(after, tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+    assert second.before_ns == first.after_ns == second.after_ns
+    one, other = (load_recording(tmp_path / name / "replay.npz") for name in ("plan", "again"))
+    assert one.before is not None
+    assert other.before is not None
+    for column in ("finish_ns", "issue_ns", "end_ns", "link_bytes"):
+        values = [getattr(replay, column).tolist() for replay in (one.after, other.before, other.after)]
+        assert values[0] == values[1] == values[2]
+
+
+def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    recording = load_recording(tmp_path / "plan" / "replay.npz")
+    assert recording.before is not None
+    assert (recording.before.run_end_ns, recording.after.run_end_ns) == (result.before_ns, result.after_ns)
+    exposed = [int(replay.exposed_comm_ns.max()) for replay in (recording.before, recording.after)]
+    assert exposed == [result.exposed_before_ns, result.exposed_after_ns]
+    outcome = replay_run(read_inputs(after), result.backend)
+    assert recording.after.finish_ns.tolist() == outcome.finish_ns.tolist()
+    names = [
+        {recording.texts[entry] for entry in replay.algorithm.tolist() if entry >= 0}
+        for replay in (recording.before, recording.after)
+    ]
+    assert all(name.startswith("native ") for name in names[0])
+    assert names[1] == {f"collective/{case.name}" for case in result.cases}
+
+
+def test_a_run_that_does_not_end_has_no_before(tmp_path: Path) -> None:
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
+    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert result.before_ns is None
+    assert load_recording(tmp_path / "plan" / "replay.npz").before is None
+
+
+def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
+    """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
+    files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan")
+    assert result.after_ns == result.before_ns
+    assert "less than 1 ns" in (tmp_path / "plan" / "plan.json").read_text()
+
+
+def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    outputs = [tmp_path / f"plan{number}" for number in range(3)]
+    planned(inputs, outputs[0], jobs=1)
+    planned(inputs, outputs[1], jobs=3, cache=tmp_path / "cache")
+    result, _ = planned(inputs, outputs[2], jobs=2, cache=tmp_path / "cache")
+    assert all(case.from_cache for case in result.cases)
+    everything = ("plan.json", "replay.npz", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
+    assert contents(outputs[0], everything) == contents(outputs[1], everything) == contents(outputs[2], everything)
+
+
+def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+
+    def interrupt(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(inputs, tmp_path / "plan", cache=tmp_path / "cache", on_progress=interrupt)
+    assert not (tmp_path / "plan").exists()
+    assert not list(tmp_path.glob(".plan*"))
+    result, _ = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    assert sum(case.from_cache for case in result.cases) >= 2
+
+
+def test_a_damaged_cache_is_no_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    for path in (tmp_path / "cache").rglob("*.npz"):
+        path.write_bytes(path.read_bytes()[:100])
+    result, _ = planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+    assert not any(case.from_cache for case in result.cases)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
+def test_traces_compute_their_collectives(tmp_path: Path) -> None:
+    planned(written(tmp_path, two_sizes()), tmp_path / "plan")
+    prefixes = sorted({str(path).rsplit(".", 2)[0] for path in (tmp_path / "plan" / "collective").iterdir()})
+    assert len(prefixes) == 3
+    for prefix in prefixes:
+        name = Path(prefix).name.split("_", 2)
+        result = CliRunner().invoke(verify, [prefix, "--collective", "-".join(name[:2])])
+        assert result.exit_code == 0, result.output
+
+
+def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
+    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    assert result.backend == "congestion-aware"
+    assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
+    planned(after, tmp_path / "again")
+    planned(inputs, tmp_path / "plan")
+
+
+def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
+    """Rank 0 would begin with group 1, rank 1 with group 2, as nothing but ids orders them."""
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [
+        [coll(0, size=1 << 16, group=1), coll(1, size=1 << 16, group=2)],
+        [coll(0, size=1 << 16, group=2), coll(1, size=1 << 16, group=1)],
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups))
+    result, after = planned(inputs, tmp_path / "plan")
+    assert result.before_ns is None
+    assert "deadlock" in result.before_reason
+    assert lint_plan(after).findings == ()
+
+
+def test_orders_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+    groups = {"1": [0, 1], "2": [0, 1]}
+    ranks = [
+        [coll(0, size=1 << 16, group=1), coll(1, [0], size=1 << 16, group=2)],
+        [coll(0, size=1 << 16, group=2), coll(1, [0], size=1 << 16, group=1)],
+    ]
+    with pytest.raises(ConfigError, match="deadlock: ranks order their collectives differently: the ALL_REDUCE of rank 0, node"):
+        plan(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            [coll(7, size=4096), coll(8, [7], size=8192)],
+            r"all ranks, position 1: rank 0, node 2 .*4,096.*, but rank 1, node 8 .*8,192",
+        ),
+        ([coll(7, size=4096), coll(8, [7], AG)], r"position 1: rank 0, node 2 \(ALL_REDUCE of .*but rank 1, node 8 \(ALL_GATHER"),
+        ([coll(7, size=4096)], r"position 1: rank 0, node 2 \(.*\), but no node on rank 1"),
+    ],
+)
+def test_ranks_that_disagree_are_told(tmp_path: Path, second: list[Any], message: str) -> None:
+    ranks = [[coll(1, size=4096), coll(2, [1], size=4096)], second]
+    with pytest.raises(ConfigError, match=message):
+        plan(written(tmp_path, RunFiles(ranks=ranks)), tmp_path / "plan")
+
+
+def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    """Unknown fields and attributes, attributes without a value, points on the way: sends and receives with tags."""
+    ranks = []
+    for rank in range(4):
+        nodes = [comp(3, us=2, colour="blue", nothing=None), coll(4, [3], size=1 << 16, shade="dark")]
+        if rank == 0:
+            nodes.append(send(5, 1, [4], tag=9))
+        if rank == 1:
+            nodes.append(recv(5, 0, [4], tag=9))
+        for node in nodes:
+            node.MergeFromString(b"\xf2\x3f\x03abc")  # field 1022, which the schema does not have
+        ranks.append(nodes)
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    (tmp_path / "system.json").write_text((tmp_path / "system.json").read_text()[:-1] + ', "colour": "green"}')
+    _, after = planned(inputs, tmp_path / "plan")
+    for rank in range(4):
+        assert Path(f"{after.workload}.{rank}.et").read_bytes() == Path(f"{inputs.workload}.{rank}.et").read_bytes()
+    assert '"colour": "green"' in after.system.read_text()
+    assert after.network.read_bytes() == inputs.network.read_bytes()
+
+
+def test_nodes_that_change_keep_all_else(tmp_path: Path) -> None:
+    files = two_sizes()
+    for nodes in files.ranks:
+        for node in nodes:
+            node.MergeFromString(b"\xf2\x3f\x03abc")
+            node.attr.add(name="shade").string_val = "dark"
+    inputs = written(tmp_path, files)
+    _, after = planned(inputs, tmp_path / "plan")
+    for old_rank, new_rank in zip(messages(inputs), messages(after), strict=True):
+        for old, new in zip(old_rank, new_rank, strict=True):
+            assert b"\xf2\x3f\x03abc" in new.SerializeToString()
+            assert attributes(new)["shade"] == "dark"
+            assert new.name == old.name
+
+
+def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
+    """ASTRA-sim's native collectives stall in one."""
+    groups = {"1": [0], "2": [1]}
+    ranks = [[coll(0, size=4096, group=rank + 1), coll(1, [0], size=1 << 16)] for rank in range(2)]
+    result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    assert result.before_ns is None
+    assert [case.members for case in result.cases] == [2]
+    assert lint_plan(after).findings == ()
+    assert contents(tmp_path / "plan") == contents(planned(after, tmp_path / "again")[1].directory)
+
+
+def test_a_baseline_and_a_custom_collective_of_the_runs_own(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    as_it_was, _ = planned(inputs, tmp_path / "plan")
+    direct, after = planned(inputs, tmp_path / "direct", baseline="direct")
+    assert direct.after_ns == as_it_was.after_ns
+    assert direct.before_ns != as_it_was.before_ns
+    again, _ = planned(after, tmp_path / "again", baseline="ring")
+    assert again.before_ns == as_it_was.before_ns
+
+
+def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> None:
+    inputs = written(tmp_path / "run", two_sizes())
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    for output in (tmp_path / "full", tmp_path / "run"):
+        with pytest.raises(ConfigError, match="choose another output"):
+            plan(inputs, output)
+    _, after = planned(inputs, tmp_path / "plan")
+    with pytest.raises(ConfigError, match="is inside, which would be replaced"):
+        plan(after, tmp_path / "plan")
+    planned(inputs, tmp_path / "plan")
+
+
+@pytest.mark.parametrize(("low", "sizes"), [(11, (1 << 20, 1 << 20)), (45, (1 << 20, 1 << 16))])
+def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple[int, int]) -> None:
+    """ASTRA-sim looks for traces by the lower 32 bits of ids: a native collective must not find another one's.
+
+    Not one whose id stays, 11, nor one that gets a new id, past the largest: 45.
+    """
+    long = (1 << 32) + low
+    ranks = [
+        [coll(11, size=sizes[rank // 2], group=1 + rank // 2), coll(long, [11], CommType.ALL_TO_ALL), comp(44, [long])]
+        for rank in range(4)
+    ]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups={"1": [0, 1], "2": [2, 3]}, topology=("Ring",)))
+    options = Options(synthesizer="tacos", trials=1)
+    _, after = planned(inputs, tmp_path / "plan", options=options)
+    run = read_inputs(after)
+    native = [node.id for nodes in messages(after) for node in nodes if attributes(node).get("comm_type") == CommType.ALL_TO_ALL]
+    assert native == [long] * 4
+    named = dict(zip(run.workload.node_id.tolist(), run.implementation.tolist(), strict=True))
+    assert named[long] == NATIVE
+    assert sum(entry != NATIVE for entry in named.values()) == len(set(sizes))
+    planned(after, tmp_path / "again", options=options)
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")

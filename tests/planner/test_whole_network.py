@@ -1,0 +1,158 @@
+"""Plans that also tell what relays and synthesis of all groups together would gain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp
+from helpers.plans import contents, lint_plan, planned, written
+
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.solution import Options
+from astra_tacos.planner.synthesis import solve
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.whole_network import Asked
+from astra_tacos.planner.whole_network_schedule import carry_over
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.trace.schema import CommType
+from astra_tacos.verifier.schedule_oracle import verify, verify_together
+
+BOTH = Asked(with_relays=True, together=True)
+STRIDED = [list(range(first, 8, 2)) for first in range(2)]
+ROWS = [list(range(first, first + 4)) for first in range(0, 16, 4)]
+EVERYTHING = ("plan.json", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
+
+
+def grouped(
+    groups: list[list[int]], comm_type: CommType, size: int, topology: tuple[str, ...], npus: tuple[int, ...]
+) -> RunFiles:
+    """Every group runs the same collective, and then all ranks another one."""
+    of_rank = {rank: number for number, group in enumerate(groups, 1) for rank in group}
+    ranks = [
+        [comp(0, us=3), coll(1, [0], comm_type, size, of_rank[rank]), coll(2, [1], size=1 << 14)] for rank in sorted(of_rank)
+    ]
+    named = {str(number): group for number, group in enumerate(groups, 1)}
+    return RunFiles(ranks=ranks, groups=named, topology=topology, npus=npus)
+
+
+RING = grouped(STRIDED, CommType.ALL_GATHER, 1 << 20, ("Ring",), (8,))
+TORUS = grouped(ROWS, CommType.ALL_REDUCE, 1 << 20, ("Ring", "Ring"), (4, 4))
+
+
+def cached(folder: Path) -> list[tuple[dict[str, object], Schedule]]:
+    """Identity and schedule of all entries of a cache."""
+    paths = sorted(folder.rglob("*.json"))
+    return [(json.loads(path.read_text())["identity"], load_schedule(path.with_suffix(".npz"))) for path in paths]
+
+
+def figures(result: PlanResult, groups: int) -> dict[str, object]:
+    case = next(case for case in result.cases if case.groups == groups)
+    return case.to_json()
+
+
+@pytest.mark.parametrize(("files", "num_groups"), [(RING, 2), (TORUS, 4)], ids=["ring", "torus"])
+def test_both_figures_come_from_schedules_that_the_oracle_passes(tmp_path: Path, files: RunFiles, num_groups: int) -> None:
+    inputs = written(tmp_path, files)
+    result, after = planned(inputs, tmp_path / "plan", asked=BOTH, cache=tmp_path / "cache")
+    assert lint_plan(after).findings == ()
+    told = figures(result, num_groups)
+    entries = cached(tmp_path / "cache")
+    (relayed,) = [schedule for identity, schedule in entries if "relays" in identity]
+    joint = [(identity["number"], schedule) for identity, schedule in entries if "together" in identity]
+    joint.sort(key=lambda entry: entry[0])
+    assert len(joint) == num_groups
+    assert relayed.collective.members is not None
+    assert relayed.topology.num_npus == len(files.ranks)
+    assert verify(relayed) == ()
+    assert replay_schedule(relayed).collective_time_ns == relayed.collective_time_ns >= told["relay_ns"]
+    if told["relay_algorithm"] == "routed":
+        assert relayed.collective_time_ns == told["relay_ns"]
+        assert relayed.collective.chunks_per_npu == told["relay_chunks_per_npu"]
+    at_once = [replace(schedule, topology=joint[0][1].topology) for _, schedule in joint]
+    assert verify_together(at_once) == ()
+    times = tuple(schedule.collective_time_ns for schedule in at_once)
+    assert told["together_predicted_ns"] == max(told["together_groups_ns"]) <= max(times)
+    assert len(told["together_alone_ns"]) == num_groups
+    assert max(told["together_alone_ns"]) <= told["together_predicted_ns"]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 24])
+def test_rows_of_a_torus_gain_from_relays_only_alone(tmp_path: Path, size: int) -> None:
+    """Rows have links of their own, so that all at once take what one takes: with relays an NPU has twice as many links."""
+    files = grouped(ROWS, CommType.ALL_REDUCE, size, ("Ring", "Ring"), (4, 4))
+    told = figures(planned(written(tmp_path, files), tmp_path / "plan", asked=BOTH)[0], 4)
+    assert told["relay_ns"] <= told["predicted_ns"]
+    assert told["together_predicted_ns"] <= told["predicted_ns"]
+    if size == 1 << 24:
+        assert told["relay_ns"] < 0.8 * told["predicted_ns"]
+
+
+def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
+    inputs = written(tmp_path, TORUS)
+    workload = find_workload(inputs)
+    case = next(case for case in workload.cases if len(case.groups) == 4)
+    network = build_topology(workload.run.network)
+    found = solve(case, workload.run.network, workload.run.system, "congestion-unaware", Options(), SynthesisCache(None))
+    assert found.schedule is not None
+    carried = [carry_over(found.schedule, case, group, network) for group in case.groups]
+    assert verify_together([each for each in carried if each is not None]) == ()
+    assert len(carried) == 4
+    assert {replay_schedule(each).collective_time_ns for each in carried if each} == {found.schedule.collective_time_ns}
+    # Ranks 0, 2, 8 and 10 have no links: what a row does needs links that they lack.
+    assert carry_over(found.schedule, case, (0, 2, 8, 10), network) is None
+
+
+@pytest.mark.parametrize("files", [RING, TORUS], ids=["ring", "torus"])
+def test_the_plan_is_the_same_but_for_figures(tmp_path: Path, files: RunFiles) -> None:
+    inputs = written(tmp_path, files)
+    plain, _ = planned(inputs, tmp_path / "plain", cache=tmp_path / "cache")
+    both, _ = planned(inputs, tmp_path / "both", asked=BOTH, cache=tmp_path / "cache")
+    assert all(case.from_cache for case in both.cases)
+    assert contents(tmp_path / "plain") == contents(tmp_path / "both")
+    assert both.after_ns == plain.after_ns
+    before, after = (json.loads((tmp_path / name / "plan.json").read_text()) for name in ("plain", "both"))
+    for old, new in zip(before["cases"], after["cases"], strict=True):
+        assert {key: new[key] for key in old} == old
+        assert {key.split("_")[0] for key in set(new) - set(old)} == {"relay", "together"}
+    del before["cases"], after["cases"]
+    assert before == after
+
+
+def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
+    inputs = written(tmp_path, RING)
+    outputs = [tmp_path / f"plan{number}" for number in range(3)]
+    planned(inputs, outputs[0], asked=BOTH, jobs=1)
+    planned(inputs, outputs[1], asked=BOTH, jobs=3, cache=tmp_path / "cache")
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
+    planned(inputs, outputs[2], asked=BOTH, jobs=2, cache=tmp_path / "cache")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamps
+    assert contents(outputs[0], EVERYTHING) == contents(outputs[1], EVERYTHING) == contents(outputs[2], EVERYTHING)
+
+
+def test_nothing_to_tell_of_everyone(tmp_path: Path) -> None:
+    """No NPU is left to relay, and no other group to meet."""
+    result, _ = planned(written(tmp_path, RING), tmp_path / "plan", asked=BOTH)
+    told = figures(result, 1)
+    assert told["relay_ns"] is None
+    assert told["together_predicted_ns"] is None
+
+
+@pytest.mark.parametrize("comm_type", [CommType.ALL_TO_ALL, CommType.REDUCE_SCATTER, CommType.GATHER])
+def test_other_patterns(tmp_path: Path, comm_type: CommType) -> None:
+    inputs = written(tmp_path, grouped(STRIDED, comm_type, 1 << 16, ("Ring",), (8,)))
+    told = figures(plan(inputs, tmp_path / "plan", asked=BOTH), 2)
+    assert 0 < told["relay_ns"] <= told["together_predicted_ns"]
+
+
+def test_chunks_as_asked_for(tmp_path: Path) -> None:
+    inputs = written(tmp_path, RING)
+    told = figures(planned(inputs, tmp_path / "plan", asked=BOTH, options=Options(chunks_per_npu=3))[0], 2)
+    assert told["relay_chunks_per_npu"] == told["together_chunks_per_npu"] == 3

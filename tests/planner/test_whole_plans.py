@@ -1,0 +1,105 @@
+"""Plans of real workloads: lint has nothing to say, they replay to the end, and are no slower than before."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import INPUTS_VARIABLE
+from helpers.plans import attributes, contents, golden_inputs, lint_plan, messages, planned
+
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.trace.schema import NodeType
+
+NETWORKS = {
+    "ring": (("Ring", 16),),
+    "torus": (("Ring", 4), ("Ring", 4)),
+    "pods": (("FullyConnected", 4), ("Switch", 4)),
+    "switch": (("Switch", 16),),
+}
+AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Path:
+    folder = Path(os.environ.get(INPUTS_VARIABLE, "")) / "stage_dense16"
+    if INPUTS_VARIABLE not in os.environ or not folder.is_dir():
+        pytest.skip(f"NOT TESTED on a STAGE workload: set {INPUTS_VARIABLE} to a directory that has stage_dense16")
+    return folder
+
+
+def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], ...]) -> RunInputs:
+    """A dense transformer, data, tensor and pipeline parallel, whose compute nodes need the roofline."""
+    system: dict[str, object] = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+    }
+    system |= {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+    for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+        system[f"{key}-implementation"] = ["ring"] * len(dimensions)
+    (folder / "system.json").write_text(json.dumps(system))
+    blocks, sizes = zip(*dimensions, strict=True)
+    columns = {"topology": list(blocks), "npus_count": list(sizes)}
+    columns |= {"bandwidth": [50] * len(sizes), "latency": [500] * len(sizes)}
+    (folder / "network.yml").write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in columns.items()))
+    return RunInputs(
+        stage / "workload", folder / "system.json", folder / "network.yml", stage / "workload.json", directory=folder
+    )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, tmp_path: Path, name: str) -> None:
+    inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
+    result, after = planned(inputs, tmp_path / "plan", jobs=2)
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert all(case.algorithm != "native" and not case.was_cut_off for case in result.cases)
+    assert sum(case.count for case in result.cases) == result.num_collectives
+    report = lint_plan(after)
+    assert (report.errors, report.warnings) == ({}, {})
+    model = AWARE if len(NETWORKS[name]) == 1 else UNAWARE
+    outcome = replay_run(read_inputs(after), model)
+    assert outcome.end_ns == result.after_ns
+    assert not outcome.approximate  # nothing native is left
+    assert outcome.replaced.size == 0
+    assert outcome.compute_ns.tolist() == [168076] * 8 + [169384] * 8
+    for old_rank, new_rank in zip(messages(inputs), messages(after), strict=True):
+        new_id = {old.id: new.id for old, new in zip(old_rank, new_rank, strict=True)}
+        assert len(set(new_id.values())) == len(new_id)
+        for old, new in zip(old_rank, new_rank, strict=True):
+            deps = [new_id[dep] for dep in old.ctrl_deps]
+            assert list(new.data_deps) == [new_id[dep] for dep in old.data_deps]
+            if old.type == NodeType.COMM_COLL:
+                assert list(new.ctrl_deps)[: len(deps)] == deps
+                assert all(dep in new_id.values() for dep in new.ctrl_deps)
+                same = {name: value for name, value in attributes(old).items() if name != "pg_name"}
+                assert same == {name: value for name, value in attributes(new).items() if name != "pg_name"}
+            else:
+                assert new.id == old.id
+                assert list(new.ctrl_deps) == deps
+                for node in (old, new):
+                    del node.data_deps[:], node.ctrl_deps[:]
+                assert old.SerializeToString() == new.SerializeToString()
+
+
+def test_a_planned_training_step_stays_as_it_is(stage: Path, tmp_path: Path) -> None:
+    inputs = stage_inputs(stage, tmp_path, NETWORKS["torus"])
+    first, after = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    second, _ = planned(after, tmp_path / "again", cache=tmp_path / "cache")
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+    assert second.before_ns == second.after_ns == first.after_ns
+    assert all(case.from_cache for case in second.cases)
+
+
+@pytest.mark.golden_cases("e2e_*")
+def test_plans_are_no_slower_than_what_was_made_by_hand(golden: Path, golden_case: str, tmp_path: Path) -> None:
+    result, after = planned(golden_inputs(golden / golden_case), tmp_path / "plan")
+    expected = json.loads((golden / golden_case / "expected.json").read_text())
+    assert result.before_ns == max(expected["finish_ns"])
+    assert result.after_ns <= result.before_ns
+    assert not lint_plan(after).errors
