@@ -39,7 +39,7 @@ bench-%: .venv/.installed
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
 	touch $@
 
 .venv/.testable: .venv/bin/python pyproject.toml

@@ -11,6 +11,10 @@ class ConfigError(AstraTacosError):
     """An input (file, option or argument) is not what it should be."""
 
 
+class MissingExtraError(AstraTacosError):
+    """What was asked for needs a package that an optional extra of this package brings."""
+
+
 class SynthesisError(AstraTacosError):
     """No schedule can be made from inputs that are well-formed one by one."""
 

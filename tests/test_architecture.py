@@ -12,7 +12,7 @@ import astra_tacos
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"units", "files", "csr", "version"},
+    {"extras", "units", "files", "csr", "version"},
     {"config"},
     {"topology"},
     {"collective"},

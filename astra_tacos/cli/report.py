@@ -11,6 +11,7 @@ import click
 from astra_tacos.cli.console import print_json
 from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
+from astra_tacos.extras import require
 from astra_tacos.files import check_writable, replaced_file
 from astra_tacos.units import format_size
 
@@ -74,6 +75,7 @@ def report(directory: Path, output: Path, with_comparison: bool, title: str | No
     if directory.is_file() and any(directory.name in kind.markers for kind in KINDS.values()):
         directory = directory.parent
     kind, entry = find_kind(directory)
+    require("report")
     check_writable(output)
     make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page
     content: bytes = make(directory, title, with_comparison)

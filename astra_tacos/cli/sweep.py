@@ -14,6 +14,7 @@ from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.interrupts import interruptible
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
+from astra_tacos.extras import require
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def sweep(
     from astra_tacos.sweep.store import Store
     from astra_tacos.sweep.sweep_file import read_sweep_file
 
+    require("sweep")
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"{timeout} is not a number of seconds above 0.", param_hint="'--timeout'")
     if address is not None and workers is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.extras import require
 from astra_tacos.files import replaced_file
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Outcome
@@ -103,7 +104,10 @@ def read_sweep(directory: Path) -> SweepColumns:
     ------
     ConfigError
         If there is none, it has no rows, or it is no table of a sweep.
+    MissingExtraError
+        If pyarrow is not installed.
     """
+    require("sweep")
     import pyarrow as pa
     from pyarrow import parquet
 

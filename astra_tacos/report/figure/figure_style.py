@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.extras import require
 from astra_tacos.files import check_writable, replaced_file
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def check_figure(path: Path) -> None:
     ------
     ConfigError
         If not, and what was expected.
+    MissingExtraError
+        If matplotlib is not installed.
     """
+    require("plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     check_writable(path)
