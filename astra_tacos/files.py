@@ -58,7 +58,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write an object as JSON that people can read."""
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import astra_tacos
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"extras", "units", "files", "csr", "version"},
+    {"extras", "units", "files", "input_file", "csr", "version"},
     {"config"},
     {"topology"},
     {"collective"},
@@ -68,6 +68,21 @@ def test_imports_go_one_way() -> None:
         room = place.parts[0].removesuffix(".py")
         for other in imported_rooms(path):
             assert other == room or level(other) < level(room), f"{place} imports {other}"
+
+
+def test_text_files_have_an_encoding() -> None:
+    """Without one they are read and written in that of the user's locale."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            function = ast.unparse(node.func)
+            keywords = {keyword.arg for keyword in node.keywords}
+            is_binary = any(isinstance(a, ast.Constant) and isinstance(a.value, str) and "b" in a.value for a in node.args)
+            is_text = function.endswith((".read_text", ".write_text")) or bool(keywords & {"text", "universal_newlines"})
+            is_text |= function.endswith(("open", ".fdopen")) and function != "os.open" and not is_binary
+            if is_text:
+                assert "encoding" in keywords, f"{path}:{node.lineno}: {ast.unparse(node)[:80]}"
 
 
 def test_every_room_has_its_level() -> None:

@@ -61,7 +61,7 @@ def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
 def _write_csv(rows: list[CompareRow], path: Path, plot_width: str) -> None:
     from astra_tacos.report.compare_rows import write_csv
 
-    with replaced_file(path) as temporary, temporary.open("w", newline="") as file:
+    with replaced_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         write_csv(rows, file)
 
 

@@ -145,7 +145,7 @@ def optimize(
         from astra_tacos.files import replaced_file
 
         with replaced_file(output) as temporary:
-            temporary.write_text(shape.to_yaml(split))
+            temporary.write_text(shape.to_yaml(split), encoding="utf-8")
         result["output"] = str(output)
     if as_json:
         print_json(result)

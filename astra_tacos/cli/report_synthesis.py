@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.cli.console import progress
+from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _load(directory: Path) -> Schedule | LockstepSchedule:
 def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     """The certificate, if it is one, and this schedule's."""
     try:
-        result = json.loads(path.read_text())
+        result = read_json_object(path)
         known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
         known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
         known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_npus)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
 from astra_tacos.config.yaml_text import describe, read_yaml_mapping
 from astra_tacos.errors import ConfigError
@@ -95,6 +96,7 @@ def read_network(path: str | Path) -> NetworkConfig:
         if "topology" in extension:
             raise ConfigError(f"{path}: astra_tacos gives both links and topology, expected one of them")
         links = _explicit_links(path, extension["links"])
+        _check_count(path, document, links)
         return NetworkConfig(str(path), (), links, failed_links, overrides)
     dimensions = _dimensions(path, document, extension)
     return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
@@ -138,10 +140,7 @@ def make_dimensions(
     for key, values in lists.items():
         if len(values) != len(blocks):
             raise ConfigError(f"{path}: {key} has {_entries(values)}, {topology_key} has {len(blocks)}")
-    sizes = [_size(path, index, value) for index, value in enumerate(lists["npus_count"])]
-    num_npus = math.prod(sizes)
-    if num_npus > MAX_NPUS:
-        raise ConfigError(f"{path}: npus_count gives {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
+    sizes = _sizes(path, lists["npus_count"])
     bandwidths = [_bandwidth(path, f"{bandwidth_key}[{i}]", value) for i, value in enumerate(lists[bandwidth_key])]
     latencies = [_latency(path, f"latency[{i}]", value) for i, value in enumerate(lists["latency"])]
     return tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
@@ -161,6 +160,16 @@ def _entries(values: list[Any]) -> str:
     return f"{len(values)} {'entry' if len(values) == 1 else 'entries'}"
 
 
+def _sizes(path: str | Path, values: Sequence[object]) -> list[int]:
+    sizes = [_size(path, index, value) for index, value in enumerate(values)]
+    num_npus = 1
+    for size in sizes:
+        num_npus *= size
+        if num_npus > MAX_NPUS:  # before the product has more digits than can be shown
+            raise ConfigError(f"{path}: npus_count gives at least {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
+    return sizes
+
+
 def _size(path: str | Path, index: int, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 1:
         raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
@@ -168,14 +177,14 @@ def _size(path: str | Path, index: int, value: object) -> int:
 
 
 def _number(value: object) -> float | None:
-    """A finite number; also the likes of `1e3`, which YAML 1.1 (unlike ASTRA-sim's parser) takes for a string."""
+    """A finite number, also one in quotes, which yaml-cpp does not tell from others."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        number = parse_decimal(value) if isinstance(value, str) else float(value)
+    except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
@@ -261,6 +270,21 @@ def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
     if not links:
         raise ConfigError(f"{table}: no links, expected a header and one link a line")
     return tuple(links)
+
+
+def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec]) -> None:
+    """Check that the NPUs of the links are those of `npus_count`, where it is given: every other device would be a switch, which
+    a list of links cannot have.
+    """
+    if "npus_count" not in document:
+        return
+    sizes = _sizes(path, _list(path, document, "npus_count"))
+    count, found = math.prod(sizes), 1 + max(max(link.src, link.dst) for link in links)
+    if count != found:
+        raise ConfigError(
+            f"{path}: astra_tacos.links has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both "
+            "(a list of links has no switches: every id is an NPU)"
+        )
 
 
 def _npu(where: Path, key: str, text: str) -> int:

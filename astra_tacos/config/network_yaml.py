@@ -33,12 +33,12 @@ def write_network(network: NetworkConfig, path: Path) -> None:
     extension = []
     if network.links:
         extension.append(f"links: {LINK_TABLE}\n")
-        path.with_name(LINK_TABLE).write_text("".join(_table(network.links)))
+        path.with_name(LINK_TABLE).write_text("".join(_table(network.links)), encoding="utf-8")
     if network.failed_links:
         extension.append(f"failed_links: [ {', '.join(f'[{src}, {dst}]' for src, dst in network.failed_links)} ]\n")
     if network.link_overrides:
         extension.append(f"link_overrides: [ {', '.join(map(_override, network.link_overrides))} ]\n")
-    path.write_text(network_yaml(network.dimensions, extension))
+    path.write_text(network_yaml(network.dimensions, extension), encoding="utf-8")
 
 
 def _override(link: LinkSpec) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.config.decimal_text import parse_whole
+from astra_tacos.config.yaml_text import describe, read_yaml_texts
 from astra_tacos.errors import ConfigError
 
 MAX_NODE_ID = (1 << 31) - 1
@@ -24,10 +25,13 @@ def read_per_node(path: str | Path) -> dict[int, str]:
     """
     path = Path(path)
     prefixes: dict[int, str] = {}
-    for key, value in read_yaml_mapping(path).items():
-        if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key <= MAX_NODE_ID:
+    for key, value in read_yaml_texts(path).items():
+        node = parse_whole(key) if isinstance(key, str) else None
+        if node is None or not 0 <= node <= MAX_NODE_ID:
             raise ConfigError(f"{path}: found the key {describe(key)}, expected the id of a workload node")
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "" or "\0" in str(value):
-            raise ConfigError(f"{path}: node {key} has {describe(value)}, expected the prefix of a trace")
-        prefixes[key] = str(value)
+        if node in prefixes:
+            raise ConfigError(f"{path}: node {node} is given again as {describe(key)}, expected each once")
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise ConfigError(f"{path}: node {node} has {describe(value)}, expected the prefix of a trace")
+        prefixes[node] = value
     return prefixes

@@ -1,24 +1,68 @@
-"""YAML as configuration: one document, no aliases, no duplicate keys, every failure one line that names the file."""
+"""YAML as configuration: one document, no aliases, no duplicate keys, every failure one line that names the file.
+
+Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, and
+only decimal numbers are numbers (`decimal_text`); what yaml-cpp takes for another number is text here, and refused where a
+number is expected. There are no dates and no merge keys.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from astra_tacos.config.decimal_text import NUMBER, WHOLE_NUMBER, parse_decimal, parse_whole
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import read_bounded
 
 _MAX_FILE_BYTES = 64 << 20
+_MAX_YAML_BYTES = 16 << 20
+_MAX_YAML_VALUES = 1_000_000
+"""PyYAML takes about half a minute, and a kilobyte of memory for each."""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader without aliases (no bombs, no cycles) and without silently overwritten keys."""
+    """SafeLoader that reads tabs and numbers as yaml-cpp does, without aliases (no bombs, no cycles) and without silently
+    overwritten keys.
+    """
+
+    num_values = 0
+
+    def scan_to_next_token(self) -> None:
+        """Pass over blanks, tabs, comments and line ends.
+
+        In a block a tab ends the indentation: what follows it is no key (yaml-cpp, `Scanner::ScanToNextToken`).
+        """
+        while True:
+            while (blank := self.peek()) in " \t":
+                if blank == "\t" and not self.flow_level:
+                    self.allow_simple_key = False
+                self.forward()
+            if blank == "#":
+                while self.peek() not in "\0\r\n\x85\u2028\u2029":
+                    self.forward()
+            if not self.scan_line_break():  # type: ignore[no-untyped-call]
+                return
+            if not self.flow_level:
+                self.allow_simple_key = True
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
+        """Blanks and line ends in or behind a plain scalar; yaml-cpp takes no tab there for a part of the indentation."""
+        chunks: list[str] = super().scan_plain_spaces(indent, start_mark) or []
+        if self.peek() == "\t" and not self.flow_level and self.column < indent and self.line > start_mark.line:
+            raise yaml.scanner.ScannerError(None, None, "found a tab in the indentation", self.get_mark())
+        return chunks
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.constructor.ConstructorError(None, None, "aliases (*name) are not accepted", mark)
+        self.num_values += 1
+        if self.num_values > _MAX_YAML_VALUES:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, f"more than {_MAX_YAML_VALUES:,} values", mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -32,8 +76,59 @@ class _StrictLoader(yaml.SafeLoader):
                 seen.add(key)
         return mapping
 
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        number = parse_whole(node.value)
+        if number is None:
+            raise _unlike(node, "a decimal whole number of at most 400 digits")
+        return number
 
-def read_text(path: Path) -> str:
+    def construct_float(self, node: yaml.ScalarNode) -> float:
+        if _NOT_FINITE.match(node.value):
+            return float(node.value.replace(".", ""))
+        number = parse_decimal(node.value)
+        if number is None:
+            raise _unlike(node, "a decimal number")
+        return number
+
+    def construct_truth(self, node: yaml.ScalarNode) -> bool:
+        if not _TRUTH.match(node.value):
+            raise _unlike(node, "true or false")
+        return self.bool_values[node.value.lower()]
+
+
+class _TextLoader(_StrictLoader):
+    """Scalars as they are written; only what is nothing is none."""
+
+
+def _unlike(node: yaml.ScalarNode, expected: str) -> yaml.YAMLError:
+    problem = f"found {describe(node.value)}, expected {expected}"
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_NOTHING = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_TRUTH = re.compile(r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z")
+_TAG = "tag:yaml.org,2002:{}".format
+_StrictLoader.yaml_constructors = {
+    _TAG("int"): _StrictLoader.construct_int,
+    _TAG("float"): _StrictLoader.construct_float,
+    _TAG("bool"): _StrictLoader.construct_truth,
+    **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*map(_TAG, ("null", "str", "seq", "map")), None)},
+}
+_TextLoader.yaml_constructors = _StrictLoader.yaml_constructors
+_TextLoader.yaml_implicit_resolvers = {None: [(_TAG("null"), _NOTHING)]}
+_StrictLoader.yaml_implicit_resolvers = {
+    None: [
+        (_TAG("null"), _NOTHING),
+        (_TAG("bool"), _TRUTH),
+        (_TAG("int"), WHOLE_NUMBER),
+        (_TAG("float"), NUMBER),
+        (_TAG("float"), _NOT_FINITE),
+    ]
+}
+
+
+def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
     """Text of a UTF-8 file.
 
     Raises
@@ -42,18 +137,12 @@ def read_text(path: Path) -> str:
         If it cannot be read, is too large for a configuration or is not UTF-8.
     """
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: file is larger than {_MAX_FILE_BYTES >> 20} MiB, expected a configuration")
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bounded(path, max_bytes, "a configuration").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # a zero byte in the path
-        raise ConfigError(f"{str(path)!r}: cannot be read ({error})") from None
 
 
-def read_yaml_mapping(path: Path) -> dict[str, Any]:
+def read_yaml_mapping(path: Path) -> dict[Any, Any]:
     """The mapping at the top of a YAML file.
 
     Raises
@@ -61,14 +150,29 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
     ConfigError
         If the file is unreadable, empty, not YAML, nested too deeply or something else than a mapping.
     """
-    text = read_text(path)
+    return _read_mapping(path, _StrictLoader)
+
+
+def read_yaml_texts(path: Path) -> dict[Any, Any]:
+    """As `read_yaml_mapping`, with every scalar as it is written: `010` and `true` are text.
+
+    Raises
+    ------
+    ConfigError
+        As `read_yaml_mapping`.
+    """
+    return _read_mapping(path, _TextLoader)
+
+
+def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[Any, Any]:
+    text = read_text(path, _MAX_YAML_BYTES)
     try:
-        document = yaml.load(text, Loader=_StrictLoader)
+        document = yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from None
     except RecursionError:
         raise ConfigError(f"{path}: not valid YAML: nested too deeply") from None
-    except ValueError as error:  # PyYAML lets a number or date that it cannot build escape
+    except (ValueError, OverflowError) as error:  # PyYAML lets a Unicode escape that is no character escape
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
     if document is None:
         raise ConfigError(f"{path}: file is empty, expected a YAML mapping")

@@ -126,7 +126,7 @@ def write_run_directory(
             export_workload(collective, directory / "workload" / name)
             saving.result()
         write_json(directory / "system.json", _system(collective.name, name))
-        (directory / "network.yml").write_text(network.to_yaml())
+        (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         write_json(directory / RESULT_FILE, result)
         write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note)

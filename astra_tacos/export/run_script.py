@@ -31,7 +31,8 @@ def write_run_script(
     comment = f"# {note}\n" if note else ""
     groups = f"  --comm-group-configuration={_GROUPS} \\\n" if has_groups else ""
     path = directory / SCRIPT
-    path.write_text(f"""#!/bin/sh
+    path.write_text(
+        f"""#!/bin/sh
 # {verb} this directory on ASTRA-sim's {backend} analytical backend.
 {comment}set -eu
 : "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {BINARIES[backend]}}}"
@@ -46,5 +47,8 @@ exec "$ASTRA_SIM_BIN" \\
   --network-configuration=network.yml \\
   --remote-memory-configuration=remote_memory.json \\
 {groups}  --logging-folder={LOG} "$@"
-""")
+""",
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
     path.chmod(path.stat().st_mode | 0o111)

@@ -89,7 +89,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
         _write_traces(step, groups, [stage_columns(nodes, device) for nodes in stages], directory / PREFIX)
         if groups.members:
             lines = ",\n".join(f'  "{group}": {json.dumps(ranks)}' for group, ranks in groups.members.items())
-            (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n")
+            (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
         write_json(directory / "system.json", _system(device, num_dimensions))
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         write_json(directory / RESULT_FILE, result)

@@ -110,7 +110,9 @@ def write_configurations(
         system.pop(key, None)  # every node that has a trace is in per_node.yml
     if per_node:
         system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
-        (folder / PER_NODE).write_text("".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())))
+        (folder / PER_NODE).write_text(
+            "".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())), encoding="utf-8"
+        )
     write_json(folder / SYSTEM, system)
     shutil.copyfile(inputs.network, folder / NETWORK)
     table = link_table(inputs.network)
@@ -123,7 +125,7 @@ def write_configurations(
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
     if groups:
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
-        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", backend, "Runs", has_groups=bool(groups))
 
 
@@ -132,4 +134,4 @@ def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], colu
     head = json.dumps(result, indent=1)[:-2]
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     names = json.dumps(columns)
-    (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n')
+    (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")

@@ -45,7 +45,7 @@ class SynthesisCache:
             return None
         path = self._path(identity)
         try:
-            about = json.loads(path.with_suffix(".json").read_text())
+            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
             if about["identity"] != json.loads(json.dumps(identity)):
                 return None
             return load_schedule(path), dict(about["figures"])
@@ -63,7 +63,7 @@ class SynthesisCache:
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)
             with replaced_file(path.with_suffix(".json")) as temporary:
-                temporary.write_text(json.dumps({"identity": identity, "figures": figures}, indent=1) + "\n")
+                temporary.write_text(json.dumps({"identity": identity, "figures": figures}, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, identity: dict[str, Any]) -> Path:
         assert self.directory is not None

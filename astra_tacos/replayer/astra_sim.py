@@ -91,7 +91,7 @@ def run_astra_sim(
     with tempfile.TemporaryDirectory(prefix="astra_tacos.") as scratch:
         memory = remote_memory or Path(scratch) / "remote_memory.json"
         if remote_memory is None:
-            memory.write_text(_NO_MEMORY)
+            memory.write_text(_NO_MEMORY, encoding="utf-8")
         options = {
             "workload-configuration": workload,
             "system-configuration": system,

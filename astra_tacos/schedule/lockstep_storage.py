@@ -40,7 +40,7 @@ def load_lockstep_schedule(directory: str | Path) -> LockstepSchedule:
     """
     directory = Path(directory)
     try:
-        header = json.loads((directory / HEADER_FILE).read_text())
+        header = json.loads((directory / HEADER_FILE).read_text(encoding="utf-8"))
         if header.get("format") != FORMAT:
             raise ConfigError(f"{directory / HEADER_FILE}: format is {header.get('format')!r}, expected {FORMAT!r}")
         with np.load(directory / LINKS_FILE, allow_pickle=False) as archive:

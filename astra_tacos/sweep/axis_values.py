@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +20,6 @@ _NUMBERED = ("chunks_per_npu", "max_sends", "trials", "seed", "budget", "reduce_
 _STEPS = ("step", "factor", "count")
 _ROUNDING = 1e-9
 """How far past its end, in steps, a range goes: 0.1 three times is more than 0.3."""
-_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+\Z")
 
 
 def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
@@ -58,8 +56,6 @@ def read_variable(value: object, where: str) -> bool | int | float | str:
         If it is no number, string or truth value, or an expression.
     """
     if isinstance(value, str):
-        if _EXPONENT.match(value):  # YAML 1.1 takes 1e3 for a string
-            return read_number(value, where, "a finite number", math.isfinite)
         if value.lstrip().startswith("="):
             raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
         return value

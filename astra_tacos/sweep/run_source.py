@@ -10,6 +10,7 @@ from pathlib import Path
 
 from astra_tacos.config.system import read_system
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import open_regular
 from astra_tacos.sweep.field import naming
 from astra_tacos.trace.reader import trace_files
 
@@ -89,9 +90,6 @@ def read_run_source(
 
 def _add(digest: hashlib._Hash, role: str, path: Path) -> None:
     """Add what a file is for, and the digest of its content: no content can pass for another file."""
-    try:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    with open_regular(path, "a file of a run") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
     digest.update(f"{role} {content}\n".encode())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.system import NATIVE_ALGORITHMS
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
@@ -80,18 +82,18 @@ def _whole(least: int, null: str = "") -> _Read:
 
 
 def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool]) -> float:
-    """A finite number that is fit, also one that YAML takes for a string (`1e3`).
+    """A finite number that is fit, also one in quotes.
 
     Raises
     ------
     ConfigError
         If it is none.
     """
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number) or not is_fit(number):
+    number: float | None = None
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = parse_decimal(value) if isinstance(value, str) else float(value)
+    if number is None or not math.isfinite(number) or not is_fit(number):
         raise _refuse(value, where, expected)
     return number
 

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import open_regular
 
 MAX_UNPACKED_BYTES = 1 << 32
 MAX_UNPACKED_RATIO = 100
 FREE_UNPACKED_BYTES = 1 << 26
-"""A compressed file may unpack to 4 GiB, but beyond 64 MiB to no more than 100 times its size; traces have about 10."""
+"""A file may have 4 GiB, and a compressed one unpack to as much, but beyond 64 MiB to no more than 100 times its size; traces
+have about 10."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _STEP = 1 << 20
 
@@ -53,11 +55,13 @@ def read_file(path: Path, padding: int) -> FileBytes:
     Raises
     ------
     ConfigError
-        If it cannot be read or unpacked, is empty, or unpacks to too much.
+        If it cannot be read or unpacked, is no regular file, is empty or too large, or unpacks to too much.
     """
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, "a Chakra trace") as file:
             packed_size = os.fstat(file.fileno()).st_size
+            if packed_size > MAX_UNPACKED_BYTES:
+                raise ConfigError(f"{path}: file is larger than {MAX_UNPACKED_BYTES >> 30} GiB, expected a Chakra trace")
             if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
                 file.seek(0)
                 with gzip.GzipFile(fileobj=file) as unpacking:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import read_bounded
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 
 if TYPE_CHECKING:
@@ -179,11 +180,7 @@ def _parse(path: Path) -> Element:
     from defusedxml.ElementTree import fromstring
 
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-        root: Element = fromstring(path.read_bytes(), forbid_dtd=True)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        root: Element = fromstring(read_bounded(path, MAX_FILE_BYTES, "an MSCCL XML"), forbid_dtd=True)
     except DefusedXmlException:
         raise ConfigError(f"{path}: has a document type or entities, expected plain elements") from None
     except (ParseError, ValueError, LookupError) as error:

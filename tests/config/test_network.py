@@ -65,7 +65,17 @@ BAD = {
     "not utf-8": (b"topology: [ Ring\xff ]", "not UTF-8"),
     "null byte": (b"topology: [ \x00 ]", "not valid YAML"),
     "duplicate key": (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
-    "bad date": ("topology: 2024-13-45", "not valid YAML"),
+    "a date": ("topology: 2024-13-45", "topology is '2024-13-45', expected a list"),
+    "sizes of 400 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 399}, {'9' * 399} ]"), "expected at most 1,000,000"),
+    "size of 401 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
+    "hexadecimal size": (GOOD.replace("[ 4, 2 ]", f"[ 0x{'f' * 6000}, 2 ]"), "npus_count[0] is '0xffff"),
+    "base 60": (GOOD.replace("50.0", "190:20:30"), "bandwidth[0] is '190:20:30', expected a number"),
+    "underscores": (GOOD.replace("50.0", "1_000"), "bandwidth[0] is '1_000', expected a number"),
+    "octal": (GOOD.replace("50.0", "010"), "bandwidth[0] is '010', expected a number"),
+    "10^40": (GOOD.replace("[ 4, 2 ]", f"[ 1{'0' * 40}, 2 ]"), "expected at most 1,000,000"),
+    "bandwidth minus 0": (GOOD.replace("50.0", "-0.0"), "bandwidth[0] is -0.0, expected a number of GB/s above 0"),
+    "tag": (GOOD.replace("50.0", "!!bool 3"), "expected true or false"),
+    "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
     "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
     "scalar": (GOOD.replace("[ Ring, Switch ]", "Ring"), "topology is 'Ring', expected a list"),
     "empty list": (GOOD.replace("[ Ring, Switch ]", "[]"), "topology is an empty list"),
@@ -81,7 +91,7 @@ BAD = {
     "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
     "bandwidth nan": (GOOD.replace("50.0", ".nan"), "bandwidth[0] is nan"),
     "bandwidth inf": (GOOD.replace("50.0", ".inf"), "bandwidth[0] is inf"),
-    "bandwidth huge": (GOOD.replace("50.0", "1" + "0" * 400), "bandwidth[0] is"),
+    "bandwidth huge": (GOOD.replace("50.0", "1" + "0" * 399), "bandwidth[0] is"),
     "bandwidth tbd": (GOOD.replace("50.0", "tbd"), "bandwidth[0] is 'tbd'"),
     "latency negative": (GOOD.replace("500", "-1"), "latency[0] is -1, expected a number of ns, 0 or more"),
     "latency list": (GOOD.replace("500", "[500]"), "latency[0] is [500]"),
@@ -98,7 +108,7 @@ BAD = {
         GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]}",
         "link_overrides[1] is for 0 -> 1 again",
     ),
-    "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is '1.0e300'"),
+    "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is 1e+300"),
     "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.topology is 'Mesh', expected a list"),
     "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
     "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
@@ -125,6 +135,8 @@ def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
+        ("src,dst,bandwidth,latency\n0,1,1_0,5", "csv:2: bandwidth is '1_0', expected a number"),
+        ("src,dst,bandwidth,latency\n0,1,inf,5", "csv:2: bandwidth is 'inf', expected a number"),
         ("", "file is empty"),
         ("src,dst,bandwidth\n0,1,50", "csv:1: header is"),
         ("src,dst,bandwidth,latency\n0,1,50", "csv:2: 3 fields, expected 4"),
@@ -175,3 +187,17 @@ def test_files_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
         else:
             topology = build_topology(read_network(path))
             assert topology.num_npus == read_network(path).num_npus
+
+
+A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{npu},300,500\n" for npu in range(8))
+"""Eight NPUs around a switch, which has the next id, as other tools list their graphs."""
+
+
+@pytest.mark.parametrize("npus_count", ["[ 8 ]", "[ 4, 2 ]", "[ 10 ]"])
+def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_count: str) -> None:
+    (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
+    path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
+    with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
+        read_network(path)
+    assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
+    assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9

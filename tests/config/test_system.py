@@ -139,10 +139,10 @@ def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> N
 
 PER_NODE_BAD = {
     "text key": ("a: b", "found the key 'a', expected the id of a workload node"),
-    "bool key": ("true: b", "found the key True"),
-    "negative": ("-1: b", "found the key -1"),
+    "bool key": ("true: b", "found the key 'true'"),
+    "negative": ("-1: b", "found the key '-1'"),
     "large": (f"{1 << 31}: b", "expected the id of a workload node"),
-    "twice": ("1: a\n1: b", "key 1 is given twice"),
+    "twice": ("1: a\n1: b", "key '1' is given twice"),
     "list": ("1: [a]", "node 1 has ['a'], expected the prefix of a trace"),
     "nothing": ("1:", "node 1 has nothing"),
     "not a mapping": ("- 1", "expected a YAML mapping"),

@@ -138,7 +138,7 @@ def test_networks_as_an_axis(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "a"):
         (folder / "n.yml").write_text(json.dumps(RING))
     (tmp_path / "l.csv").write_text("src,dst,bandwidth,latency\n0,1,50,500\n1,0,50,500\n")
-    (tmp_path / "graph.yml").write_text(json.dumps(RING | {"astra_tacos": {"links": "l.csv"}}))
+    (tmp_path / "graph.yml").write_text(json.dumps(RING | {"npus_count": [2], "astra_tacos": {"links": "l.csv"}}))
     networks = ["n.yml", "a/n.yml", "graph.yml", TORUS | {"name": "small", "npus_count": ["= n", 3]}]
     found = sweep(tmp_path, point={"network": ...}, axes={"network": networks, "n": [3, 4]})
     assert [(p.axes["network"], p.inputs["network"]) for p in found.points[::2]] == [
