@@ -17,6 +17,7 @@ _INTERRUPTED = 130
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
     "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
+    "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
     "replay": "Replay a training run, schedule or trace: when does every rank finish?",

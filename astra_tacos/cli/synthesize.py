@@ -73,9 +73,9 @@ def synthesize(
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     if output is not None:
-        from astra_tacos.export.run_directory import check_output
+        from astra_tacos.export.run_directory import EXPORTER
 
-        check_output(output)
+        EXPORTER.check_output(output)
     topology = build_topology(read_network(network_path))
     what = request.make_collective(topology.num_npus, size_bytes)
     if takes_lockstep(topology, what, synthesizer):
@@ -95,14 +95,8 @@ def synthesize(
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, more, link_order, msccl_xml)
-        where = {
-            "output": str(run.path),
-            "astra_sim_backend": run.network.backend,
-            "astra_sim_exact": run.is_exact,
-            "notes": list(run.notes),
-        }
-        result = run.result | where
+            run = write_run_directory(schedule, output, more, link_order, msccl_xml, check=False)
+        result = run.result | {"output": str(run.path), **run.figures, "notes": list(run.notes)}
         rows = [("files", str(run.path)), *(("note", note) for note in run.notes), ("run", run.command)]
     else:
         result = certify(schedule) | more | {"output": None, "notes": []}

@@ -1,1 +1,41 @@
-"""Schedules as files that other programs read."""
+"""Schedules as files that other programs read. `EXPORTERS` holds the formats by the name that the command line gives them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from astra_tacos.export.exporter import Exporter
+
+_MODULES = {
+    "run-directory": "run_directory",
+    "chakra": "chakra",
+    "msccl-xml": "msccl_xml",
+    "chrome-trace": "schedule_timeline",
+    "csv": "send_rows",
+    "npz": "saved_schedule",
+}
+"""By format, the module of this folder whose `EXPORTER` writes it."""
+
+
+class _Exporters(Mapping[str, "Exporter[Any]"]):
+    """The formats; one is imported when it is asked for, so that their names cost nothing."""
+
+    def __getitem__(self, name: str) -> Exporter[Any]:
+        exporter: Exporter[Any] = importlib.import_module(f"{__name__}.{_MODULES[name]}").EXPORTER
+        return exporter
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES
+
+
+EXPORTERS: Mapping[str, Exporter[Any]] = _Exporters()
+"""Formats that a schedule can be exported to, by name."""

@@ -10,6 +10,7 @@ with its send and lets go of the next one 1 ns later, so that only sends ready a
 from __future__ import annotations
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
+from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.schedule import Schedule
@@ -199,3 +203,49 @@ def _attributes(
         keys[slots] = key
         values[slots] = column if isinstance(column, int) else column[send[rows]]
     return first, keys, values
+
+
+def why_no_custom_collective(collective: Collective) -> str | None:
+    """Why ASTRA-sim cannot run a collective by traces of every NPU, in words; None if it can."""
+    if collective.members is None:
+        return None
+    return (
+        f"it is of {collective.num_members} of {collective.num_npus} NPUs, and ASTRA-sim's custom collectives run on their "
+        "members only: expected one of all NPUs"
+    )
+
+
+def _why_not(schedule: Schedule) -> str | None:
+    reason = why_no_custom_collective(schedule.collective)
+    if reason is None and schedule.num_sends > MAX_TAGS:
+        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim tells at most {MAX_TAGS:,} tags apart"
+    return reason
+
+
+def _write(schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0) -> Exported:
+    export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag)
+    if link_order in (None, default_link_order(schedule)):
+        return Exported(path)
+    return Exported(path, (note_on_link_order(link_order),))
+
+
+def note_on_link_order(link_order: LinkOrder) -> str:
+    """What to know of traces that keep another link order than that of their timing model."""
+    return f"link order {link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ"
+
+
+_OWN_FILE = re.compile(rf"({'|'.join(name.replace('-', '_') for name in COLLECTIVES)})\.[0-9]+\.et")
+
+EXPORTER = Exporter(
+    name="chakra",
+    summary="Chakra traces of the collective, one per NPU: what ASTRA-sim takes as a custom collective",
+    writes="directory",
+    suffix="_chakra",
+    write=_write,
+    why_not=_why_not,
+    options={
+        "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default what fits the link model"),
+        "first-tag": whole_number("tag of the first send, by default 0; the others follow"),
+    },
+    is_own=lambda names: all(_OWN_FILE.fullmatch(name) for name in names),
+)

@@ -7,7 +7,7 @@ per link that was used. Times are microseconds with three decimals: nanoseconds,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,37 @@ _COMPUTE, _COMMUNICATION, _RECEIVES, _CPU = range(len(_TRACKS))
 
 def write_chrome_trace(path: Path, run: Run, outcome: RunOutcome) -> None:
     """Write what a replay saw; links appear if it recorded transmissions."""
-    with replaced_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with replaced_file(path) as temporary:
+        write_events(temporary, _events(run, outcome))
+
+
+def write_events(path: Path, events: Iterable[dict[str, Any]]) -> None:
+    """Write events, one per line, as a file of the format."""
+    with path.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         separator = ""
-        for event in _events(run, outcome):
+        for event in events:
             file.write(f"{separator}{json.dumps(event, separators=(',', ':'))}")
             separator = ",\n"
         file.write("\n]}\n")
 
 
+def name_track(process: int, track: int, name: str) -> Iterator[dict[str, Any]]:
+    """Events that give a track its name, and its place by its number."""
+    yield metadata("thread_name", process, track, name)
+    yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": track, "args": {"sort_index": track}}
+
+
 def _events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
-    yield _metadata("process_name", _NPUS, 0, "NPUs")
+    yield metadata("process_name", _NPUS, 0, "NPUs")
     yield from _node_events(run, outcome)
     if outcome.transmissions is not None and len(outcome.transmissions.link):
-        yield _metadata("process_name", _LINKS, 0, "links")
+        yield metadata("process_name", _LINKS, 0, "links")
         yield from _link_events(run, outcome)
 
 
-def _metadata(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+def metadata(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    """An event that names a process or track; `kind` is `process_name` or `thread_name`."""
     return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
 
 
@@ -59,8 +72,7 @@ def _node_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
     used = np.unique(trace.rank[rows] * len(_TRACKS) + track[rows])
     for number in used.tolist():
         rank, kind = divmod(number, len(_TRACKS))
-        yield _metadata("thread_name", _NPUS, number, f"NPU {rank} {_TRACKS[kind]}")
-        yield {"ph": "M", "name": "thread_sort_index", "pid": _NPUS, "tid": number, "args": {"sort_index": number}}
+        yield from name_track(_NPUS, number, f"NPU {rank} {_TRACKS[kind]}")
     rank_of = trace.rank
     for row, name in zip(rows.tolist(), read_names(trace, rows.tolist()), strict=True):
         kind = int(track[row])
@@ -101,8 +113,7 @@ def _link_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
     num_npus = run.network.num_npus
     for link in np.unique(sent.link).tolist():
         ends = [_device(int(end), num_npus) for end in (outcome.link_src[link], outcome.link_dst[link])]
-        yield _metadata("thread_name", _LINKS, link, f"{ends[0]} -> {ends[1]}")
-        yield {"ph": "M", "name": "thread_sort_index", "pid": _LINKS, "tid": link, "args": {"sort_index": link}}
+        yield from name_track(_LINKS, link, f"{ends[0]} -> {ends[1]}")
     for link, src, dst, size, start, end in zip(
         sent.link.tolist(),
         sent.src.tolist(),

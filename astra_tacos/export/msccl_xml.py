@@ -17,15 +17,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
+from astra_tacos.export.exporter import Exported, Exporter, Option, one_of
 from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
 from astra_tacos.files import replaced_file
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.units import parse_size
 
 MscclDialect = Literal["executor", "msccl"]
 MscclProtocol = Literal["Simple", "LL", "LL128"]
@@ -221,3 +223,23 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
         what = f"chunks are {sizes[0]} and {sizes[-1]} bytes, MSCCL XML has equal chunks only"
         warnings.append(f"{what}: use a buffer of a multiple of {schedule.collective.num_chunks} bytes")
     return tuple(warnings)
+
+
+def _write(schedule: Schedule, path: Path, **options: Any) -> Exported:
+    return Exported(path, export_msccl_xml(schedule, path, **options).warnings)
+
+
+EXPORTER = Exporter(
+    name="msccl-xml",
+    summary="the program that MSCCL runtimes execute on GPUs",
+    writes="file",
+    suffix=".xml",
+    write=_write,
+    why_not=lambda schedule: why_no_msccl_xml(schedule.collective),
+    options={
+        "dialect": one_of(MSCCL_DIALECTS, "executor, the default, for msccl-executor-nccl and RCCL; msccl for the first runtime"),
+        "protocol": one_of(MSCCL_PROTOCOLS, "the runtime's transport protocol, by default Simple"),
+        "min-bytes": Option("smallest buffer for which an executor may choose the program", parse_size, "a size", "64KiB"),
+        "max-bytes": Option("the largest, by default unlimited", parse_size, "a size", "64MiB"),
+    },
+)

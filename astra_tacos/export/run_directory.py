@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shlex
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
-from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra
+from astra_tacos.export.chakra import EXPORTER as CHAKRA
+from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
+from astra_tacos.export.exporter import Exported, Exporter, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
-from astra_tacos.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.files import write_json
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -31,46 +32,34 @@ _OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *_FOLDERS, *_CONFIGURATIONS}
 
 
 @dataclass(frozen=True, slots=True)
-class RunDirectory:
-    """What was written: where, how link order is kept (and whether as the timing model has it), for which network of ASTRA-sim,
-    what `result.json` says, and what there is to say about the MSCCL XML and the workload."""
+class RunDirectory(Exported):
+    """What was written.
 
-    path: Path
-    link_order: LinkOrder
-    keeps_link_order: bool
-    network: AstraSimNetwork
-    result: dict[str, Any]
-    more_notes: tuple[str, ...]
+    Parameters
+    ----------
+    path, notes
+        Where, and what a reader of ASTRA-sim's cycles, or of the XML, should know.
+    network
+        The network of ASTRA-sim that the files are for.
+    is_exact
+        Whether ASTRA-sim takes the predicted time on it.
+    result
+        What `result.json` says.
+    """
+
+    network: AstraSimNetwork = field(kw_only=True)
+    is_exact: bool = field(kw_only=True)
+    result: dict[str, Any] = field(kw_only=True)
 
     @property
-    def is_exact(self) -> bool:
-        """Whether ASTRA-sim takes the predicted time on it."""
-        return self.network.is_exact and self.keeps_link_order
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of ASTRA-sim's cycles, or of the XML, should know."""
-        notes = [self.network.note] if self.network.note else []
-        if not self.keeps_link_order:
-            notes.append(f"link order {self.link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ")
-        return (*notes, *self.more_notes)
+    def figures(self) -> dict[str, Any]:
+        """The backend of ASTRA-sim to run, and whether it takes the predicted time."""
+        return {"astra_sim_backend": self.network.backend, "astra_sim_exact": self.is_exact}
 
     @property
     def command(self) -> str:
         """How to start ASTRA-sim on it."""
         return f"ASTRA_SIM_BIN=.../{BINARIES[self.network.backend]} {shlex.quote(str(self.path / SCRIPT))}"
-
-
-def check_output(path: Path) -> None:
-    """Check that a run directory may be written to `path`: nothing is there, or nothing but what astra_tacos writes: such a
-    directory, or that of a lockstep schedule.
-
-    Raises
-    ------
-    ConfigError
-        If anything else is there, or it is the current directory.
-    """
-    check_replaceable(path, "run directory of astra_tacos", _is_own)
 
 
 def _is_own(names: set[str]) -> bool:
@@ -85,6 +74,8 @@ def write_run_directory(
     more: dict[str, Any] | None = None,
     link_order: LinkOrder | None = None,
     msccl_xml: bool | None = None,
+    *,
+    check: bool = True,
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
 
@@ -94,43 +85,58 @@ def write_run_directory(
 
     Parameters
     ----------
+    more
+        Further entries of `result.json`.
+    link_order
+        How traces keep the order of sends on a link; the default fits the schedule's timing model.
     msccl_xml
         Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
+    check
+        Whether the oracle checks the schedule first; turn it off only for one that it has checked.
 
     Raises
     ------
     ConfigError
         If `path` exists and is something else, or not all NPUs are members.
+    VerificationError
+        If the oracle objects to the schedule.
     """
-    path = Path(path)
+    return EXPORTER.export(schedule, path, check=check, more=more, link_order=link_order, msccl_xml=msccl_xml)
+
+
+def _write(
+    schedule: Schedule,
+    directory: Path,
+    more: dict[str, Any] | None = None,
+    link_order: LinkOrder | None = None,
+    msccl_xml: bool | None = None,
+) -> RunDirectory:
     collective = schedule.collective
-    if collective.members is not None:
-        raise ConfigError(
-            f"{path}: found a collective of {collective.num_members} of {collective.num_npus} NPUs, but ASTRA-sim's custom "
-            "collectives run on their members only: a run directory is for all NPUs"
-        )
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
     network = astra_sim_network(schedule.topology, schedule.timing.link_model)
     link_order = link_order or default_link_order(schedule)
-    check_output(path)
-    with replaced_directory(path) as directory:
-        for folder in _FOLDERS:
-            (directory / folder).mkdir()
-        with ThreadPoolExecutor(1) as pool:
-            saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
-            export_chakra(schedule, directory / "collective" / name, link_order)
-            more_notes = _missing(collective)
-            if why_no_msccl_xml(collective) is None:
-                more_notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
-            export_workload(collective, directory / "workload" / name)
-            saving.result()
-        write_json(directory / "system.json", _system(collective.name, name))
-        (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
-        write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-        write_json(directory / RESULT_FILE, result)
-        write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note)
-    return RunDirectory(path, link_order, link_order == default_link_order(schedule), network, result, more_notes)
+    keeps_link_order = link_order == default_link_order(schedule)
+    notes: tuple[str, ...] = (network.note,) if network.note else ()
+    if not keeps_link_order:
+        notes += (note_on_link_order(link_order),)
+    for folder in _FOLDERS:
+        (directory / folder).mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
+        export_chakra(schedule, directory / "collective" / name, link_order)
+        notes += _missing(collective)
+        if why_no_msccl_xml(collective) is None:
+            notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
+        export_workload(collective, directory / "workload" / name)
+        saving.result()
+    write_json(directory / "system.json", _system(collective.name, name))
+    (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
+    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    write_json(directory / RESULT_FILE, result)
+    write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note)
+    is_exact = network.is_exact and keeps_link_order
+    return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
 
 
 def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[str, ...]:
@@ -161,3 +167,18 @@ def _system(collective_name: str, name: str) -> dict[str, Any]:
         f"{pattern}-implementation-custom": [f"collective/{name}"],
         "local-mem-bw": 50,
     }
+
+
+EXPORTER = Exporter(
+    name="run-directory",
+    summary="all that ASTRA-sim needs to run the collective: traces, workload, configurations and a script",
+    writes="directory",
+    suffix="_run",
+    write=_write,
+    why_not=lambda schedule: why_no_custom_collective(schedule.collective),
+    options={
+        "link-order": CHAKRA.options["link-order"],
+        "msccl-xml": yes_or_no(f"whether it has an MSCCL XML; by default up to {MOST_SENDS_OF_XML:,} sends"),
+    },
+    is_own=_is_own,
+)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
 from astra_tacos.report.arrivals import arrivals
-from astra_tacos.report.link_use import link_use, links_by_dimension, shares_of_time
+from astra_tacos.report.link_use import links_by_dimension, shares_of_time
+from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds

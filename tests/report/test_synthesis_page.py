@@ -21,7 +21,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
-from astra_tacos.report.link_use import link_use
+from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds

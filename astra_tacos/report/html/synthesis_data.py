@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.link_use import link_use, links_by_dimension, shares_of_time
+from astra_tacos.report.link_use import links_by_dimension, shares_of_time
 from astra_tacos.report.topology_layout import layout
+from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import Topology

@@ -1,0 +1,82 @@
+"""`astra-tacos export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.cli.options import json_option
+from astra_tacos.errors import ConfigError
+from astra_tacos.export import EXPORTERS
+
+if TYPE_CHECKING:
+    from astra_tacos.schedule.schedule import Schedule
+
+
+class _CommandWithFormats(click.Command):
+    """Lists the formats and their options in its help, for which it imports them."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Formats"):
+            formatter.write_dl([(name, f"{exporter.summary} (a {exporter.writes})") for name, exporter in EXPORTERS.items()])
+        with formatter.section("Their options"):
+            formatter.write_dl(
+                [
+                    (f"{name}: {key}={option.example}", f"{option.help}: {option.values}")
+                    for name, exporter in EXPORTERS.items()
+                    for key, option in exporter.options.items()
+                ]
+            )
+
+
+@click.command(cls=_CommandWithFormats)
+@click.argument("schedule", type=click.Path(path_type=Path))
+@click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="What to write; see below.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where; by default a new file or directory here, named after the collective.",
+)
+@click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
+@json_option
+def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], as_json: bool) -> None:
+    """Write a saved SCHEDULE in another format, without synthesizing again.
+
+    SCHEDULE is a run directory or a schedule.npz. The oracle checks it first: nothing is written of an illegal one. What is
+    written is there as a whole or not at all.
+    """
+    exporter = EXPORTERS[name]
+    chosen = dict(exporter.read_option(text) for text in options)
+    made = _load(schedule)
+    if output is None:
+        output = Path(f"{made.collective.name.replace('-', '_')}{exporter.suffix}")
+        if output.exists():
+            raise ConfigError(f"{output}: exists: choose where to write with --output")
+    with progress("exporting"):
+        written = exporter.export(made, output, **chosen)
+    if as_json:
+        about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
+        print_json(about | written.figures | {"notes": list(written.notes)})
+        return
+    from astra_tacos.report.table import print_rows
+
+    rows = [("schedule", str(schedule)), ("written", f"{written.path}: {exporter.summary}")]
+    rows += [("note", note) for note in written.notes]
+    print_rows([*rows, ("run", written.command)] if written.command else rows)
+
+
+def _load(path: Path) -> Schedule:
+    from astra_tacos.schedule.storage import load_schedule
+
+    kind, target = identify(path)
+    if kind is Kind.LOCKSTEP:
+        raise ConfigError(f"{path}: a lockstep schedule, which has no rows of sends to export, expected a schedule with rows")
+    if kind not in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
+        raise ConfigError(f"{path}: a {kind}, expected a run directory or a schedule (.npz)")
+    return load_schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
