@@ -14,13 +14,14 @@ import click
 
 from astra_tacos.cli.console import progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import RunFiles, network_option, run_options
+from astra_tacos.cli.options import RunFiles, backend_option, network_option, run_options
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from astra_tacos.linter.finding import Finding
     from astra_tacos.linter.lint import LintReport
+    from astra_tacos.run.backend import Backend
 
 _SHOWN = 3
 """Findings of a code that are shown without --all."""
@@ -60,11 +61,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.command()
 @run_options(required=True)
 @network_option
-@click.option(
-    "--backend",
-    type=click.Choice(("congestion-aware", "congestion-unaware")),
-    help="ASTRA-sim's network model; by default the aware one in one dimension, else the unaware one.",
-)
+@backend_option()
 @click.option("--all", "show_all", is_flag=True, help=f"Show every finding, not only the first {_SHOWN} of a code.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all findings and nothing else.")
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Say what a code means.")
@@ -72,7 +69,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 def lint(
     files: RunFiles,
     network_path: Path | None,
-    backend: str | None,
+    backend: Backend | None,
     show_all: bool,
     as_json: bool,
 ) -> None:

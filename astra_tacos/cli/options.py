@@ -11,12 +11,43 @@ from typing import Any
 import click
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.units import parse_size
 
 network_option = click.option(
     "--network", "network_path", type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+ASTRA_SIM = "astra-sim"
+"""Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
+_DEFAULT_BACKEND = "by default the aware one in one dimension and for a list of links, else the unaware one."
+
+
+def backend_option(also_program: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--backend, given to the command as `backend`, None where it names no network model.
+
+    Parameters
+    ----------
+    also_program
+        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`.
+    """
+    names = [*BACKENDS, *([ASTRA_SIM] if also_program else [])]
+    text = f"ASTRA-sim's network model, embedded: {_DEFAULT_BACKEND}"
+    if also_program:
+        text += f" {ASTRA_SIM} {also_program}"
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--backend", type=click.Choice(names), help=text)
+        @functools.wraps(command)
+        def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
+            more = {"in_astra_sim": backend == ASTRA_SIM} if also_program else {}
+            command(*arguments, backend=BACKENDS.get(backend or ""), **more, **others)
+
+        return with_backend
+
+    return decorate
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, progress
-from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
+from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, PlanResult
     from astra_tacos.planner.run_files import RunInputs
     from astra_tacos.planner.whole_network import Asked
+    from astra_tacos.run.backend import Backend
 
-AWARE, UNAWARE, ASTRA_SIM = "congestion-aware", "congestion-unaware", "astra-sim"
 _path = click.Path(path_type=Path)
 
 
@@ -26,12 +26,7 @@ _path = click.Path(path_type=Path)
 @run_options(required=True)
 @network_option
 @click.option("--output", type=_path, required=True, metavar="DIR", help="Write the planned run here.")
-@click.option(
-    "--backend",
-    type=click.Choice((AWARE, UNAWARE, ASTRA_SIM)),
-    help="ASTRA-sim's network models, embedded: by default the aware one in one dimension, else the unaware one. astra-sim also "
-    "runs a binary of ASTRA-sim before and after.",
-)
+@backend_option("also runs a binary of ASTRA-sim before and after.")
 @click.option(
     "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN."
 )
@@ -69,7 +64,8 @@ def plan(
     files: RunFiles,
     network_path: Path | None,
     output: Path,
-    backend: str | None,
+    backend: Backend | None,
+    in_astra_sim: bool,
     astra_sim_bin: Path | None,
     baseline: str | None,
     synthesizer: str,
@@ -113,7 +109,7 @@ def plan(
         result = make_plan(
             inputs,
             output,
-            backend=None if backend == ASTRA_SIM else backend,
+            backend=backend,
             baseline=baseline,
             options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed, budget),
             cache=None if no_cache else cache or default_cache(),
@@ -121,7 +117,7 @@ def plan(
             asked=asked,
             on_progress=on_progress,
         )
-    measured = _measure(inputs, output, astra_sim_bin, baseline) if backend == ASTRA_SIM else {}
+    measured = _measure(inputs, output, astra_sim_bin, baseline) if in_astra_sim else {}
     if as_json:
         cached = sum(case.from_cache for case in result.cases)
         print_json(result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None})
@@ -136,7 +132,7 @@ def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str
     from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
 
     network = read_network(inputs.network)
-    program = find_binary(binary, len(network.dimensions))
+    program = find_binary(binary, network)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
     measured: dict[str, Any] = {"binary": str(program)}
     for when, run in runs.items():

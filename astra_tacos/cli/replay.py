@@ -10,14 +10,14 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import RunFiles, json_option, network_option, run_options
-from astra_tacos.cli.replay_path import AWARE, UNAWARE, default_backend, replay_path
+from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, run_options
+from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
     from astra_tacos.linter.lint import LintReport
+    from astra_tacos.run.backend import Backend
 
-ASTRA_SIM = "astra-sim"
 _file = click.Path(path_type=Path)
 
 
@@ -25,12 +25,7 @@ _file = click.Path(path_type=Path)
 @click.argument("path", type=_file, required=False)
 @run_options(required=False)
 @network_option
-@click.option(
-    "--backend",
-    type=click.Choice((AWARE, UNAWARE, ASTRA_SIM)),
-    help="ASTRA-sim's network models, embedded: by default the aware one in one dimension, else the unaware one. astra-sim runs "
-    "a binary of ASTRA-sim.",
-)
+@backend_option("runs a binary of ASTRA-sim.")
 @click.option(
     "--astra-sim-bin",
     type=_file,
@@ -50,7 +45,8 @@ def replay(
     path: Path | None,
     files: RunFiles | None,
     network_path: Path | None,
-    backend: str | None,
+    backend: Backend | None,
+    in_astra_sim: bool,
     astra_sim_bin: Path | None,
     csv_path: Path | None,
     chrome_trace: Path | None,
@@ -74,7 +70,7 @@ def replay(
         if network_path is None:
             raise click.UsageError("Missing option '--network'.")
         _check_outputs((csv_path, chrome_trace), (network_path, files.system, files.comm_group, files.remote_memory))
-        if backend == ASTRA_SIM:
+        if in_astra_sim:
             if csv_path or chrome_trace or output:
                 raise click.UsageError(
                     "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only when ranks finish."
@@ -85,7 +81,7 @@ def replay(
         return
     if path is None:
         raise click.UsageError("Missing PATH, or --workload, --system and --network.")
-    if csv_path or chrome_trace or output or astra_sim_bin or backend == ASTRA_SIM:
+    if csv_path or chrome_trace or output or astra_sim_bin or in_astra_sim:
         raise click.UsageError("--csv, --chrome-trace, --output and astra-sim are for whole runs: give --workload and --system.")
     replay_path(path, network_path, backend, as_json)
 
@@ -105,7 +101,7 @@ def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, 
 def _replay_run(
     files: RunFiles,
     network_path: Path,
-    backend: str | None,
+    backend: Backend | None,
     csv_path: Path | None,
     chrome_trace: Path | None,
     output: Path | None,
@@ -115,11 +111,12 @@ def _replay_run(
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import print_run_tables, run_result, run_rows, write_run_csv
     from astra_tacos.report.table import print_rows
+    from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
     with progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
-    model = backend or default_backend(run.network)
+    model = choose_backend(backend, run.network)
     if output is not None:
         check_replay_directory(output)
     with progress("replaying (ranks that have finished)") as advanced:
@@ -134,7 +131,12 @@ def _replay_run(
         except ReplayError as error:
             if not as_json:
                 raise
-            stalled = {"workload": run.workload.prefix, "network": run.network.source, "backend": model, "reason": str(error)}
+            stalled = {
+                "workload": run.workload.prefix,
+                "network": run.network.source,
+                "backend": model.name,
+                "reason": str(error),
+            }
             report = _lint(files, network_path, model, as_json)
             print_json(stalled | {"findings": [asdict(finding) for finding in report.findings]})
             raise click.exceptions.Exit(CHECK_FAILED) from None
@@ -165,7 +167,7 @@ def _replay_run(
     _print_findings(report)
 
 
-def _lint(files: RunFiles, network_path: Path, backend: str, as_json: bool) -> LintReport:
+def _lint(files: RunFiles, network_path: Path, backend: Backend, as_json: bool) -> LintReport:
     from astra_tacos.linter.lint import lint
 
     limit = None if as_json else 1
@@ -186,15 +188,13 @@ def _print_findings(report: LintReport) -> None:
 
 def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | None, as_json: bool) -> None:
     from astra_tacos.config.network import read_network
-    from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
+    from astra_tacos.replayer.astra_sim import backend_of, find_binary, run_astra_sim
     from astra_tacos.report.table import print_rows
     from astra_tacos.trace.reader import trace_files
 
     network = read_network(network_path)
-    program = find_binary(binary, len(network.dimensions))
-    model = (
-        UNAWARE if "unaware" in program.name.lower() else AWARE if "aware" in program.name.lower() else default_backend(network)
-    )
+    program = find_binary(binary, network)
+    model = backend_of(program, network)
     num_ranks = min(len(trace_files(files.workload)), network.num_npus)
     with progress("running ASTRA-sim"):
         seen = run_astra_sim(
@@ -243,7 +243,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def _why(files: RunFiles, network_path: Path, model: str) -> str:
+def _why(files: RunFiles, network_path: Path, model: Backend) -> str:
     """What the embedded engine says about a run in which ASTRA-sim left ranks behind."""
     from astra_tacos.errors import AstraTacosError
     from astra_tacos.replayer.run_replay import replay_run

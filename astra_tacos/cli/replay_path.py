@@ -13,12 +13,10 @@ from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
-
-AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
+    from astra_tacos.run.backend import Backend
 
 
-def replay_path(path: Path, network_path: Path | None, backend: str | None, as_json: bool) -> None:
+def replay_path(path: Path, network_path: Path | None, backend: Backend | None, as_json: bool) -> None:
     """Replay a trace, or the schedule in a file or run directory, and print what it took."""
     kind, target = identify(path)
     with progress("replaying"):
@@ -41,11 +39,6 @@ def replay_path(path: Path, network_path: Path | None, backend: str | None, as_j
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def default_backend(network: NetworkConfig) -> str:
-    """The model that stock ASTRA-sim has for a network of so many dimensions."""
-    return AWARE if len(network.dimensions) == 1 else UNAWARE
-
-
 def _replay_schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.replayer.schedule_replay import replay_schedule
     from astra_tacos.schedule.storage import load_schedule
@@ -63,16 +56,14 @@ def _replay_schedule(path: Path) -> dict[str, Any]:
     }
 
 
-def _replay_trace(prefix: Path, network_path: Path, backend: str | None) -> dict[str, Any]:
+def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None) -> dict[str, Any]:
     from astra_tacos.config.network import read_network
     from astra_tacos.replayer.trace_replay import replay_trace
     from astra_tacos.trace.reader import read_trace
 
-    network = read_network(network_path)
-    model = backend or default_backend(network)
-    replayed = replay_trace(read_trace(prefix, chunks=False), network, model)
+    replayed = replay_trace(read_trace(prefix, chunks=False), read_network(network_path), backend)
     finish = replayed.finish_ns.tolist()
-    return {"path": str(prefix), "model": model, "finish_ns": finish, "collective_time_ns": max(finish)}
+    return {"path": str(prefix), "model": replayed.backend.name, "finish_ns": finish, "collective_time_ns": max(finish)}
 
 
 def _print(result: dict[str, Any]) -> None:

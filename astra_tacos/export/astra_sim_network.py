@@ -5,28 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astra_tacos.config.network import ASTRA_SIM_BLOCKS, Dimension
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.topology.topology import Topology
 
-AWARE = "congestion-aware"
-UNAWARE = "congestion-unaware"
 _PORT_NOTE = (
     "chunks that reach a switch's port at the same instant may pass it in another order than predicted: "
     "ASTRA-sim's cycles may differ by a few percent"
 )
-BINARIES = {AWARE: "AstraSim_Analytical_Congestion_Aware", UNAWARE: "AstraSim_Analytical_Congestion_Unaware"}
 
 
 @dataclass(frozen=True, slots=True)
 class AstraSimNetwork:
     """A network file for stock ASTRA-sim.
 
-    `dimensions`: what the file lists. `backend`: which of the two analytical binaries to run. `is_exact`: whether it simulates
+    `dimensions`: what the file lists. `backend`: the network model to run it on. `is_exact`: whether it simulates
     this topology's links under the timing model exactly. `note`: what a reader of the results should know.
     """
 
     dimensions: tuple[Dimension, ...]
-    backend: str
+    backend: Backend
     is_exact: bool
     note: str
 
@@ -59,17 +57,17 @@ def astra_sim_network(topology: Topology, link_model: LinkModel) -> AstraSimNetw
 def _blocking(topology: Topology) -> AstraSimNetwork:
     if not topology.dimensions:
         if topology.is_uniform:
-            return AstraSimNetwork((_stand_in(topology),), UNAWARE, True, _stand_in_note(topology))
+            return AstraSimNetwork((_stand_in(topology),), CONGESTION_UNAWARE, True, _stand_in_note(topology))
         return _approximate(topology)
     dimensions = tuple(_as_ring(dimension) for dimension in topology.dimensions)
     if not topology.is_regular:
         note = "ASTRA-sim knows no links that differ within a dimension: it runs without the overrides"
-        return AstraSimNetwork(dimensions, UNAWARE, False, note)
+        return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
     if topology.has_switches:
         note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
-        return AstraSimNetwork(dimensions, UNAWARE, False, note)
+        return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
     note = "Mesh is written as Ring: neighbours cost the same" if dimensions != topology.dimensions else ""
-    return AstraSimNetwork(dimensions, UNAWARE, True, note)
+    return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, True, note)
 
 
 def _pipelined(topology: Topology) -> AstraSimNetwork:
@@ -77,18 +75,18 @@ def _pipelined(topology: Topology) -> AstraSimNetwork:
         dimension = topology.dimensions[0]
         if dimension.block in ASTRA_SIM_BLOCKS and (dimension.block != "Ring" or dimension.size > 2):
             note = _PORT_NOTE if topology.has_switches else ""
-            return AstraSimNetwork(topology.dimensions, AWARE, not topology.has_switches, note)
+            return AstraSimNetwork(topology.dimensions, CONGESTION_AWARE, not topology.has_switches, note)
     if topology.is_uniform and not topology.has_switches:
-        return AstraSimNetwork((_stand_in(topology),), AWARE, True, _stand_in_note(topology))
+        return AstraSimNetwork((_stand_in(topology),), CONGESTION_AWARE, True, _stand_in_note(topology))
     if not topology.dimensions:
         return _approximate(topology)
     note = "stock ASTRA-sim has no congestion-aware model of this network: its cycles will differ from the prediction"
-    return AstraSimNetwork(tuple(_as_ring(d) for d in topology.dimensions), UNAWARE, False, note)
+    return AstraSimNetwork(tuple(_as_ring(d) for d in topology.dimensions), CONGESTION_UNAWARE, False, note)
 
 
 def _approximate(topology: Topology) -> AstraSimNetwork:
     note = "ASTRA-sim knows no graph of unequal links: it runs on a FullyConnected one of the slowest link's kind"
-    return AstraSimNetwork((_stand_in(topology),), UNAWARE, False, note)
+    return AstraSimNetwork((_stand_in(topology),), CONGESTION_UNAWARE, False, note)
 
 
 def _stand_in(topology: Topology) -> Dimension:

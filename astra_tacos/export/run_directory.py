@@ -10,7 +10,7 @@ from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.astra_sim_network import BINARIES, AstraSimNetwork, astra_sim_network
+from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
 from astra_tacos.export.exporter import Exported, Exporter, yes_or_no
@@ -54,12 +54,12 @@ class RunDirectory(Exported):
     @property
     def figures(self) -> dict[str, Any]:
         """The backend of ASTRA-sim to run, and whether it takes the predicted time."""
-        return {"astra_sim_backend": self.network.backend, "astra_sim_exact": self.is_exact}
+        return {"astra_sim_backend": self.network.backend.name, "astra_sim_exact": self.is_exact}
 
     @property
     def command(self) -> str:
         """How to start ASTRA-sim on it."""
-        return f"ASTRA_SIM_BIN=.../{BINARIES[self.network.backend]} {shlex.quote(str(self.path / SCRIPT))}"
+        return f"ASTRA_SIM_BIN=.../{self.network.backend.binary} {shlex.quote(str(self.path / SCRIPT))}"
 
 
 def _is_own(names: set[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from astra_tacos.export.astra_sim_network import BINARIES
+from astra_tacos.run.backend import Backend
 
 SCRIPT = "run_astra_sim.sh"
 LOG = "log"
@@ -13,7 +13,7 @@ _GROUPS = "comm_group.json"
 
 
 def write_run_script(
-    directory: Path, workload: str, backend: str, verb: str, note: str | None = None, *, has_groups: bool = False
+    directory: Path, workload: str, backend: Backend, verb: str, note: str | None = None, *, has_groups: bool = False
 ) -> None:
     """Write a script that runs `system.json`, `network.yml` and `remote_memory.json` beside it, wherever it is called from.
 
@@ -22,7 +22,7 @@ def write_run_script(
     workload
         Prefix of the workload's traces, from the directory.
     backend
-        Key of `BINARIES`.
+        The network model that the files are for.
     verb, note
         What it does with the directory, and what there is to know, for its comments.
     has_groups
@@ -35,7 +35,7 @@ def write_run_script(
         f"""#!/bin/sh
 # {verb} this directory on ASTRA-sim's {backend} analytical backend.
 {comment}set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {BINARIES[backend]}}}"
+: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {backend.binary}}}"
 case $ASTRA_SIM_BIN in
   /*) ;;
   */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;

@@ -220,7 +220,7 @@ def peer_itself(facts: Facts) -> Iterator[FoundRows]:
     Remedy: leave send and receive out.
     """
     network = facts.inputs.network
-    if facts.aware and network and all(dimension.block == "Switch" for dimension in network.dimensions) and network.dimensions:
+    if facts.queues and network and all(dimension.block == "Switch" for dimension in network.dimensions) and network.dimensions:
         return
     for view in facts.views:
         where = _messages(facts, view) & (view.trace.peer == view.rank)

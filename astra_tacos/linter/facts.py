@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.linter.collectives import EVERYONE, Collectives, find_collectives
 from astra_tacos.linter.columns import distinct_rows
-from astra_tacos.linter.inputs import AWARE, Inputs
+from astra_tacos.linter.inputs import Inputs
 from astra_tacos.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.linter.run_order import RunOrder, order_run
 from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
@@ -31,9 +31,9 @@ class Facts:
         return self.inputs.system or SystemConfig(str(self.inputs.system_path))
 
     @property
-    def aware(self) -> bool:
-        """Whether the backend is the congestion-aware one."""
-        return self.inputs.backend == AWARE
+    def queues(self) -> bool:
+        """Whether messages queue on links under the backend."""
+        return self.inputs.backend.models_congestion
 
     @property
     def communicates(self) -> bool:

@@ -16,9 +16,7 @@ from astra_tacos.config.system import SystemConfig, parse_system
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
-
-AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
-BACKENDS = (AWARE, UNAWARE)
+from astra_tacos.run.backend import Backend, choose_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Inputs:
     directory
         Where ASTRA-sim is started.
     backend
-        One of `BACKENDS`; where the user named none, aware for one dimension and unaware otherwise.
+        The network model; the network's default where the user named none.
     system, network, remote_memory
         None where the file cannot be used.
     groups_path, groups
@@ -55,7 +53,7 @@ class Inputs:
     """
 
     directory: Path
-    backend: str
+    backend: Backend
     system_path: Path
     network_path: Path
     groups_path: Path | None
@@ -75,7 +73,7 @@ def read_inputs(
     comm_group: str | Path | None = None,
     remote_memory: str | Path | None = None,
     directory: str | Path = Path(),
-    backend: str | None = None,
+    backend: Backend | str | None = None,
 ) -> Inputs:
     """Read all files of a run; what is wrong with one of them is a problem, no error."""
     directory = Path(directory)
@@ -94,12 +92,9 @@ def read_inputs(
     if comm_group is not None and not ignored:
         document = attempt("groups", str(comm_group), read_json_object, Path(comm_group)) or {}
         groups = _groups(Path(comm_group), document, problems)
-    if backend is None:
-        one_dimension = network_config is None or len(network_config.dimensions) <= 1
-        backend = AWARE if one_dimension else UNAWARE
     return Inputs(
         directory=directory,
-        backend=backend,
+        backend=choose_backend(backend, network_config),
         system_path=Path(system),
         network_path=Path(network),
         groups_path=None if comm_group is None else Path(comm_group),

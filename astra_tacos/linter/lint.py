@@ -11,6 +11,7 @@ from astra_tacos.linter.checks import CHECKS
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Finding, Found, FoundRows, Severity
 from astra_tacos.linter.inputs import read_inputs
+from astra_tacos.run.backend import Backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class LintReport:
     num_npus: int
     num_ranks: int
     num_nodes: int
-    backend: str
+    backend: Backend
 
 
 def lint(
@@ -45,7 +46,7 @@ def lint(
     comm_group: str | Path | None = None,
     remote_memory: str | Path | None = None,
     directory: str | Path = Path(),
-    backend: str | None = None,
+    backend: Backend | str | None = None,
     limit: int | None = None,
 ) -> LintReport:
     """Say what would make ASTRA-sim stall, abort or compute something else. Nothing is raised for bad files: they are findings.
@@ -59,7 +60,7 @@ def lint(
     directory
         Where ASTRA-sim is started: paths in the system JSON and in the per-node YAML begin there.
     backend
-        congestion-aware or congestion-unaware; by default aware for one dimension, else unaware.
+        The network model, or its name; None takes the network's default (`run.backend`).
     limit
         Most findings of a code and severity that are put into words; all are counted.
     """

@@ -11,35 +11,39 @@ from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.zero_time import access_ns, first_issued, first_sends, roofline_ns, serialisation_ns, shortest_ns
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import NodeType
 
 
 def ring_of_two(facts: Facts) -> Iterator[Found]:
-    """A Ring of two NPUs on the congestion-aware backend.
+    """A Ring of two NPUs on a backend that refuses one.
 
-    It connects each NPU with the next one in both directions, which for two NPUs makes the same link twice, and aborts:
-    `Assertion 'connected' failed` (`congestion_aware/network/Device.cpp`, `connect`). The unaware backend takes such a ring.
+    The congestion-aware backend connects each NPU with the next one in both directions, which for two NPUs makes the same link
+    twice, and aborts: `Assertion 'connected' failed` (`congestion_aware/network/Device.cpp`, `connect`). The congestion-unaware
+    backend takes such a ring.
 
     Remedy: FullyConnected is the same network for two NPUs.
     """
-    network = facts.inputs.network
-    if facts.aware and network and any(dim.block == "Ring" and dim.size == 2 for dim in network.dimensions):
-        yield Found("a Ring of 2 NPUs aborts the congestion-aware backend", "use FullyConnected", network.source)
+    network, backend = facts.inputs.network, facts.inputs.backend
+    if network and not backend.takes_rings(network):
+        message = f"a Ring of {backend.smallest_ring - 1} NPUs aborts the {backend} backend"
+        yield Found(message, "use FullyConnected", network.source)
 
 
 def several_dimensions(facts: Facts) -> Iterator[Found]:
-    """A network of several dimensions on the congestion-aware backend.
+    """A network of more dimensions than ASTRA-sim's backend takes.
 
-    ASTRA-sim's exits: `only support 1-dim topology` (`congestion_aware/api/Helper.cpp`). The replay of this project takes such a
-    network: links of each dimension, routes in order of dimension, the lowest first.
+    Its congestion-aware one takes one, and exits: `only support 1-dim topology` (`congestion_aware/api/Helper.cpp`). The replay
+    of this project takes more: links of each dimension, routes in order of dimension, the lowest first.
 
     Remedy: `--backend congestion-unaware` to run it in ASTRA-sim.
     """
-    network = facts.inputs.network
-    if facts.aware and network and len(network.dimensions) > 1:
-        message = f"{len(network.dimensions)} dimensions: ASTRA-sim's congestion-aware backend takes one"
-        yield Found(f"{message}, only this project's replay more", "use congestion-unaware for ASTRA-sim", network.source)
+    network, backend = facts.inputs.network, facts.inputs.backend
+    if network and not backend.takes_dimensions(network):
+        message = f"{len(network.dimensions)} dimensions: ASTRA-sim's {backend} backend takes {backend.most_dimensions}"
+        others = " or ".join(other.name for other in BACKENDS.values() if other.takes_dimensions(network))
+        yield Found(f"{message}, only this project's replay more", f"use {others} for ASTRA-sim", network.source)
 
 
 def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
@@ -105,14 +109,14 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
 
 
 def instant_link(facts: Facts) -> Iterator[FoundRows]:
-    """Messages so small that they hold a link for less than 1 ns, on the congestion-aware backend.
+    """Messages so small that they hold a link for less than 1 ns, on a backend with queues.
 
     Link time is cut off to whole nanoseconds, here to 0 (`congestion_aware/network/Link.cpp`, `serialization_delay`): any number
     of such messages passes a link at once, so the result is faster than the network.
 
     Remedy: send larger messages.
     """
-    if not facts.aware or facts.inputs.network is None or not facts.communicates:
+    if not facts.queues or facts.inputs.network is None or not facts.communicates:
         return
     for view in facts.views:
         rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (view.trace.size_bytes > 0))
@@ -122,7 +126,7 @@ def instant_link(facts: Facts) -> Iterator[FoundRows]:
 
 CHECKS = (
     Check("N01", Severity.ERROR, "ring of two NPUs", ring_of_two),
-    Check("N02", Severity.WARNING, "several dimensions on the aware backend", several_dimensions),
+    Check("N02", Severity.WARNING, "more dimensions than the backend takes", several_dimensions),
     Check("N03", Severity.WARNING, "network beyond ASTRA-sim", beyond_astra_sim),
     Check("N04", Severity.ERROR, "less than 1 ns at time 0", instant_at_start),
     Check("N05", Severity.WARNING, "messages that take a link no time", instant_link),

@@ -60,9 +60,9 @@ def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> 
 
 
 def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time until the first event that a send makes: its link is free again (aware), it arrives (unaware)."""
+    """Time until the first event that a send makes: its link is free again, or without links it arrives."""
     network = facts.inputs.network
-    if facts.aware or network is None or not network.dimensions:
+    if facts.queues or network is None or not network.dimensions:
         return serialisation_ns(facts, view, rows)
     size = view.trace.size_bytes[rows]
     times = [

@@ -8,12 +8,12 @@ from astra_tacos.collective import ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.distinct_collective import DistinctCollective
+from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
 
-AWARE = "congestion-aware"
 _CHUNKS = (1, 4, 16, 64)
 _PLAIN = ("ring", "direct")
 """Synthesizers that are tried by themselves where predictions are estimates."""
@@ -41,7 +41,7 @@ class Task:
     is_exact: bool
 
 
-def list_tasks(case: DistinctCollective, backend: str, synthesizer: str, chunks_per_npu: int | None) -> list[Task]:
+def list_tasks(case: DistinctCollective, backend: Backend, synthesizer: str, chunks_per_npu: int | None) -> list[Task]:
     """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere."""
     tasks: list[Task] = []
     for view in case.views.values():
@@ -75,11 +75,10 @@ def _sends(collective: Collective) -> int:
     return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
 
 
-def link_model_of(topology: Topology, collective: Collective, backend: str) -> LinkModel:
-    """What the backend does to sends that meet on a link: `pipelined` where it has queues.
+def link_model_of(topology: Topology, collective: Collective, backend: Backend) -> LinkModel:
+    """The backend's own link model, but `blocking` where a chunk would hold a link for less than 1 ns.
 
-    Without queues (congestion-unaware), and where a chunk would hold a link for less than 1 ns, at which the aware backend
-    stops, sends have to wait for one another by themselves.
+    ASTRA-sim's queues stop at such a chunk, so sends have to wait for one another by themselves.
     """
     fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-    return "pipelined" if backend == AWARE and int(collective.class_size_bytes[0]) / fastest >= 1 else "blocking"
+    return backend.link_model if int(collective.class_size_bytes[0]) / fastest >= 1 else "blocking"

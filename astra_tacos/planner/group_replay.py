@@ -14,6 +14,7 @@ from astra_tacos.config.system import SystemConfig
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.reader import read_trace
@@ -28,7 +29,7 @@ def replay_together(
     groups: tuple[tuple[int, ...], ...],
     network: NetworkConfig,
     system: SystemConfig,
-    backend: str,
+    backend: Backend,
 ) -> int:
     """Nanoseconds until the last of the groups is done, if all start at once.
 

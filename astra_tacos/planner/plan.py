@@ -12,7 +12,6 @@ from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.files import replaced_directory
 from astra_tacos.planner.candidate_runs import CandidateRun, choices
-from astra_tacos.planner.case_candidates import AWARE
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
@@ -24,13 +23,13 @@ from astra_tacos.planner.whole_network_schedule import improve
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.planner.written_run import write_run
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.topology.composition import build_topology
 
-UNAWARE = "congestion-unaware"
 Progress = Callable[[int, int], None]
 
 
@@ -38,7 +37,7 @@ def plan(
     inputs: RunInputs,
     output: Path,
     *,
-    backend: str | None = None,
+    backend: Backend | str | None = None,
     baseline: str | None = None,
     options: Options = Options(),  # noqa: B008 (frozen)
     cache: Path | None = None,
@@ -55,7 +54,7 @@ def plan(
     output
         Directory to write; a plan that is there is replaced.
     backend
-        A key of `BACKENDS`; by default congestion-unaware in several dimensions, else congestion-aware.
+        The network model, or its name; None takes the network's default (`run.backend`).
     baseline
         Native algorithm of the run before; None takes the run as it is.
     options
@@ -80,7 +79,7 @@ def plan(
     """
     check_output(output, inputs)
     workload = find_workload(inputs)
-    model = backend or (AWARE if len(workload.run.network.dimensions) <= 1 else UNAWARE)
+    model = choose_backend(backend, workload.run.network)
     start = baseline_run(workload.run, baseline)
     solutions, extras = _solve_all(workload, start.system, model, options, SynthesisCache(cache), jobs, asked, on_progress)
     before = _replay_before(start, model)
@@ -104,7 +103,7 @@ def plan(
 def _solve_all(
     workload: Workload,
     system: SystemConfig,
-    model: str,
+    model: Backend,
     options: Options,
     cache: SynthesisCache,
     jobs: int,
@@ -139,7 +138,7 @@ def _solve_all(
     return solved, tuple(extras)
 
 
-def _replay_before(run: Run, model: str) -> RunOutcome | str:
+def _replay_before(run: Run, model: Backend) -> RunOutcome | str:
     """The outcome, or why there is none."""
     try:
         return replay_run(run, model, route_loads=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
 from astra_tacos.planner.workload import Workload
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
 
@@ -95,7 +96,7 @@ class PlanResult:
         Figures by case.
     """
 
-    backend: str
+    backend: Backend
     baseline: str | None
     num_ranks: int
     num_nodes: int
@@ -115,13 +116,13 @@ class PlanResult:
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
         own = {name: getattr(self, name) for name in self.__slots__ if name != "cases"}
-        return own | {"speed_up": self.speed_up, "cases": [case.to_json() for case in self.cases]}
+        return own | {"backend": self.backend.name, "speed_up": self.speed_up, "cases": [case.to_json() for case in self.cases]}
 
 
 def plan_result(
     workload: Workload,
     solutions: tuple[Solution, ...],
-    backend: str,
+    backend: Backend,
     baseline: str | None,
     before: RunOutcome | str,
     after: RunOutcome,

@@ -15,6 +15,7 @@ from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.files import check_replaceable, write_json
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.recording import REPLAY_FILE
 
 PLAN_FILE = "plan.json"
@@ -102,7 +103,7 @@ def write_configurations(
     inputs: RunInputs,
     groups: Mapping[int, Sequence[int]],
     per_node: Mapping[int, str],
-    backend: str,
+    backend: Backend,
 ) -> None:
     """Write all files but traces and the plan itself."""
     system = dict(read_json_object(inputs.system))

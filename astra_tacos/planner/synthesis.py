@@ -15,11 +15,12 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.planner.case_candidates import AWARE, Task, list_tasks
+from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import replay_together
 from astra_tacos.planner.solution import Options, Solution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
@@ -37,7 +38,7 @@ def solve(
     case: DistinctCollective,
     network: NetworkConfig,
     system: SystemConfig,
-    backend: str,
+    backend: Backend,
     options: Options,
     cache: SynthesisCache,
     threads: int = 1,
@@ -60,7 +61,9 @@ def solve(
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     tasks = list_tasks(case, backend, options.synthesizer, options.chunks_per_npu)
-    identity = case.identity | asdict(options) | {"version": package_version(), "backend": backend, "max_sends": case.max_sends}
+    identity = (
+        case.identity | asdict(options) | {"version": package_version(), "backend": backend.name, "max_sends": case.max_sends}
+    )
     if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
     found = cache.find(identity)
@@ -74,7 +77,7 @@ def solve(
         check(schedule)
         best = Solution(schedule, from_cache=True, **found[1])
     native_ns = _native_ns(case, network, system, backend) if is_native else None
-    if native_ns is not None and backend == AWARE and _holds_no_link(schedule):
+    if native_ns is not None and backend.models_congestion and _holds_no_link(schedule):
         reason = "chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run"
         return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache)
     if native_ns is not None and native_ns < best.time_ns:
@@ -100,7 +103,7 @@ def _best(
     tasks: list[Task],
     network: NetworkConfig,
     system: SystemConfig,
-    backend: str,
+    backend: Backend,
     options: Options,
     threads: int,
 ) -> tuple[Schedule, Solution]:
@@ -149,7 +152,7 @@ def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Soluti
     return made.time_ns < its.time_ns * worth
 
 
-def _native_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: str) -> int | None:
+def _native_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: Backend) -> int | None:
     """Replay of the native collective; None where the system has none, or it cannot be replayed."""
     if PATTERN_KEYS[CommType(case.pattern)] not in system.native or case.num_members**2 > _MOST_JUDGED_SENDS:
         return None

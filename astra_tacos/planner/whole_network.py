@@ -19,6 +19,7 @@ from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
 from astra_tacos.planner.solution import Options
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.algorithms.routed import routed
@@ -97,7 +98,7 @@ def with_relays(
     case: DistinctCollective,
     topology: Topology,
     network: NetworkConfig,
-    backend: str,
+    backend: Backend,
     options: Options,
     cache: SynthesisCache,
     threads: int = 1,
@@ -146,7 +147,12 @@ def with_relays(
 
 
 def at_once(
-    case: DistinctCollective, topology: Topology, network: NetworkConfig, backend: str, options: Options, cache: SynthesisCache
+    case: DistinctCollective,
+    topology: Topology,
+    network: NetworkConfig,
+    backend: Backend,
+    options: Options,
+    cache: SynthesisCache,
 ) -> Together:
     """Synthesize the collectives of a case's groups together, or find them in the cache.
 
@@ -176,7 +182,7 @@ def at_once(
 
 
 def _best_together(
-    case: DistinctCollective, topology: Topology, groups: list[tuple[int, ...]], backend: str, options: Options
+    case: DistinctCollective, topology: Topology, groups: list[tuple[int, ...]], backend: Backend, options: Options
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
     """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
     best: tuple[Schedule, ...] = ()
@@ -227,8 +233,8 @@ def _cuts(
     return cuts
 
 
-def _identity(case: DistinctCollective, network: NetworkConfig, backend: str, options: Options) -> dict[str, Any]:
-    about = case.identity | asdict(options) | {"version": package_version(), "backend": backend, "max_sends": case.max_sends}
+def _identity(case: DistinctCollective, network: NetworkConfig, backend: Backend, options: Options) -> dict[str, Any]:
+    about = case.identity | asdict(options) | {"version": package_version(), "backend": backend.name, "max_sends": case.max_sends}
     return about | {"network": asdict(network) | {"source": ""}, "synthesizer": "routed"}
 
 

@@ -17,6 +17,7 @@ from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurati
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.trace_folder import write_traces
 from astra_tacos.planner.workload import Workload
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import CommType
 
@@ -36,7 +37,7 @@ def write_run(
     workload: Workload,
     solutions: tuple[Solution, ...],
     order: NDArray[np.int64],
-    backend: str,
+    backend: Backend,
 ) -> WrittenRun:
     """Write everything but the plan itself into an empty directory.
 

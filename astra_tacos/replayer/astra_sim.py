@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.backend import BACKENDS, Backend, default_backend
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
-_BINARIES = {1: "AstraSim_Analytical_Congestion_Aware"}
-_OTHER_BINARY = "AstraSim_Analytical_Congestion_Unaware"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TROUBLE = re.compile(r"critical|error|assert|terminate|what\(\)|\[\w*E\w*\]", re.IGNORECASE)
@@ -53,21 +53,31 @@ class AstraSimResult:
         return [int(rank) for rank in np.flatnonzero(self.finish_ns < 0)]
 
 
-def find_binary(binary: str | Path | None, num_dimensions: int) -> Path:
-    """The binary to run: as given, else `$ASTRA_SIM_BIN`, else from PATH the one for the network's dimensions.
+def find_binary(binary: str | Path | None, network: NetworkConfig) -> Path:
+    """The binary to run: as given, else `$ASTRA_SIM_BIN`, else from PATH the one of the network's default backend.
 
     Raises
     ------
     ConfigError
         If it is not there or cannot be run.
     """
-    name = _BINARIES.get(num_dimensions, _OTHER_BINARY)
+    name = default_backend(network).binary
     given = binary or os.environ.get(BINARY_VARIABLE)
     found = shutil.which(str(given or name))
     if found is None:
         what = f"{given}: no such program" if given else f"{name}: not on PATH"
         raise ConfigError(f"{what}, expected ASTRA-sim's binary (--astra-sim-bin FILE or ${BINARY_VARIABLE})")
     return Path(found).absolute()
+
+
+def backend_of(binary: Path, network: NetworkConfig) -> Backend:
+    """The network model that a binary runs, by what it is called; the network's default where that says nothing."""
+    name = _letters(binary.name)
+    return next((backend for backend in BACKENDS.values() if _letters(backend.name) in name), default_backend(network))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text.lower()))
 
 
 def run_astra_sim(

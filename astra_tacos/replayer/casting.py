@@ -299,7 +299,10 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
 
 
 def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
-    """Program of a native collective; a group of fewer than all ranks is one dimension, a ring if several are given."""
+    """Program of a native collective; a group of fewer than all ranks is one dimension, a ring if several are given.
+
+    So is a network that is a list of links, which has no dimensions.
+    """
     pattern, size_bytes, group, involved, count, turn = case
     system, key = run.system, pattern_key(pattern)
     if key not in system.native:
@@ -309,7 +312,8 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
     members = casting.members[group]
     num_npus = run.network.num_npus
     everyone = len(members) == num_npus
-    dimensions = tuple(dimension.size for dimension in run.network.dimensions) if everyone else (len(members),)
+    sizes = tuple(dimension.size for dimension in run.network.dimensions)
+    dimensions = sizes if everyone and sizes else (len(members),)
     algorithms = system.native[key] if everyone or len(system.native[key]) == 1 else ("ring",)
     flags: tuple[bool, ...] | None = None
     if group == ALL_RANKS and involved != NO_LIST:

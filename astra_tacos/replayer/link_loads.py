@@ -18,8 +18,8 @@ from astra_tacos.run.outcome import LinkLoads
 def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig) -> LinkLoads:
     """Loads of all links after a replay without them.
 
-    Messages cross the dimensions in order, lowest first, as under the congestion-aware model; failed links are there, as they are
-    for the congestion-unaware one.
+    Messages cross the dimensions in order, lowest first, as they do where links are modelled; failed links are there, as they are
+    for a model without links.
     """
     src, dst, sent = compiled.pair_src, compiled.pair_dst, pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns
@@ -59,7 +60,7 @@ class CongestionUnaware:
         if not network.dimensions or network.link_overrides:
             key = "link_overrides" if network.dimensions else "links"
             raise ConfigError(
-                f"{network.source}: astra_tacos.{key} is beyond the congestion-unaware backend, expected dimensions"
+                f"{network.source}: astra_tacos.{key} is beyond the {CONGESTION_UNAWARE} backend, expected dimensions"
             )
         self._dimensions = network.dimensions
         self.link_src, self.link_dst = np.empty((2, 0), np.int32)
@@ -126,11 +127,11 @@ def _topology_of(network: NetworkConfig) -> Topology:
     return build_topology(network)
 
 
-BACKENDS: dict[str, Callable[[NetworkConfig], NetworkModel]] = {
-    "congestion-aware": CongestionAware,
-    "congestion-unaware": CongestionUnaware,
+NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
+    CONGESTION_AWARE: CongestionAware,
+    CONGESTION_UNAWARE: CongestionUnaware,
 }
-"""ASTRA-sim's analytical network models."""
+"""How messages travel under each backend."""
 
 
 def crossed_pairs(

@@ -14,9 +14,10 @@ from astra_tacos.replayer import _run_replay_kernels as kernels
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import link_loads
-from astra_tacos.replayer.routes import BACKENDS
+from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 
@@ -27,7 +28,7 @@ _ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMOR
 
 def replay_run(
     run: Run,
-    backend: str,
+    backend: Backend | str | None = None,
     *,
     record_transmissions: bool = False,
     route_loads: bool = False,
@@ -45,11 +46,11 @@ def replay_run(
     run
         What to replay.
     backend
-        A key of `BACKENDS`.
+        The network model, or its name; None takes the network's default (`run.backend`).
     record_transmissions
         Keep every use of a link.
     route_loads
-        Work out what links would carry, where the backend has none.
+        Work out what links would carry, where the backend does not model them.
     progress
         Called with (ranks that have finished, ranks) now and then.
 
@@ -60,8 +61,7 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message says who waits for what.
     """
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(BACKENDS)}")
+    chosen = choose_backend(backend, run.network)
     workload = run.workload
     if workload.num_ranks < run.network.num_npus:
         raise ConfigError(
@@ -73,7 +73,7 @@ def replay_run(
             f"{run.network.source} has that many NPUs"
         )
     actions, casts = workload_actions(run), cast_collectives(run)
-    model = BACKENDS[backend](run.network)
+    model = NETWORK_MODELS[chosen](run.network)
     server, num_servers = servers(run.remote_memory, workload.num_ranks)
     compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
     state = start(compiled, casts, num_servers, record_transmissions)
@@ -81,7 +81,7 @@ def replay_run(
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
     outcome = RunOutcome(
-        backend=backend,
+        backend=chosen,
         approximate=_approximations(casts, state),
         finish_ns=state.rank_finish_ns,
         compute_ns=state.rank_compute_ns,
@@ -96,7 +96,7 @@ def replay_run(
         link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
-        loads=link_loads(compiled, casts, state, run.network) if route_loads and not len(model.link_src) else None,
+        loads=link_loads(compiled, casts, state, run.network) if route_loads and not chosen.models_congestion else None,
     )
     for name in (field.name for field in fields(outcome)):
         if isinstance(array := getattr(outcome, name), np.ndarray):

@@ -14,10 +14,11 @@ from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.compilation import compile_run
-from astra_tacos.replayer.routes import BACKENDS
+from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import advance, servers, start
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
@@ -40,12 +41,12 @@ class TraceReplay:
         int64[num_nodes], by row of the trace. A send is issued when it joins the queue of its first link.
     link_src, link_dst
         int32[num_links], devices at the ends of each directed link, switches after the NPUs (`Topology`'s numbers); empty
-        under congestion-unaware, which has no links.
+        where the backend models none.
     link_bytes, link_busy_ns
         int64[num_links], what each link carried, and how long it was held: the sum of int(size / bandwidth).
     """
 
-    backend: str
+    backend: Backend
     finish_ns: NDArray[np.int64]
     sent_bytes: NDArray[np.int64]
     node_issue_ns: NDArray[np.int64]
@@ -61,7 +62,7 @@ class TraceReplay:
         return int(self.finish_ns.max())
 
 
-def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceReplay:
+def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | None = None) -> TraceReplay:
     """Replay the traces of a custom collective over all NPUs of a network; `replay_run` says how.
 
     Parameters
@@ -69,7 +70,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceRep
     trace
         Nodes COMM_SEND, COMM_RECV and COMP; peers are NPUs.
     backend
-        A key of `BACKENDS`.
+        The network model, or its name; None takes the network's default (`run.backend`).
 
     Raises
     ------
@@ -79,12 +80,11 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceRep
     ReplayError
         If nodes wait for ever; the message says who waits for what.
     """
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(BACKENDS)}")
+    chosen = choose_backend(backend, network)
     if trace.num_ranks != network.num_npus:
         raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {network.source} has {network.num_npus} NPUs")
     run = _run_of(trace, network)
-    casts, model = cast_collectives(run), BACKENDS[backend](network)
+    casts, model = cast_collectives(run), NETWORK_MODELS[chosen](network)
     server, _ = servers(None, trace.num_ranks)
     compiled = compile_run(run.workload, workload_actions(run), casts, model, starts_at_once=False, server=server)
     state = start(compiled, casts, num_servers=0, record=False, timed=True)
@@ -92,7 +92,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: str) -> TraceRep
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{trace.prefix}: deadlock: {explain_stall(run, casts, compiled, state, of_collective=True)}")
     replay = TraceReplay(
-        backend=backend,
+        backend=chosen,
         finish_ns=state.rank_finish_ns,
         sent_bytes=state.rank_sent_bytes,
         node_issue_ns=state.issue_ns[trace.num_ranks :],

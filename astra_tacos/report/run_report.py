@@ -31,10 +31,11 @@ def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
     return {
         "workload": run.workload.prefix,
         "network": run.network.source,
-        "backend": outcome.backend,
+        "backend": outcome.backend.name,
         "approximate": bool(outcome.approximate),
         "approximations": list(outcome.approximate),
-        "beyond_astra_sim": _beyond(run, outcome),
+        "beyond_astra_sim": list(outcome.backend.refusals(run.network)),
+        "exact_to": None if outcome.approximate else outcome.backend.exact_to(run.network),
         "replaced": [_rank_and_node(run, row) for row in outcome.replaced.tolist()],
         "end_ns": outcome.end_ns,
         "finish_ns": outcome.finish_ns.tolist(),
@@ -48,21 +49,6 @@ def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
 
 def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
     return int(run.workload.rank[row]), int(run.workload.node_id[row])
-
-
-def _beyond(run: Run, outcome: RunOutcome) -> list[str]:
-    """Why stock ASTRA-sim cannot run this."""
-    network = run.network
-    reasons = []
-    if outcome.backend == "congestion-aware" and len(network.dimensions) > 1:
-        reasons.append("its congestion-aware model takes one dimension")
-    if outcome.backend == "congestion-aware" and any(dim.block == "Ring" and dim.size == 2 for dim in network.dimensions):
-        reasons.append("its congestion-aware model aborts on a Ring of 2")
-    if any(dim.block == "Mesh" for dim in network.dimensions):
-        reasons.append("it has no Mesh")
-    if not network.dimensions or network.link_overrides or network.failed_links:
-        reasons.append("it has no links of their own")
-    return reasons
 
 
 def _collectives(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
@@ -151,7 +137,9 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exactness(result: dict[str, Any]) -> str:
-    return f"approximate: {'; '.join(result['approximations'])}" if result["approximate"] else "exact"
+    if result["approximate"]:
+        return f"approximate: {'; '.join(result['approximations'])}"
+    return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, which no ASTRA-sim has"
 
 
 def _range(values: list[int]) -> str:

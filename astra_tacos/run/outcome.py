@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.run.backend import Backend
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transmissions:
@@ -74,14 +76,14 @@ class RunOutcome:
         int64[...], rows of collective nodes that ran another node's implementation, as their communicator group remembers the
         first of each pattern (`CommunicatorGroup.cc`, `get_collective_plan`).
     link_src, link_dst
-        int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty under congestion-unaware.
+        int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty where the backend models none.
     link_bytes, link_busy_ns
         int64[num_links], what each link carried, and how long it was held.
     transmissions, loads
         None unless asked for; `loads` only where the model has no links.
     """
 
-    backend: str
+    backend: Backend
     approximate: tuple[str, ...]
     finish_ns: NDArray[np.int64]
     compute_ns: NDArray[np.int64]

@@ -74,7 +74,7 @@ def record_run(
         shape=" x ".join(f"{dim.block} {dim.size}" for dim in run.network.dimensions),
         block_sizes=tuple(dim.size for dim in run.network.dimensions),
         num_npus=run.network.num_npus,
-        backend=after.backend,
+        backend=after.backend.name,
         texts=tuple(texts.entry_of),
         nodes=nodes,
         after=recorded_after,

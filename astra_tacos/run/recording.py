@@ -118,7 +118,7 @@ class Recording:
     network, shape, block_sizes, num_npus
         The network's name, its shape in words, NPUs of each dimension (none of a graph), and in all.
     backend
-        The network model.
+        Name of the network model.
     texts
         What nodes' names, groups and algorithms are entries of.
     nodes

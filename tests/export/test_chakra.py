@@ -17,6 +17,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LINK_ORDERS, export_chakra
 from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
@@ -87,7 +88,7 @@ def test_replayed_on_astra_sims_models(tmp_path: Path, name: str, link_model: st
     if not stand_in.is_exact:
         if link_model == "blocking":
             assert np.all(replayed.finish_ns <= of.npu_finish_ns)
-        elif stand_in.backend == "congestion-aware":
+        elif stand_in.backend is CONGESTION_AWARE:
             assert replayed.finish_ns.max() == pytest.approx(of.collective_time_ns, rel=0.05)
     elif link_model == "blocking":
         assert replayed.finish_ns.tolist() == of.npu_finish_ns.tolist()
@@ -103,7 +104,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order(tmp_
     of = schedule(topology(*network), "all-reduce", 1_000_003, 8, synthesizer="themis", link_model="pipelined")
     assert of.collective_time_ns == 31_520
     stand_in = astra_sim_network(of.topology, "pipelined")
-    assert (stand_in.backend, stand_in.dimensions) == ("congestion-aware", of.topology.dimensions)
+    assert (stand_in.backend, stand_in.dimensions) == (CONGESTION_AWARE, of.topology.dimensions)
     assert not stand_in.is_exact
     assert "in another order than predicted" in stand_in.note
     export_chakra(of, tmp_path / "x")

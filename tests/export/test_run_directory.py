@@ -15,8 +15,9 @@ from helpers.schedules import schedule
 from astra_tacos.config.network import LinkSpec, read_network
 from astra_tacos.errors import ConfigError
 from astra_tacos.export import run_directory
-from astra_tacos.export.astra_sim_network import AWARE, UNAWARE, astra_sim_network
+from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType, NodeType
 
@@ -94,7 +95,7 @@ def test_network_files() -> None:
         return astra_sim_network(topology(*arguments, **options), "blocking")
 
     torus = astra_sim_network(topology(*ALL["torus"]), "pipelined")
-    assert (torus.backend, torus.is_exact) == (AWARE, True)
+    assert (torus.backend, torus.is_exact) == (CONGESTION_AWARE, True)
     assert torus.note.startswith("network.yml is FullyConnected 12, an exact stand-in")
     assert yaml.safe_load(torus.to_yaml()) == {
         "topology": ["FullyConnected"],
@@ -107,7 +108,7 @@ def test_network_files() -> None:
     pair = astra_sim_network(topology(*ALL["pair"]), "pipelined")
     assert [d.block for d in pair.dimensions] == ["FullyConnected"]  # ASTRA-sim aborts on a ring of two
     mesh = of(*ALL["mesh"])
-    assert (mesh.backend, mesh.is_exact, [d.block for d in mesh.dimensions]) == (UNAWARE, True, ["Ring", "Ring"])
+    assert (mesh.backend, mesh.is_exact, [d.block for d in mesh.dimensions]) == (CONGESTION_UNAWARE, True, ["Ring", "Ring"])
     assert not of(*ALL["mixed"]).is_exact
     assert "earlier than predicted, never later" in of(*ALL["mixed"]).note
     overridden = of(*ALL["torus"], link_overrides=(LinkSpec(0, 1, 5.0, None),))

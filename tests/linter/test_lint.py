@@ -49,7 +49,7 @@ def test_errors_come_first_and_all_of_a_code_together(tmp_path: Path) -> None:
 def test_backend_by_default(tmp_path: Path, topology: tuple[str, ...], npus: tuple[int, ...], backend: str) -> None:
     run = RunFiles([[comp(0)]] * int(np.prod(npus)), topology=topology, npus=npus)
     report = lint(**run.write(tmp_path))
-    assert report.backend == f"congestion-{backend}" and report.findings == ()
+    assert report.backend.name == f"congestion-{backend}" and report.findings == ()
 
 
 def test_everything_missing_is_a_matter_of_findings(tmp_path: Path) -> None:

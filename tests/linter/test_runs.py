@@ -10,6 +10,7 @@ import pytest
 from conftest import INPUTS_VARIABLE
 
 from astra_tacos.linter.lint import LintReport, lint
+from astra_tacos.run.backend import CONGESTION_AWARE
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_recorded_runs_have_no_errors(golden: Path, golden_case: str) -> None:
 def test_the_order_of_a_generated_workload_is_left_to_timing(stage: Path, tmp_path: Path) -> None:
     """On a ring of 16 at 100 GB/s ASTRA-sim (aware) stalls on every rank; at 50 GB/s it happens to run through."""
     report = lint_stage(stage, tmp_path, "Ring")
-    assert report.backend == "congestion-aware"
+    assert report.backend is CONGESTION_AWARE
     assert report.errors == {}
     assert set(report.warnings) == {"C05", "C06"}
     circles = [finding.message for finding in report.findings if finding.code == "C06"]

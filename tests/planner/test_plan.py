@@ -16,6 +16,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.solution import Options
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import CommType
@@ -161,7 +162,7 @@ def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
     result, after = planned(inputs, tmp_path / "plan", baseline="ring")
-    assert result.backend == "congestion-aware"
+    assert result.backend is CONGESTION_AWARE
     assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
     planned(after, tmp_path / "again")
     planned(inputs, tmp_path / "plan")

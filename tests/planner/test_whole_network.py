@@ -19,6 +19,7 @@ from astra_tacos.planner.whole_network import Asked
 from astra_tacos.planner.whole_network_schedule import carry_over
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.topology.composition import build_topology
@@ -100,7 +101,7 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
     workload = find_workload(inputs)
     case = next(case for case in workload.cases if len(case.groups) == 4)
     network = build_topology(workload.run.network)
-    found = solve(case, workload.run.network, workload.run.system, "congestion-unaware", Options(), SynthesisCache(None))
+    found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, Options(), SynthesisCache(None))
     assert found.schedule is not None
     carried = [carry_over(found.schedule, case, group, network) for group in case.groups]
     assert verify_together([each for each in carried if each is not None]) == ()

@@ -32,8 +32,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer import run_replay
-from astra_tacos.replayer.routes import BACKENDS
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.trace.schema import CommType, NodeType

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
-from astra_tacos.replayer.routes import BACKENDS
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType, schema_module
 from astra_tacos.trace.trace import Trace

@@ -74,7 +74,7 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
     )
     if links["routed"]:
         text += (
-            " The congestion-unaware model has no links: theirs is the time that all messages would take them on their routes, "
+            " This model has no links: theirs is the time that all messages would take them on their routes, "
             "dimension by dimension; more than 100% is a bottleneck that this model does not see."
         )
     if links["block_size"] > 1 or len(links["labels"]) < num_ranks:

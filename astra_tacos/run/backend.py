@@ -1,0 +1,130 @@
+"""The network models that a run can be replayed on: ASTRA-sim's analytical backends, each one object.
+
+A model's routes are in `replayer.routes`, by these objects. A real ASTRA-sim is no backend: it is a program that runs one
+(`replayer.astra_sim`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from astra_tacos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.schedule.timing import LinkModel
+
+STOCK = "ASTRA-sim"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A network model.
+
+    Parameters
+    ----------
+    name
+        As users type it and files hold it.
+    models_congestion
+        Whether messages queue on links. Without it a message takes the same time whatever else is on its way.
+    link_model
+        How schedules that are made for it should be timed.
+    binary
+        ASTRA-sim's program for it.
+    most_dimensions
+        Dimensions of a network that stock ASTRA-sim takes, None for any number.
+    smallest_ring
+        NPUs of the smallest Ring that stock ASTRA-sim takes.
+    branch
+        A version of ASTRA-sim that takes more dimensions than stock, and that the replay equals; None if there is none.
+    """
+
+    name: str
+    models_congestion: bool
+    link_model: LinkModel
+    binary: str
+    most_dimensions: int | None
+    smallest_ring: int
+    branch: str | None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def takes_dimensions(self, network: NetworkConfig) -> bool:
+        """Whether stock ASTRA-sim takes so many dimensions."""
+        return self.most_dimensions is None or len(network.dimensions) <= self.most_dimensions
+
+    def takes_rings(self, network: NetworkConfig) -> bool:
+        """Whether stock ASTRA-sim takes Rings as small as the network's."""
+        return all(dim.block != "Ring" or dim.size >= self.smallest_ring for dim in network.dimensions)
+
+    def refusals(self, network: NetworkConfig) -> tuple[str, ...]:
+        """Why stock ASTRA-sim does not run this network, one reason each; empty where it does."""
+        from astra_tacos.config.network import ASTRA_SIM_BLOCKS
+
+        reasons = []
+        if not self.takes_dimensions(network):
+            count = "one dimension" if self.most_dimensions == 1 else f"{self.most_dimensions} dimensions"
+            reasons.append(f"its {self.name} model takes {count}")
+        if not self.takes_rings(network):
+            reasons.append(f"its {self.name} model aborts on a Ring of {self.smallest_ring - 1}")
+        reasons += [f"it has no {block}" for block in sorted({dim.block for dim in network.dimensions} - set(ASTRA_SIM_BLOCKS))]
+        if not network.dimensions or network.link_overrides or network.failed_links:
+            reasons.append("it has no links of their own")
+        return tuple(reasons)
+
+    def exact_to(self, network: NetworkConfig) -> str | None:
+        """The version of ASTRA-sim whose times the replay gives on this network; None where no version runs it."""
+        if not self.refusals(network):
+            return STOCK
+        if self.takes_dimensions(network) or not self.takes_rings(network) or len(self.refusals(network)) > 1:
+            return None
+        return self.branch
+
+
+CONGESTION_AWARE = Backend(
+    name="congestion-aware",
+    models_congestion=True,
+    link_model="pipelined",
+    binary="AstraSim_Analytical_Congestion_Aware",
+    most_dimensions=1,
+    smallest_ring=3,
+    branch="ASTRA-sim's branch will/congestion-multidim",
+)
+CONGESTION_UNAWARE = Backend(
+    name="congestion-unaware",
+    models_congestion=False,
+    link_model="blocking",
+    binary="AstraSim_Analytical_Congestion_Unaware",
+    most_dimensions=None,
+    smallest_ring=2,
+    branch=None,
+)
+BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
+"""All network models by name."""
+
+
+def default_backend(network: NetworkConfig | None) -> Backend:
+    """The model of a network for which none is named: the aware one in one dimension and for a graph, which has none.
+
+    In several dimensions stock ASTRA-sim has the unaware one only. None stands for a network that cannot be read.
+    """
+    return CONGESTION_AWARE if network is None or len(network.dimensions) <= 1 else CONGESTION_UNAWARE
+
+
+def choose_backend(backend: Backend | str | None, network: NetworkConfig | None) -> Backend:
+    """The model that a caller asks for, by itself or by name; None asks for the network's default.
+
+    Raises
+    ------
+    ConfigError
+        If no model has that name.
+    """
+    if backend is None:
+        return default_backend(network)
+    if isinstance(backend, Backend):
+        return backend
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(BACKENDS)}")
+    return BACKENDS[backend]

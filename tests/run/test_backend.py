@@ -1,0 +1,127 @@
+"""Network models: what each says of itself, and one default for all commands."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from helpers.lint_runs import RunFiles, coll, comp
+from helpers.plans import planned, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+import astra_tacos
+from astra_tacos.cli.replay import replay
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.errors import ConfigError
+from astra_tacos.linter.lint import lint
+from astra_tacos.replayer.astra_sim import backend_of
+from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK, choose_backend, default_backend
+from astra_tacos.run.run import read_run
+
+BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
+
+
+def network(*blocks: tuple[str, int]) -> NetworkConfig:
+    return NetworkConfig("net.yml", tuple(Dimension(block, size, 50.0, 500.0) for block, size in blocks))
+
+
+GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1, 0, 50.0, 500.0)))
+
+
+def test_every_backend_has_its_network_model() -> None:
+    assert set(NETWORK_MODELS) == set(BACKENDS.values())
+    for backend in BACKENDS.values():
+        assert pickle.loads(pickle.dumps(backend)) == backend
+        assert bool(len(NETWORK_MODELS[backend](network(("Ring", 4))).link_src)) is backend.models_congestion
+
+
+def test_no_other_module_spells_a_backend() -> None:
+    package = Path(astra_tacos.__file__).parent
+    spelled = {}
+    for path in package.rglob("*.py"):
+        words = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        spelled[path.relative_to(package).as_posix()] = {word for word in words if isinstance(word, str)} & set(BACKENDS)
+    assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(BACKENDS)}
+
+
+def test_default() -> None:
+    assert default_backend(None) is default_backend(GRAPH) is default_backend(network(("Ring", 4))) is CONGESTION_AWARE
+    assert default_backend(network(("Ring", 4), ("Switch", 2))) is CONGESTION_UNAWARE
+    assert choose_backend(None, GRAPH) is CONGESTION_AWARE
+    for name, backend in BACKENDS.items():
+        assert choose_backend(name, GRAPH) is choose_backend(backend, GRAPH) is backend
+    with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
+        choose_backend("ns3", GRAPH)
+
+
+@given(st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 5)), min_size=1, max_size=3))
+def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[str, int]]) -> None:
+    net = network(*blocks)
+    has_mesh = any(block == "Mesh" for block, _ in blocks)
+    assert bool(CONGESTION_UNAWARE.refusals(net)) is has_mesh
+    small_ring, several = any(block == ("Ring", 2) for block in blocks), len(blocks) > 1
+    assert len(CONGESTION_AWARE.refusals(net)) == has_mesh + small_ring + several
+    assert (CONGESTION_UNAWARE.exact_to(net) == STOCK) is not has_mesh
+    judge = None if has_mesh or small_ring else CONGESTION_AWARE.branch if several else STOCK
+    assert CONGESTION_AWARE.exact_to(net) == judge
+
+
+def test_nothing_judges_links_of_their_own() -> None:
+    for backend in BACKENDS.values():
+        assert "it has no links of their own" in backend.refusals(GRAPH)
+        assert backend.exact_to(GRAPH) is None
+
+
+def test_a_binary_is_known_by_its_name() -> None:
+    for backend in BACKENDS.values():
+        for name in (backend.binary, backend.binary.lower(), f"my-{backend.name}.sh"):
+            assert backend_of(Path("/opt") / name, GRAPH) is backend
+    assert backend_of(Path("astra"), network(("Ring", 4), ("Ring", 4))) is CONGESTION_UNAWARE
+
+
+LISTED = "astra_tacos:\n  links: links.csv\n"
+SWITCH = "topology: [Switch]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
+TORUS = "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatency: [500, 500]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "backend"),
+    [
+        (LISTED, CONGESTION_AWARE),
+        (TORUS, CONGESTION_UNAWARE),
+        (
+            TORUS.replace("Ring, Ring", "Switch").replace("2, 2", "4").replace("50, 50", "50").replace("500, 500", "500"),
+            CONGESTION_AWARE,
+        ),
+        (TORUS + "astra_tacos:\n  link_overrides:\n    - {src: 0, dst: 1, bandwidth: 25}\n", None),
+        (TORUS + "astra_tacos:\n  failed_links: [[0, 1]]\n", CONGESTION_UNAWARE),
+    ],
+)
+def test_all_commands_take_the_same_networks_by_default(tmp_path: Path, text: str, backend: object) -> None:
+    """None: no command takes it without another backend."""
+    ranks = [[comp(0, us=3), coll(1, [0], size=1 << 16)] for _ in range(4)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, system={"all-reduce-implementation": ["oneRing"]}))
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + "".join(f"{src},{dst},50,500\n" for src, dst in pairs))
+    inputs.network.write_text(text)
+    options = ["--workload", inputs.workload, "--system", inputs.system, "--network", inputs.network, "--json"]
+    done = CliRunner().invoke(replay, [str(option) for option in options])
+    run = read_run(inputs.workload, inputs.system, inputs.network)
+    report = lint(inputs.workload, inputs.system, inputs.network)
+    if backend is None:
+        for refused in (lambda: replay_run(run), lambda: planned(inputs, tmp_path / "plan")):
+            with pytest.raises(ConfigError, match="link_overrides is beyond the congestion-unaware backend"):
+                refused()
+        assert isinstance(done.exception, ConfigError)
+        return
+    assert done.exit_code == 0, done.output
+    result, _ = planned(inputs, tmp_path / "plan")
+    assert json.loads(done.stdout)["backend"] == result.backend.name
+    assert replay_run(run).backend is result.backend is report.backend is default_backend(read_network(inputs.network)) is backend
