@@ -7,6 +7,7 @@ decides for all later ones of that pattern (`CommunicatorGroup.cc`, `get_collect
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from astra_tacos.config.communicator import group_id
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.native import native_program
+from astra_tacos.replayer.native import cut_into_chunks, native_program
 from astra_tacos.replayer.node_check import check_collective
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.trace.schema import CommType, NodeType
@@ -185,7 +186,8 @@ def _turns(
 ) -> NDArray[np.int64]:
     """0 or 1: which of the two trees of `doubleBinaryTree` the first chunk takes; 0 where that algorithm is not used.
 
-    They take turns over a rank's collectives of a pattern among all ranks, which are taken to run in order of their ids.
+    They take turns over all chunks of a rank's collectives of a pattern among all ranks, which are taken to run in order of
+    their ids. ASTRA-sim may cut one chunk more than `preferred-dataset-splits` (`Sys::determine_chunk_size`).
     """
     turn, node_id = np.zeros(len(rank), np.int64), run.workload.node_id[rows]
     for number in np.unique(pattern).tolist():
@@ -193,9 +195,20 @@ def _turns(
             continue
         chosen = np.flatnonzero((pattern == number) & everyone & (run.implementation[rows] == NATIVE))
         in_order = chosen[np.lexsort((node_id[chosen], rank[chosen]))]
-        begins = np.searchsorted(rank[in_order], rank[in_order])
-        turn[in_order] = (np.arange(len(in_order)) - begins) * (run.system.preferred_dataset_splits or 0) % 2
+        num_chunks = _num_chunks(run, number, run.workload.size_bytes[rows[in_order]])
+        before = np.cumsum(num_chunks) - num_chunks
+        turn[in_order] = (before - before[np.searchsorted(rank[in_order], rank[in_order])]) % 2
     return turn
+
+
+def _num_chunks(run: Run, pattern: int, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[len(size_bytes)], into how many chunks native collectives are cut; 0 for those that `_native` refuses."""
+    sizes, which = np.unique(size_bytes, return_inverse=True)
+    counts = np.zeros(len(sizes), np.int64)
+    for entry, size in enumerate(sizes.tolist()):
+        with contextlib.suppress(ConfigError):
+            counts[entry] = cut_into_chunks(pattern_key(pattern), size, run.network.num_npus, run.system)[1]
+    return counts[which.reshape(-1)]
 
 
 def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:

@@ -56,8 +56,9 @@ class Backend:
         return self.most_dimensions is None or len(network.dimensions) <= self.most_dimensions
 
     def takes_rings(self, network: NetworkConfig) -> bool:
-        """Whether stock ASTRA-sim takes Rings as small as the network's."""
-        return all(dim.block != "Ring" or dim.size >= self.smallest_ring for dim in network.dimensions)
+        """Whether stock ASTRA-sim takes Rings as small as the network's; True where it does not get as far as its Rings."""
+        rings = (dim.size for dim in network.dimensions if dim.block == "Ring")
+        return not self.takes_dimensions(network) or all(size >= self.smallest_ring for size in rings)
 
     def refusals(self, network: NetworkConfig) -> tuple[str, ...]:
         """Why stock ASTRA-sim does not run this network, one reason each; empty where it does."""
@@ -76,11 +77,10 @@ class Backend:
 
     def exact_to(self, network: NetworkConfig) -> str | None:
         """The version of ASTRA-sim whose times the replay gives on this network; None where no version runs it."""
-        if not self.refusals(network):
+        refusals = self.refusals(network)
+        if not refusals:
             return STOCK
-        if self.takes_dimensions(network) or not self.takes_rings(network) or len(self.refusals(network)) > 1:
-            return None
-        return self.branch
+        return self.branch if len(refusals) == 1 and not self.takes_dimensions(network) else None
 
 
 CONGESTION_AWARE = Backend(

@@ -34,16 +34,18 @@ def lint_stage(stage: Path, folder: Path, topology: str, **settings: object) -> 
 def test_recorded_runs_have_no_errors(golden: Path, golden_case: str) -> None:
     folder = golden / golden_case
     groups = folder / "comm_group.json"
-    backend = "congestion-unaware" if golden_case.endswith("_unaware") else "congestion-aware"
+    expected = json.loads((folder / "expected.json").read_text())
     report = lint(
         folder / "workload" / "w",
         folder / "system.json",
         folder / "network.yml",
         groups if groups.exists() else None,
         directory=folder,
-        backend=backend,
+        backend=expected["backend"].replace("_", "-"),
     )
-    assert report.findings == ()
+    assert report.errors == {}
+    # Several dimensions, of which groups are a part, and a roofline that is off, are as the runs were meant.
+    assert set(report.warnings) <= ({"N02", "S11", "S15"} if "judge" in expected else set())
     assert report.num_ranks == report.num_npus
 
 

@@ -66,7 +66,7 @@ def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[s
     net = network(*blocks)
     has_mesh = any(block == "Mesh" for block, _ in blocks)
     assert bool(CONGESTION_UNAWARE.refusals(net)) is has_mesh
-    small_ring, several = any(block == ("Ring", 2) for block in blocks), len(blocks) > 1
+    small_ring, several = blocks == [("Ring", 2)], len(blocks) > 1
     assert len(CONGESTION_AWARE.refusals(net)) == has_mesh + small_ring + several
     assert (CONGESTION_UNAWARE.exact_to(net) == STOCK) is not has_mesh
     judge = None if has_mesh or small_ring else CONGESTION_AWARE.branch if several else STOCK
