@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz bench lint clean
+.PHONY: demo test docs fuzz bench lint clean
 
 demo: .venv/.installed
 	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
@@ -17,6 +17,11 @@ demo: .venv/.installed
 
 test: .venv/.testable lint
 	$(BIN)/python -m pytest -n auto
+
+# The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error.
+docs: .venv/.documentable
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/site/run_notebooks.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # The trace reader against protobuf's parser, for ten minutes or as long as asked: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 600
@@ -46,5 +51,9 @@ bench-%: .venv/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ .venv/.installed
 
+.venv/.documentable: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@ .venv/.installed
+
 clean:
-	rm -rf .venv demo-output demo-plan demo-output.html demo-plan.html build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv site demo-output demo-plan demo-output.html demo-plan.html build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

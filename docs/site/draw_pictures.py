@@ -1,4 +1,4 @@
-"""Draws the pictures of plots.md by running its commands: python docs/draw_pictures.py"""
+"""Draws the pictures of plots.md by running its commands: python docs/site/draw_pictures.py"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from astra_tacos.cli.main import cli
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 PAGE = HERE / "plots.md"
 PROGRAM = "    astra-tacos "
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of report.md by running its commands and opening the pages: python docs/take_screenshots.py
+"""Takes the pictures of report.md by running its commands and opening the pages: python docs/site/take_screenshots.py
 
 Needs Chromium (`ASTRA_TACOS_CHROMIUM`, or on PATH) and the packages of the extra `test`.
 """
@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 
 from astra_tacos.cli.main import cli
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SECTIONS = {
     "synthesis": ("run", "network", "timeline"),
     "plan": ("planned", "summary", "ranks"),

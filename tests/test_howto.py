@@ -1,0 +1,27 @@
+"""The commands of docs/howto.md, run in the order of the page."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from astra_tacos.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "howto.md"
+PROGRAM = "    astra-tacos "
+
+
+def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(PROGRAM)]
+    assert len(lines) > 10
+    with contextlib.chdir(tmp_path):
+        for line in lines:
+            done = CliRunner().invoke(cli, shlex.split(line)[1:])
+            assert done.exit_code == 0, (line, done.output, done.exception)
