@@ -1,7 +1,7 @@
 """Executes the tutorials: python docs/site/run_notebooks.py [--check]
 
-Without `--check` the notebooks are written back with their outputs. With it nothing is written, and a text output that differs from the
-stored one is an error, so that what readers see is what the program prints.
+Without `--check` the notebooks are written back with their outputs. With it nothing is written, and a text output that differs
+from the stored one is an error, so that what readers see is what the program prints.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def main() -> None:
 
 def texts(notebook: NotebookNode) -> list[str]:
     """What each cell printed, without what varies."""
-    return [
-        _VARIES.sub("...", "".join(output.get("text", "") for output in cell.get("outputs", []))) for cell in notebook.cells
-    ]
+    return [_VARIES.sub("...", "".join(output.get("text", "") for output in cell.get("outputs", []))) for cell in notebook.cells]
 
 
 if __name__ == "__main__":
