@@ -28,6 +28,8 @@ from astra_tacos.files import replaced_file
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.table_trace import trace_of_table
+from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
 LinkOrder = Literal["serial", "tokens"]
@@ -72,11 +74,7 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
-    if link_order is not None and link_order not in LINK_ORDERS:
-        raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
-    if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
-        raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
-    table, npu_first = node_table(schedule, link_order or default_link_order(schedule), first_tag)
+    table, npu_first = node_table(schedule, link_order, first_tag)
     paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
 
     def write(npu: int) -> None:
@@ -89,13 +87,37 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
     return paths
 
 
+def schedule_trace(schedule: Schedule, name: str, link_order: LinkOrder | None = None, first_tag: int = 0) -> Trace:
+    """The trace that `read_trace` reads of what `export_chakra` writes, in memory: its columns but the workload's.
+
+    Parameters
+    ----------
+    name
+        What the trace is to be called in messages.
+    link_order, first_tag
+        As for `export_chakra`, which says what is raised, too.
+    """
+    return trace_of_table(*node_table(schedule, link_order, first_tag), name)
+
+
 def default_link_order(schedule: Schedule) -> LinkOrder:
     """`serial` for the blocking model, `tokens` for the pipelined one."""
     return "serial" if schedule.timing.is_blocking else "tokens"
 
 
-def node_table(schedule: Schedule, link_order: LinkOrder, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
-    """All nodes of the traces, sorted by NPU, and where those of each NPU begin."""
+def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+    """All nodes of the traces, sorted by NPU, and where those of each NPU begin.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such link order, or the tags go past what ASTRA-sim tells apart.
+    """
+    if link_order is not None and link_order not in LINK_ORDERS:
+        raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
+    if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
+        raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
+    link_order = link_order or default_link_order(schedule)
     previous = previous_on_link(schedule)
     has_next = np.zeros(schedule.num_sends, bool)
     has_next[previous[previous >= 0]] = True

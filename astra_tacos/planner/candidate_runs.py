@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.export.chakra import export_chakra
+from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.duration_estimates import estimate
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.plan_result import time_spent
@@ -20,7 +19,6 @@ from astra_tacos.planner.written_run import WrittenRun
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace
 
@@ -99,9 +97,7 @@ def _stays(workload: Workload, solutions: tuple[Solution, ...], start: Run, own:
 
 def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
     """Whether a trace is what a schedule is written as, whatever its first tag."""
-    with TemporaryDirectory(prefix="astra_tacos.") as folder:
-        export_chakra(schedule, Path(folder) / "case")
-        other = read_trace(Path(folder) / "case", chunks=False)
+    other = schedule_trace(schedule, trace.prefix)
     names = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "dep_first", "dep")
     if not all(np.array_equal(getattr(trace, name), getattr(other, name)) for name in names):
         return False

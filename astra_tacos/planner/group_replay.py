@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from astra_tacos.config.communicator import CommunicatorGroups
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.export.chakra import export_chakra
+from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
 
@@ -46,13 +44,8 @@ def replay_together(
         As `replay_run` does.
     """
     chosen = disjoint(groups)
-    with TemporaryDirectory(prefix="astra_tacos.") as folder:
-        traces: tuple[Trace, ...] = ()
-        if schedule is not None:
-            prefix = Path(folder) / "case"
-            export_chakra(schedule, prefix)
-            traces = (read_trace(prefix, chunks=False),)
-        return replay_run(_run(traces, pattern, size_bytes, chosen, network, system), backend).end_ns
+    traces = () if schedule is None else (schedule_trace(schedule, schedule.collective.name),)
+    return replay_run(_run(traces, pattern, size_bytes, chosen, network, system), backend).end_ns
 
 
 def disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:

@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.naive_schedule import naive_dependencies
+from helpers.naive_trace import assert_equal
 from helpers.networks import ALL, config, topology
 from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
-from astra_tacos.export.chakra import LINK_ORDERS, export_chakra
+from astra_tacos.export.chakra import LINK_ORDERS, export_chakra, schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.trace.reader import read_names, read_trace
@@ -40,6 +42,16 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
     reduction_us = of.timing.reduction_us[of.collective.chunk_class[of.chunk]]
     assert trace.duration_us.sum() == reduction_us[of.reduces].sum()
     assert (trace.dep >= 0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedules(), st.sampled_from([None, *LINK_ORDERS]), st.integers(0, 1000))
+def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pytest.TempPathFactory, of, order, tag) -> None:
+    prefix = tmp_path_factory.mktemp("et") / "x"
+    export_chakra(of, prefix, order, tag)
+    found = schedule_trace(of, str(prefix), order, tag)
+    assert found.prefix == str(prefix)
+    assert_equal(found, read_trace(prefix))
 
 
 @pytest.mark.parametrize("link_order", LINK_ORDERS)
@@ -78,13 +90,12 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("name", ALL)
-def test_replayed_on_astra_sims_models(tmp_path: Path, name: str, link_model: str, collective: str) -> None:
+def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: str) -> None:
     """The trace, on the network that stands for the topology, takes the predicted time wherever that is said to be exact."""
     network = config(*ALL[name])
     of = schedule(topology(*ALL[name]), collective, 1 << 20, 2, link_model=link_model)
     stand_in = astra_sim_network(of.topology, of.timing.link_model)
-    export_chakra(of, tmp_path / "x")
-    replayed = replay_trace(read_trace(tmp_path / "x"), NetworkConfig(network.source, stand_in.dimensions), stand_in.backend)
+    replayed = replay_trace(schedule_trace(of, "x"), NetworkConfig(network.source, stand_in.dimensions), stand_in.backend)
     if not stand_in.is_exact:
         if link_model == "blocking":
             assert np.all(replayed.finish_ns <= of.npu_finish_ns)
@@ -98,7 +109,7 @@ def test_replayed_on_astra_sims_models(tmp_path: Path, name: str, link_model: st
         assert late.max() <= 0.001 * of.collective_time_ns
 
 
-def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order(tmp_path: Path) -> None:
+def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() -> None:
     """ASTRA-sim itself ends this one at 32,777 ns; so a switch is not said to be exact, though many schedules are equal."""
     network = (("Switch", 4, 50.0, 500.0),)
     of = schedule(topology(*network), "all-reduce", 1_000_003, 8, synthesizer="themis", link_model="pipelined")
@@ -107,8 +118,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order(tmp_
     assert (stand_in.backend, stand_in.dimensions) == (CONGESTION_AWARE, of.topology.dimensions)
     assert not stand_in.is_exact
     assert "in another order than predicted" in stand_in.note
-    export_chakra(of, tmp_path / "x")
-    assert replay_trace(read_trace(tmp_path / "x"), config(*network), stand_in.backend).finish_ns.max() == 32_777
+    assert replay_trace(schedule_trace(of, "x"), config(*network), stand_in.backend).finish_ns.max() == 32_777
 
 
 def test_same_schedule_same_bytes(tmp_path: Path) -> None:
@@ -121,4 +131,6 @@ def test_same_schedule_same_bytes(tmp_path: Path) -> None:
 def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="500,000,"):
         export_chakra(schedule(topology(*ALL["ring8"])), tmp_path / "x", first_tag=499_999_999)
+    with pytest.raises(ConfigError, match="500,000,"):
+        schedule_trace(schedule(topology(*ALL["ring8"])), "x", first_tag=499_999_999)
     assert list(tmp_path.iterdir()) == []
