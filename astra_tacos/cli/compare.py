@@ -18,7 +18,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
     "--sizes", type=Sizes(), required=True, help="64KiB,1MiB or 64KiB:1GiB (four times larger each); as --size of synthesize."
 )
 @click.option(
-    "--synthesizers", type=Names(), default=tuple(SYNTHESIZERS), help="ring,direct,...; auto may be one. By default all."
+    "--synthesizers",
+    type=Names(),
+    default=auto_synthesizers,
+    help="ring,direct,...; auto may be one. By default all that auto tries.",
 )
 @search_options(10.0, "For each size and synthesizer: when to stop trying, if a search has not ended before.")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")

@@ -81,10 +81,10 @@ def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[Compare
     from astra_tacos.cli.compare import compared_rows
     from astra_tacos.cli.search_options import SearchRequest
     from astra_tacos.collective import cut_into
-    from astra_tacos.synthesizer import SYNTHESIZERS
+    from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
-    names = tuple(name for name, entry in SYNTHESIZERS.items() if not entry.is_random)
+    names = tuple(name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random)
     whole = cut_into(collective, 1)
     able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
     guess = sum(SYNTHESIZERS[name].seconds(topology, whole) for name in able) * _CHUNK_COUNTS

@@ -23,7 +23,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, search
 from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import check
@@ -92,7 +92,7 @@ def _refusal(case: DistinctCollective, options: Options) -> str | None:
         return f"no synthesizer does {case.collective}"
     if options.synthesizer not in (AUTO, *SYNTHESIZERS):
         raise ConfigError(f"synthesizer: found {options.synthesizer!r}, expected {' or '.join((AUTO, *SYNTHESIZERS))}")
-    names = list(SYNTHESIZERS) if options.synthesizer == AUTO else [options.synthesizer]
+    names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
     if not any(case.collective in SYNTHESIZERS[name].collectives for name in names):
         return f"{'no synthesizer' if options.synthesizer == AUTO else options.synthesizer} does {case.collective}"
     return None

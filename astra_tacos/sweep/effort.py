@@ -11,7 +11,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
 from astra_tacos.synthesizer.search.chunk_counts import choose_chunks
 from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, MAX_CHUNKS_PER_NPU
@@ -119,7 +119,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
         counts = sorted({candidate.chunks_per_npu for candidate in chosen if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU})
         cuts, sends = [cut_into(collective, count) for count in counts], chosen[0].num_sends
     timing = compute_timing(topology, collective, model, task.reduce_bandwidth_gbps)
-    names = dict.fromkeys(SYNTHESIZERS if task.synthesizer == AUTO else (task.synthesizer,), 0)
+    names = dict.fromkeys(auto_synthesizers() if task.synthesizer == AUTO else (task.synthesizer,), 0)
     budget = task.budget_s or (AUTO_BUDGET_S if task.synthesizer == AUTO else float("inf"))
     listed = [Cut(cut, timing, 0, task.chunks_per_npu is not None) for cut in cuts]
     candidates, _, _ = list_candidates(topology, listed, names, task.trials, task.seed, budget)

@@ -38,4 +38,9 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
 AUTO = "auto"
-"""The portfolio of all of them."""
+"""The portfolio of those that do not stay out of it."""
+
+
+def auto_synthesizers() -> tuple[str, ...]:
+    """Names of the synthesizers that `auto` tries."""
+    return tuple(name for name, entry in SYNTHESIZERS.items() if entry.in_auto)

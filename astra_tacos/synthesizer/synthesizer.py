@@ -38,6 +38,8 @@ class Synthesizer:
         A rough guess at how long one schedule takes to make, by which a search decides what to try first.
     does_groups
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
+    in_auto
+        Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
 
     make: Callable[[Topology, Collective, Timing, int], Schedule]
@@ -47,6 +49,7 @@ class Synthesizer:
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     seconds: Callable[[Topology, Collective], float] = dispatch_seconds
     does_groups: bool = False
+    in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
         """Why this collective is not for it; None if it is."""

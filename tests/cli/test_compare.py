@@ -39,6 +39,14 @@ def compare(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["compare", "--max-sends", "2000", "--trials", "2", *arguments])
 
 
+def test_who_stays_out_of_auto_is_compared_only_by_name(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYNTHESIZERS, "shy", replace(SYNTHESIZERS["ring"], in_auto=False))
+    common = ("--network", network, "--sizes", "64KiB", "--json")
+    for names, expected in ((), set(SYNTHESIZERS) - {"shy"}), (("--synthesizers", "shy,auto"), {"shy", "auto"}):
+        rows = json.loads(compare(*common, *names).output)["rows"]
+        assert {row["synthesizer"] for row in rows} == expected
+
+
 def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) -> None:
     common = (
         "--network",

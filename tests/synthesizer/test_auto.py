@@ -17,7 +17,7 @@ from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collectiv
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search, synthesize
@@ -54,7 +54,7 @@ def test_no_worse_than_any_member_alone(network: str, collective: str) -> None:
         options = SMALL | {"recut": recut}
         best = search(where, what, **options)
         assert verify(best.schedule) == ()
-        for name in SYNTHESIZERS:
+        for name in auto_synthesizers():
             if name in best.refusals:
                 continue
             alone = search(where, what, synthesizer=name, **options)
@@ -105,6 +105,24 @@ def test_refusals_are_told_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SynthesisError, match=f"all-reduce on test: {name}: {found.refusals[name]}"):
             synthesize(where, what, synthesizer=name)
     assert synthesize(where, what, synthesizer="slow", trials=1, budget_s=1.0).num_sends  # the only one: it is tried
+
+
+def test_a_synthesizer_may_stay_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def spied(*arguments):
+        calls.append(arguments)
+        return entry.make(*arguments)
+
+    entry = SYNTHESIZERS["ring"]
+    monkeypatch.setitem(SYNTHESIZERS, "shy", replace(entry, make=spied, in_auto=False))
+    where = topology(*ALL["ring8"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    found = search(where, what, trials=1)
+    assert not calls and "shy" not in found.refusals and "shy" not in auto_synthesizers()
+    assert verify(synthesize(where, what, synthesizer="shy")) == () and calls
+    monkeypatch.setitem(SYNTHESIZERS, "shy", replace(entry, make=spied))
+    assert "shy" in auto_synthesizers()
 
 
 def test_many_threads_make_candidates_and_few_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, Timing, choose_link_model, compute_timing
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
 from astra_tacos.synthesizer.search.chunk_counts import MAX_SENDS, choose_chunks
@@ -109,7 +109,7 @@ def search(
     Parameters
     ----------
     synthesizer
-        Key of `SYNTHESIZERS`, or `auto` for all of them that can do it.
+        Key of `SYNTHESIZERS`, or `auto` for all of its portfolio that can do it.
     recut
         Whether to choose the number of chunks per NPU, too, whatever that of `collective` is.
     max_sends
@@ -152,7 +152,7 @@ def search(
         collective = cut_into(collective, 1)
     model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
     budget = budget_s or (AUTO_BUDGET_S if synthesizer == AUTO else math.inf)
-    names = tuple(SYNTHESIZERS) if synthesizer == AUTO else (synthesizer,)
+    names = auto_synthesizers() if synthesizer == AUTO else (synthesizer,)
     cuts = [collective]
     advised = dict.fromkeys(names, 0)
     if recut:
