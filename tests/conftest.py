@@ -14,6 +14,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None)  # how long an example takes depends on what else the machine does
+settings.load_profile("suite")
 
 ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
 INPUTS_VARIABLE = "ASTRA_TACOS_INPUTS"

@@ -126,3 +126,15 @@ def test_kernels_keep_to_their_files() -> None:
     for path in PACKAGE.rglob("*.py"):
         is_kernel = path.name.startswith("_") and path.name.endswith("_kernels.py")
         assert is_kernel == ("import njit" in path.read_text()), path
+
+
+def test_one_module_prints() -> None:
+    """`cli/console.py` makes what others named harmless for a terminal; a print elsewhere would not."""
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE) == Path("cli/console.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                prints = name in ("print", "click.echo", "click.secho", "Console", "sys.stdout.write", "sys.stderr.write")
+                assert not prints, f"{path}:{node.lineno}: {name}, expected echo, print_rows, print_table or show of cli.console"

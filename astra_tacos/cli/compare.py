@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import SearchRequest, search_options
 from astra_tacos.collective import make_collective
@@ -118,8 +118,8 @@ def compare(
 
     Prints a table of times; --csv, --plot and --output write the figures behind it, and a figure for a paper.
     """
+    from astra_tacos.cli.compare_table import print_comparison
     from astra_tacos.config.network import read_network
-    from astra_tacos.report.compare_table import print_comparison
     from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.topology.composition import build_topology
 
@@ -150,7 +150,7 @@ def compare(
         return
     print_comparison(rows)
     for path in written:
-        click.echo(f"written: {path}")
+        echo(f"written: {path}")
 
 
 def compared_rows(

@@ -1,31 +1,111 @@
-"""Progress on standard error, for work of more than a second, where a person is watching."""
+"""All that is printed: the one place where text meets a terminal.
+
+Names of files, networks and collectives come from other people. What a terminal would obey instead of showing (escape
+sequences, carriage returns, marks that turn the direction of writing, characters without width) is printed as an escape, as in
+a string of Python. Colours are added here, after that.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+    from rich.table import Table
+    from rich.text import Text
 
-def print_json(result: dict[str, Any]) -> None:
-    """One object on standard output."""
+_UNWRAPPED = 10_000
+
+
+def make_streams_lenient() -> None:
+    """Print characters that the encoding of standard output lacks as escapes, too."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    r"""A line with `\x1b`, `\n`, `\u202e` and the like instead of the characters that are not shown."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def echo(text: str = "", *, is_error: bool = False) -> None:
+    """Print lines on standard output, or on standard error."""
+    click.echo("\n".join(map(printable, text.split("\n"))), err=is_error)
+
+
+def print_json(result: object) -> None:
+    """One object or list on standard output."""
     click.echo(json.dumps(result, indent=2))
+
+
+def styled(text: str, style: str = "") -> Text:
+    """A cell of a table."""
+    from rich.text import Text
+
+    return Text("\n".join(map(printable, text.split("\n"))), style)
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print label and value pairs, aligned; wrapped to a terminal, one line each elsewhere."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(styled(label), styled(value))
+    show(table)
+
+
+def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a titled table: the first column to the left, numbers to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in header:
+        table.add_column(styled(name), justify="left" if name in header[:1] or name == "pattern" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(styled, row))
+    echo(f"\n{title}")
+    show(table)
+
+
+def show(table: Table) -> None:
+    """Print a table whose cells are `styled`, without blanks at line ends; one line per row where that is no terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @contextlib.contextmanager
 def progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that a callback (done, total) moves; it vanishes in the end. Silent where standard error is no terminal."""
+    """A bar for work of more than a second that a callback (done, total) moves; silent where standard error is no terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
+        task = shown.add_task(description, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def bar(*columns: ProgressColumn) -> Progress:
+    """A bar of these columns on standard error; it vanishes in the end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True)

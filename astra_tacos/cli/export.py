@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
@@ -64,8 +64,6 @@ def export(schedule: Path, name: str, output: Path | None, options: tuple[str, .
         about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
         print_json(about | written.figures | {"notes": list(written.notes)})
         return
-    from astra_tacos.report.table import print_rows
-
     rows = [("schedule", str(schedule)), ("written", f"{written.path}: {exporter.summary}")]
     rows += [("note", note) for note in written.notes]
     print_rows([*rows, ("run", written.command)] if written.command else rows)

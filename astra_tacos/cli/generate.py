@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.generator.pipeline import PIPELINE_SCHEDULES
@@ -156,7 +156,6 @@ def _ffn(text: str, hidden: int) -> int:
 def _print(run: GeneratedRun, network_path: Path | None) -> None:
     import shlex
 
-    from astra_tacos.report.table import print_rows
     from astra_tacos.units import format_size
 
     result = run.result

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from astra_tacos.cli.console import print_json
+from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.units import format_size
@@ -36,8 +36,6 @@ def inspect(path: Path, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    from astra_tacos.report.table import print_rows
-
     print_rows((key.replace("_", " "), _text(value)) for key, value in result.items())
 
 

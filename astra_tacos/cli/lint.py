@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import progress
+from astra_tacos.cli.console import echo, print_json, progress, show, styled
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import RunFiles, backend_option, network_option, run_options
 
@@ -38,12 +36,12 @@ def _explain(context: click.Context, _: click.Parameter, code: str | None) -> No
     check = CHECKS.get(code.upper())
     if check is None:
         raise click.UsageError(f"No such code: {code}. Codes are {next(iter(CHECKS))} to {list(CHECKS)[-1]}, see --list.")
-    click.echo(f"{check.code}, {check.severity}: {check.title}\n")
+    echo(f"{check.code}, {check.severity}: {check.title}\n")
     width = min(shutil.get_terminal_size().columns, 100)
     paragraphs = [
         textwrap.fill(" ".join(text.split()), width, break_on_hyphens=False) for text in check.explanation.split("\n\n")
     ]
-    click.echo("\n\n".join(paragraphs))
+    echo("\n\n".join(paragraphs))
     context.exit()
 
 
@@ -54,7 +52,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     from astra_tacos.linter.checks import CHECKS
 
     for check in CHECKS.values():
-        click.echo(f"{check.code}  {check.severity:<7}  {check.title}")
+        echo(f"{check.code}  {check.severity:<7}  {check.title}")
     context.exit()
 
 
@@ -88,7 +86,7 @@ def lint(
             files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory, backend, limit
         )
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in report.findings], indent=2))
+        print_json([asdict(finding) for finding in report.findings])
     else:
         _print(report)
     if report.errors:
@@ -96,7 +94,6 @@ def lint(
 
 
 def _print(report: LintReport) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -107,24 +104,21 @@ def _print(report: LintReport) -> None:
         for code, count in sorted(counts.items()):
             shown = [finding for finding in report.findings if finding.code == code and finding.severity == severity]
             _add(table, shown, count)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
-    with console.capture() as capture:
-        console.print(table)
-    lines = [line.rstrip() for line in capture.get().splitlines() if line.strip()]
-    click.echo("\n".join([*lines, "", _summary(report)] if lines else [_summary(report)]))
+    if table.row_count:
+        show(table)
+        echo()
+    echo(_summary(report))
 
 
 def _add(table: Table, findings: list[Finding], count: int) -> None:
-    from rich.text import Text
-
     for finding in findings:
         colour = _COLOURS[finding.severity]
-        text = Text.assemble((finding.where, "bold"), ": ", finding.message)
+        text = styled(finding.where, "bold") + styled(f": {finding.message}")
         if finding.remedy:
-            text.append(f" ({finding.remedy})", "dim")
-        table.add_row(Text(finding.code, colour), Text(finding.severity, colour), text)
+            text += styled(f" ({finding.remedy})", "dim")
+        table.add_row(styled(finding.code, colour), styled(finding.severity, colour), text)
     if count > len(findings):
-        table.add_row("", "", Text(f"... and {count - len(findings):,} more of {findings[0].code} (--all shows them)", "dim"))
+        table.add_row("", "", styled(f"... and {count - len(findings):,} more of {findings[0].code} (--all shows them)", "dim"))
 
 
 def _summary(report: LintReport) -> str:

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.console import progress
+from astra_tacos.cli.console import print_rows, progress
 
 if TYPE_CHECKING:
     from astra_tacos.cli.search_options import SearchRequest
@@ -75,7 +75,7 @@ def synthesize_lockstep(
 
 def print_lockstep(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
     """Print the figures, and what else there is to say."""
-    from astra_tacos.report.table import print_rows, synthesis_rows
+    from astra_tacos.report.table import synthesis_rows
 
     print_rows([*synthesis_rows(result), *rows])
 

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from astra_tacos.cli.console import echo, make_streams_lenient
 from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
 
 CHECK_FAILED = 1
@@ -59,10 +60,11 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit."""
+    make_streams_lenient()
     try:
         status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo(error.format_message())
         sys.exit(0)
     except click.ClickException as error:
         _fail(error.format_message(), BAD_INPUT)
@@ -83,5 +85,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, status: int) -> None:
-    click.echo(f"astra-tacos: error: {' '.join(message.split())}", err=True)
+    echo(f"astra-tacos: error: {' '.join(message.split())}", is_error=True)
     sys.exit(status)

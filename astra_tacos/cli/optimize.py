@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
 
@@ -187,7 +187,6 @@ def _read_run(
 
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.optimizer.result import demand_table, split_table, summary_rows
-    from astra_tacos.report.table import print_rows, print_table
 
     rows = summary_rows(result)
     if "output" in result:

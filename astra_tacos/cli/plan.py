@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
@@ -145,8 +145,6 @@ def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str
 
 
 def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: Asked) -> None:
-    from astra_tacos.report.table import print_rows, print_table
-
     rows = [
         ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
         ("judged by", f"the embedded replay, {result.backend}"),
@@ -183,7 +181,7 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
     )
     print_table("collectives (before and after: the most time that a rank spends in them)", header, map(_row, result.cases))
     for reason in dict.fromkeys(case.reason for case in result.cases if case.reason):
-        click.echo(f"\nleft as it is: {reason}")
+        echo(f"\nleft as it is: {reason}")
 
 
 def _row(case: CaseFigures) -> tuple[str, ...]:

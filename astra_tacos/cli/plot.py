@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.console import echo
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
@@ -75,7 +76,7 @@ def topology(path: Path, output: Path, width: str) -> None:
 
     network, busy = _read_network(path)
     save_topology(network, output, width, busy)
-    click.echo(f"written: {output}")
+    echo(f"written: {output}")
 
 
 @plot.command(short_help="Draw links over time, or ranks before and after a plan.")
@@ -98,7 +99,7 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
         from astra_tacos.report.figure.timeline_plot import save_timeline
 
         save_timeline(_read_schedule(path), output, width, chunk)
-    click.echo(f"written: {output}")
+    echo(f"written: {output}")
 
 
 @plot.command(short_help="Draw a comparison of synthesizers again.")
@@ -110,7 +111,7 @@ def compare(path: Path, output: Path, width: str) -> None:
     from astra_tacos.report.figure.compare_plot import save_plot
 
     save_plot(read_rows(path), output, width)
-    click.echo(f"written: {output}")
+    echo(f"written: {output}")
 
 
 @plot.command(short_help="Draw a sweep: lines, a heat map or a Pareto front.")
@@ -149,7 +150,7 @@ def sweep(
         table = _filtered(table, where)
         note = f"where {where}"
     save_sweep(table, output, choose(table, kind, x, y, value, by), width, note)
-    click.echo(f"written: {output}")
+    echo(f"written: {output}")
 
 
 def _filtered(table: SweepColumns, where: str) -> SweepColumns:

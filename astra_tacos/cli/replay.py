@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.cli.replay_path import replay_path
@@ -109,8 +109,7 @@ def _replay_run(
 ) -> None:
     from astra_tacos.replayer.run_replay import replay_run
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
-    from astra_tacos.report.run_report import print_run_tables, run_result, run_rows, write_run_csv
-    from astra_tacos.report.table import print_rows
+    from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
@@ -163,7 +162,8 @@ def _replay_run(
     rows = run_rows(run, result)
     rows += [("wrote", str(file)) for file in written]
     print_rows(rows)
-    print_run_tables(result)
+    for table in run_tables(result):
+        print_table(*table)
     _print_findings(report)
 
 
@@ -183,13 +183,12 @@ def _print_findings(report: LintReport) -> None:
         if counts:
             listed = ", ".join(f"{code} ({count:,})" if count > 1 else code for code, count in sorted(counts.items()))
             number = sum(counts.values())
-            click.echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; `astra-tacos lint` on the same files says more")
+            echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; `astra-tacos lint` on the same files says more")
 
 
 def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | None, as_json: bool) -> None:
     from astra_tacos.config.network import read_network
     from astra_tacos.replayer.astra_sim import backend_of, find_binary, run_astra_sim
-    from astra_tacos.report.table import print_rows
     from astra_tacos.trace.reader import trace_files
 
     network = read_network(network_path)

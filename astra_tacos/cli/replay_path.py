@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
@@ -67,7 +67,6 @@ def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None) -> 
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.report.table import print_rows
     from astra_tacos.units import format_time
 
     finish = result["finish_ns"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from astra_tacos.cli.console import print_json
+from astra_tacos.cli.console import echo, print_json
 from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.extras import require
@@ -84,7 +84,7 @@ def report(directory: Path, output: Path, with_comparison: bool, title: str | No
     if as_json:
         print_json({"kind": kind, "path": str(output), "size_bytes": len(content)})
         return
-    click.echo(f"written: {output} ({kind}, {format_size(len(content))})")
+    echo(f"written: {output} ({kind}, {format_size(len(content))})")
 
 
 def find_kind(directory: Path) -> tuple[str, Kind]:

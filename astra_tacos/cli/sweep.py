@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.interrupts import interruptible
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
@@ -98,7 +98,7 @@ def sweep(
         result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
         print_json(result) if as_json else _print(result)
         if is_interrupted:
-            click.echo("\ninterrupted: what is done is kept, and the same command goes on from there", err=True)
+            echo("\ninterrupted: what is done is kept, and the same command goes on from there", is_error=True)
             raise click.exceptions.Exit(_INTERRUPTED)
 
 
@@ -128,7 +128,6 @@ def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
 def _estimate(
     run: SweepRun, conditions: Conditions, asked: Sweep, address: str | None, workers: int | None, as_json: bool
 ) -> None:
-    from astra_tacos.report.table import print_rows
     from astra_tacos.sweep.cluster import num_threads, open_client
     from astra_tacos.sweep.estimate import estimate
 
@@ -170,7 +169,6 @@ def _estimate(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.report.table import print_rows, print_table
     from astra_tacos.sweep.outcome import REFUSED
     from astra_tacos.sweep.summary import best_table
 
@@ -187,16 +185,16 @@ def _print(result: dict[str, Any]) -> None:
     errors = result["errors"]
     if len(errors) == 1 and errors[0]["points"] == result["points"]:
         what = "was refused" if errors[0]["status"] == REFUSED else "failed"
-        click.echo(f"\nevery point {what}: {errors[0]['error']}")
+        echo(f"\nevery point {what}: {errors[0]['error']}")
         return
     for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
         if result[name]:
             print_table(title, *best_table(result[name]))
         if result[f"{name}_more"]:
-            click.echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
+            echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
     if errors:
-        click.echo("")
+        echo("")
     for each in errors:
-        click.echo(f"{each['points']:,} x {each['status']}: {each['error']}")
+        echo(f"{each['points']:,} x {each['status']}: {each['error']}")
     if result["more_errors"]:
-        click.echo(f"and {result['more_errors']:,} other messages: see the column `error`")
+        echo(f"and {result['more_errors']:,} other messages: see the column `error`")

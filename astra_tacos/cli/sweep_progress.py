@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import click
+from astra_tacos.cli.console import bar, echo
 
 if TYPE_CHECKING:
     from astra_tacos.sweep.run_sweep import Progress
@@ -26,14 +26,12 @@ def sweep_progress() -> Iterator[Callable[[Progress], None]]:
         with _lines(begin) as show:
             yield show
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, state="starting")
-        yield lambda progress: bar.update(
+    with bar(*columns) as shown:
+        task = shown.add_task("", total=None, state="starting")
+        yield lambda progress: shown.update(
             task, completed=progress.done, total=progress.total, state=describe(progress, time.monotonic() - begin)
         )
 
@@ -47,7 +45,7 @@ def _lines(begin: float) -> Iterator[Callable[[Progress], None]]:
         now = time.monotonic()
         if now - last >= LINE_S:
             last = now
-            click.echo(f"{progress.done:,} of {progress.total:,} points done, {describe(progress, now - begin)}", err=True)
+            echo(f"{progress.done:,} of {progress.total:,} points done, {describe(progress, now - begin)}", is_error=True)
 
     yield show
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.cli.search_options import SearchRequest, search_options
@@ -107,9 +107,9 @@ def synthesize(
 
 
 def _print(result: dict[str, Any], rows: list[tuple[str, str]], with_checks: bool) -> None:
-    from astra_tacos.report.table import print_rows, synthesis_rows
+    from astra_tacos.report.table import synthesis_rows
 
     checks = "verified; the replay takes exactly the predicted time" if with_checks else "not verified"
     print_rows([*synthesis_rows(result), ("checks", checks), *rows])
     if not rows:
-        click.echo("\nNothing was written: add --output DIR for the traces.")
+        echo("\nNothing was written: add --output DIR for the traces.")

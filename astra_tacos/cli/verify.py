@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import json_option, network_option
@@ -60,11 +60,11 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
         )
     else:
         for name, what, found in verdicts:
-            click.echo(f"{name}: {_count(found) if found else 'ok'}: {what}")
+            echo(f"{name}: {_count(found) if found else 'ok'}: {what}")
             for violation in found[:_SHOWN]:
-                click.echo(f"  {violation}")
+                echo(f"  {violation}")
             if len(found) > _SHOWN:
-                click.echo(f"  ... and {len(found) - _SHOWN} more (--json lists all)")
+                echo(f"  ... and {len(found) - _SHOWN} more (--json lists all)")
     if violations:
         raise click.exceptions.Exit(CHECK_FAILED)
 

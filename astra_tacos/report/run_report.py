@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.files import replaced_file
-from astra_tacos.report.table import print_table
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
@@ -147,12 +147,12 @@ def _range(values: list[int]) -> str:
     return f"{high:,} ns" if low == high else f"{low:,} to {high:,} ns"
 
 
-def print_run_tables(result: dict[str, Any]) -> None:
-    """Ranks (the slowest, if there are many), collectives and the busiest links."""
+def run_tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, header and rows of ranks (the slowest, if there are many), collectives and the busiest links."""
     ranks = sorted(range(len(result["finish_ns"])), key=lambda rank: -result["finish_ns"][rank])
     shown = sorted(ranks[:_RANKS_SHOWN])
     title = "ranks" if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} ranks"
-    print_table(
+    yield (
         title,
         ("rank", "finish ns", "exposed ns", "compute ns", "sent"),
         [
@@ -169,7 +169,7 @@ def print_run_tables(result: dict[str, Any]) -> None:
     collectives = result["collectives"]
     if collectives:
         cut = f" (the {_COLLECTIVES_SHOWN} longest of {len(collectives)})" if len(collectives) > _COLLECTIVES_SHOWN else ""
-        print_table(
+        yield (
             f"collectives{cut}",
             ("algorithm", "pattern", "size", "nodes", "longest on a rank ns", "share of the run"),
             [
@@ -186,7 +186,7 @@ def print_run_tables(result: dict[str, Any]) -> None:
         )
     busiest = sorted(result["links"], key=lambda link: -int(link["busy_ns"]))
     if busiest:
-        print_table(
+        yield (
             f"busiest of {len(busiest):,} links",
             ("link", "bytes", "busy ns", "busy"),
             [

@@ -1,17 +1,10 @@
-"""Figures as tables for a terminal."""
+"""Figures of a synthesis as label and value."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from astra_tacos.units import format_size, format_time
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_UNWRAPPED = 1000
 
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -50,40 +43,3 @@ def _describe_search(search: dict[str, Any]) -> str:
 
 def _with_reason(value: str, reason: str | None) -> str:
     return f"{value}: {reason}" if reason else value
-
-
-def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print a titled table to standard output: the first column to the left, numbers to the right."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in header:
-        table.add_column(name, justify="left" if name in header[:1] or name == "pattern" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(value) for value in row))
-    print(f"\n{title}")
-    show(table)
-
-
-def print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Print label and value pairs to standard output, aligned; wrapped to a terminal, one line each elsewhere."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in rows:
-        table.add_row(label, Text(value))
-    show(table)
-
-
-def show(table: Table) -> None:
-    """Print a table to standard output, without blanks at line ends; one line per row where that is no terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

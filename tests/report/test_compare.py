@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from astra_tacos.cli.compare_table import print_comparison
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
-from astra_tacos.report.compare_table import print_comparison
 from astra_tacos.report.figure.compare_plot import _draw, save_plot
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS
 from astra_tacos.synthesizer import SYNTHESIZERS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from astra_tacos.cli.console import echo, show, styled
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.table import show
 from astra_tacos.units import format_size, format_time
 
 _NO_RESULT = "-"
@@ -15,7 +15,6 @@ _WIDEST_NAME = 10
 def print_comparison(rows: Sequence[CompareRow]) -> None:
     """Sizes down, synthesizers across: time, and how near it is to the bound; the best of a size is bold and has a star."""
     from rich.table import Table
-    from rich.text import Text
 
     names = list(dict.fromkeys(row.synthesizer for row in rows))
     by_size: dict[int, dict[str, CompareRow]] = {}
@@ -23,19 +22,19 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
         by_size.setdefault(row.size_bytes, {})[row.synthesizer] = row
     bounds = best_bound_ns(rows)
     first = rows[0]
-    print(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, and bound / time\n")
+    echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, and bound / time\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("size", justify="right", no_wrap=True)
     for name in (*names, "lower bound"):
-        table.add_column(_fold(name), justify="right", no_wrap=True)
+        table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        cells = [Text(text, style="bold green" if best else "") for text, best in (_cell(results[name]) for name in names)]
-        bound = Text(format_time(bounds[size]) if size in bounds else _NO_RESULT, style="dim")
+        cells = [styled(text, "bold green" if best else "") for text, best in (_cell(results[name]) for name in names)]
+        bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
     show(table)
-    print("\n* fastest at this size")
+    echo("\n* fastest at this size")
     for note in _notes(rows):
-        print(note)
+        echo(note)
 
 
 def _cell(row: CompareRow) -> tuple[str, bool]:

@@ -1,0 +1,97 @@
+"""What is printed does nothing to a terminal, whatever names are in it, and never fails for its characters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.cli.console import echo, print_rows, print_table, printable
+
+EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
+"""A title of the window, a cleared screen, a line written over, mirrored text, no width, another line, a byte that is no text."""
+NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ] # \u00e4\u00f6\u00fc\n"
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, check=False, env=os.environ | environment)
+
+
+def harmless(text: str) -> bool:
+    return all(unicodedata.category(char)[0] not in "CZ" or char in " \n" for char in text)
+
+
+@given(st.text(st.characters()))
+def test_no_character_but_those_that_are_seen_gets_through(text: str) -> None:
+    shown = printable(text)
+    assert harmless(shown) and "\n" not in shown
+    shown.encode()
+    if text.isprintable():
+        assert shown == text
+
+
+def test_tables_rows_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([(EVIL, EVIL)])
+    print_table(EVIL, (EVIL, "b"), [(EVIL, "[bold]1[/bold]")])
+    echo(f"{EVIL}\n{EVIL}")
+    echo(EVIL, is_error=True)
+    printed = capsys.readouterr()
+    assert harmless(printed.out) and harmless(printed.err)
+    assert printed.out.count(printable(EVIL)) == 7
+    assert "[bold]1[/bold]" in printed.out  # names are no markup
+
+
+@pytest.mark.parametrize("command", ["inspect", "synthesize", "lint"])
+def test_names_of_files_do_nothing(tmp_path: Path, command: str) -> None:
+    name = "a\x1b]0;owned\x07\x1b[2J\r\u202eb"
+    (tmp_path / f"{name}.yml").write_text(NETWORK, encoding="utf-8")
+    given = {
+        "inspect": [f"{name}.yml"],
+        "synthesize": ["--network", f"{name}.yml", "--size", "1MB", "--synthesizer", "ring", "--output", name],
+        "lint": ["--network", f"{name}.yml", "--workload", name, "--system", name],
+    }
+    done = run(command, *given[command], cwd=tmp_path)
+    assert harmless(done.stdout.decode()) and harmless(done.stderr.decode())
+    assert b"\\x1b]0;owned\\x07" in done.stdout + done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "POSIX"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"LANG": "de_DE.ISO-8859-1"},
+    ],
+)
+def test_other_locales_read_and_print_the_same(tmp_path: Path, locale: dict[str, str]) -> None:
+    name = "n\u00e4tz\u202e.yml"
+    (tmp_path / name).write_text(NETWORK, encoding="utf-8")
+    done = run("inspect", name, cwd=tmp_path, PYTHONUTF8="0", **locale)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert b"Ring 4" in done.stdout
+    done = run("inspect", "missing-\u00e4\u20ac.yml", cwd=tmp_path, PYTHONUTF8="0", **locale)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1 and b"no such file" in done.stderr
+
+
+def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    (tmp_path / "n\u00e4tz.yml").write_text(NETWORK, encoding="utf-8")
+    command = ("synthesize", "--network", "n\u00e4tz.yml", "--size", "1MB", "--synthesizer", "ring", "--output")
+    for output, environment in (("here", {}), ("there", {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})):
+        done = run(*command, output, cwd=tmp_path, **environment)
+        assert done.returncode == 0, done.stderr.decode()
+    for path in (tmp_path / "here").rglob("*"):
+        if path.suffix in (".yml", ".json", ".sh"):
+            path.read_text(encoding="utf-8")
+    json.loads((tmp_path / "there" / "system.json").read_text(encoding="utf-8"))
