@@ -1,0 +1,56 @@
+"""A synthesizer of your own: one chain through all NPUs. It is judged by the same oracle and replay as all others.
+
+In a checkout it would be a file of its own in `astra_tacos/synthesizer/algorithms`, and one line in `SYNTHESIZERS`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos import build_topology, verify
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.topology.topology import Topology
+
+
+def chain(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Pass every chunk of an All-Gather from its owner to the next NPU, and on, all the way round.
+
+    Parameters
+    ----------
+    topology
+        A network in which every NPU has a channel to the next higher one, and the last to the first.
+    collective
+        An All-Gather.
+    timing
+        Delays of its chunks.
+    seed
+        Not used: there is nothing random here.
+    """
+    num_npus = topology.num_npus
+    chunk = np.repeat(np.arange(collective.num_chunks), num_npus - 1)
+    step = np.tile(np.arange(num_npus - 1), collective.num_chunks)
+    src = (collective.chunk_owner[chunk] + step) % num_npus
+    channel = topology.channel_of(src, (src + 1) % num_npus)
+    sends = SendGraph(chunk.astype(np.int32), channel.astype(np.int32), np.zeros(len(chunk), np.bool_), step.astype(np.int32))
+    return dispatch(topology, collective, timing, sends, "chain", seed)
+
+
+def main() -> None:
+    """Make a schedule, and have it judged."""
+    topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 8, 50.0, 500.0),)))
+    collective = COLLECTIVES["all-gather"](topology.num_npus, 1 << 20, 2)
+    schedule = chain(topology, collective, compute_timing(topology, collective, "pipelined"), 0)
+    assert not verify(schedule)
+    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
+    print(f"{schedule.num_sends} sends, {schedule.collective_time_ns / 1000:.2f} us")
+
+
+if __name__ == "__main__":
+    main()
