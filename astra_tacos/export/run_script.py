@@ -5,11 +5,24 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import Backend
 
 SCRIPT = "run_astra_sim.sh"
 LOG = "log"
 _GROUPS = "comm_group.json"
+
+
+def check_script_name(workload: str) -> None:
+    """Check that a workload's name can be in a script: it has no control characters, which editors and terminals act upon.
+
+    Raises
+    ------
+    ConfigError
+        If it has some.
+    """
+    if not workload.isprintable():
+        raise ConfigError(f"{workload!r}: found a name with control characters, expected one that a script can hold")
 
 
 def write_run_script(
@@ -27,20 +40,26 @@ def write_run_script(
         What it does with the directory, and what there is to know, for its comments.
     has_groups
         Whether there is a `comm_group.json`, too.
+
+    Raises
+    ------
+    ConfigError
+        If the workload's name has control characters.
     """
-    comment = f"# {note}\n" if note else ""
+    check_script_name(workload)
+    comment = f"# {_one_line(note)}\n" if note else ""
     groups = f"  --comm-group-configuration={_GROUPS} \\\n" if has_groups else ""
     path = directory / SCRIPT
     path.write_text(
         f"""#!/bin/sh
 # {verb} this directory on ASTRA-sim's {backend} analytical backend.
 {comment}set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of ASTRA-sim's {backend.binary}}}"
+: "${{ASTRA_SIM_BIN:?set it to the path of {backend.binary}}}"
 case $ASTRA_SIM_BIN in
   /*) ;;
   */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
 esac
-cd "$(dirname "$0")"
+CDPATH='' cd -- "$(dirname -- "$0")"
 exec "$ASTRA_SIM_BIN" \\
   --workload-configuration={shlex.quote(workload)} \\
   --system-configuration=system.json \\
@@ -52,3 +71,8 @@ exec "$ASTRA_SIM_BIN" \\
         errors="surrogateescape",
     )
     path.chmod(path.stat().st_mode | 0o111)
+
+
+def _one_line(text: str) -> str:
+    """A comment's text: control characters, of which a line break would end the comment, are question marks."""
+    return "".join(character if character.isprintable() else "?" for character in text)

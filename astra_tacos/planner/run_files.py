@@ -13,7 +13,7 @@ from astra_tacos.config.json_text import read_json_object
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
+from astra_tacos.export.run_script import LOG, SCRIPT, check_script_name, write_run_script
 from astra_tacos.files import check_replaceable, write_json
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.recording import REPLAY_FILE
@@ -65,8 +65,9 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     Raises
     ------
     ConfigError
-        If anything else is there, it is the current directory, or an input is inside.
+        If anything else is there, it is the current directory, an input is inside, or the script cannot name the workload.
     """
+    check_script_name(inputs.workload.name)
     check_replaceable(path, "plan of astra_tacos", _is_own)
     used = (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory)
     inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
