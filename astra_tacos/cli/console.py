@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.errors import ConfigError, ReplayError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
     from rich.text import Text
 
+LINT_SAYS_MORE = "`astra-tacos lint` on the same files says more"
 _UNWRAPPED = 10_000
 
 
@@ -88,6 +91,15 @@ def show(table: Table) -> None:
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+@contextlib.contextmanager
+def points_to_lint() -> Iterator[None]:
+    """Errors that come from the files of a run end with where to learn more about them."""
+    try:
+        yield
+    except (ConfigError, ReplayError) as error:
+        raise type(error)(f"{error}; {LINT_SAYS_MORE}") from None
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
@@ -90,7 +90,7 @@ def plan(
     these: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
     from astra_tacos.planner.plan import plan as make_plan
-    from astra_tacos.planner.run_files import RunInputs
+    from astra_tacos.planner.run_files import RunInputs, check_output
     from astra_tacos.planner.solution import Options
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.planner.whole_network import Asked
@@ -105,7 +105,8 @@ def plan(
         raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
     asked = Asked(with_relays=relay, together=together)
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
-    with progress("planning (collectives)") as on_progress:
+    check_output(output, inputs)
+    with points_to_lint(), progress("planning (collectives)") as on_progress:
         result = make_plan(
             inputs,
             output,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.cli.replay_path import replay_path
@@ -113,12 +113,12 @@ def _replay_run(
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
-    with progress("reading"):
+    with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     model = choose_backend(backend, run.network)
     if output is not None:
         check_replay_directory(output)
-    with progress("replaying (ranks that have finished)") as advanced:
+    with points_to_lint(), progress("replaying (ranks that have finished)") as advanced:
         try:
             outcome = replay_run(
                 run,
@@ -183,7 +183,7 @@ def _print_findings(report: LintReport) -> None:
         if counts:
             listed = ", ".join(f"{code} ({count:,})" if count > 1 else code for code, count in sorted(counts.items()))
             number = sum(counts.values())
-            echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; `astra-tacos lint` on the same files says more")
+            echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; {LINT_SAYS_MORE}")
 
 
 def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | None, as_json: bool) -> None:

@@ -175,7 +175,8 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
     assert reason in json.loads(as_json.stdout)["reason"]
     embedded = run("replay", *files_of(tmp_path), cwd=tmp_path)
     assert embedded.returncode == 1
-    assert embedded.stderr == f"astra-tacos: error: workload/w: deadlock: {reason}; 1 more rank never finishes\n"
+    more = "1 more rank never finishes; `astra-tacos lint` on the same files says more"
+    assert embedded.stderr == f"astra-tacos: error: workload/w: deadlock: {reason}; {more}\n"
 
 
 @pytest.mark.parametrize(
@@ -243,4 +244,5 @@ def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:
     done = run("replay", *files_of(case), "--csv", "a.csv", "--chrome-trace", "b.json", cwd=case)
     assert done.returncode == 2
     assert "w.3.et: byte" in done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.endswith("; `astra-tacos lint` on the same files says more\n")
     assert sorted(tmp_path.rglob("*")) == before
