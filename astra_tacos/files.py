@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.errors import ConfigError
+from astra_tacos import temporaries
+from astra_tacos.errors import AstraTacosError, ConfigError
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
 
 
 def check_writable(path: Path) -> None:
@@ -34,6 +38,8 @@ def check_writable(path: Path) -> None:
 def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool]) -> None:
     """Check, before the work, that a directory may be written to `path`: nothing is there, or what may be replaced.
 
+    One that a killed process left under another name gets its own back.
+
     Parameters
     ----------
     what
@@ -46,6 +52,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
     ConfigError
         If anything else is there, or it is the current directory.
     """
+    temporaries.recover(path.resolve())
     if not path.exists():
         return
     if not path.is_dir():
@@ -66,65 +73,117 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.
 
     Where a link leads to is replaced, the link stays; what is no regular file (a pipe, a terminal) is written to as it is.
+    Temporaries that killed processes left in the folder go.
 
     Raises
     ------
     ConfigError
-        If `path` is a directory or cannot be written.
+        If `path` is a directory or cannot be written, also if the disk becomes full in the block.
     """
     if not path.name or path.is_dir():
         raise ConfigError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
-        yield path
+        with _named(path, path):
+            yield path
         return
-    path = path.resolve()
-    # Process ids repeat where containers or machines share a folder, say a cache: chance tells their files apart.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    target = path.resolve()
+    with _named(path, Path(target.anchor)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not temporaries.is_own(target):
+            temporaries.remove_stale(target.parent)
+        temporary = temporaries.create_file(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
-    try:
-        yield temporary
-        temporary.replace(path)
+        with _named(path, temporary):
+            yield temporary
+            temporary.replace(target)
     finally:
-        temporary.unlink(missing_ok=True)
+        temporaries.remove(temporary)
 
 
 @contextlib.contextmanager
 def replaced_directory(path: Path) -> Iterator[Path]:
     """A temporary directory that takes the place of `path`, if there is one, when the block ends well.
 
+    The two change places in one step where the system can do that, so that a process that is killed leaves the one or the other
+    under its name. Elsewhere there is a moment without, after which `recover` finds the old one. Temporaries that killed
+    processes left in the folder go.
+
     Raises
     ------
     ConfigError
-        If the parent of `path` cannot be written to.
+        If the parent of `path` cannot be written to, or the disk becomes full in the block.
     """
-    path = path.resolve()  # a link stays, what it leads to is replaced
+    target = path.resolve()  # a link stays, what it leads to is replaced
+    with _named(path, Path(target.anchor)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporaries.recover(target)
+        temporaries.remove_stale(target.parent)
+        temporary = temporaries.create_directory(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
-    outgoing = temporary.with_suffix(".old")
-    try:
-        temporary.chmod(0o777 & ~_umask())
-        yield temporary
-        if path.exists():
-            path.rename(outgoing)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if outgoing.exists():
-                outgoing.rename(path)
-            raise
+        with _named(path, temporary):
+            yield temporary
+            _replace_directory(temporary, target)
+    except AstraTacosError as error:
+        if str(temporary) in str(error):  # what is gone is not named
+            raise type(error)(str(error).replace(str(temporary), str(path))) from None
+        raise
     finally:
-        for rest in (temporary, outgoing):
-            shutil.rmtree(rest, ignore_errors=True)
+        temporaries.remove(temporary)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _replace_directory(temporary: Path, target: Path) -> None:
+    """Have a directory take the place of another, which is then under its temporary name or gone."""
+    if not target.exists():
+        temporary.rename(target)
+        return
+    if exchange(temporary, target):
+        return
+    outgoing = temporaries.temporary_name(target, "old")
+    descriptor = temporaries.lock(target)[1]  # as long as it is ours, no other process takes it for a killed one's
+    try:
+        target.rename(outgoing)
+        try:
+            temporary.rename(target)
+        except BaseException:
+            if not target.exists():
+                outgoing.rename(target)
+            raise
+        shutil.rmtree(outgoing, ignore_errors=True)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step (Linux: renameat2); returns whether the system and the file system can do that.
+
+    Raises
+    ------
+    OSError
+        If they can, but it fails.
+    """
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, TypeError, AttributeError):  # another system, or an old C library
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+@contextlib.contextmanager
+def _named(path: Path, written: Path) -> Iterator[None]:
+    """Errors of writing name `path`, as the user knows it; those of other files than `written` stay as they are."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads on
+    except OSError as error:
+        if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(written):
+            raise
+        raise ConfigError(f"{path}: cannot be written ({error.strerror or error})") from None

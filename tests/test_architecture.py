@@ -12,7 +12,8 @@ import astra_tacos
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"extras", "units", "files", "input_file", "csr", "version"},
+    {"extras", "units", "temporaries", "input_file", "csr", "version"},
+    {"files"},
     {"config"},
     {"topology"},
     {"collective"},

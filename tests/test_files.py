@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from astra_tacos.files import replaced_file
+import pytest
+
+from astra_tacos import temporaries
+from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.files import check_replaceable, exchange, replaced_directory, replaced_file
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from astra_tacos import files
+
+path, step, can_exchange = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
+
+def until_killed(function):
+    def counted(*arguments, **options):
+        global step
+        if step == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step -= 1
+        return function(*arguments, **options)
+    return counted
+
+if not can_exchange:
+    files.exchange = lambda one, other: False
+with files.replaced_directory(path) as directory:
+    for name in ("a", "b"):
+        (directory / name).write_text("new")
+    Path.rename, shutil.rmtree = until_killed(Path.rename), until_killed(shutil.rmtree)
+    files.exchange = until_killed(files.exchange)
+"""
+"""Writes a directory, and is killed before the step of that number in which names change."""
 
 
 def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Path) -> None:
@@ -18,3 +55,152 @@ def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Pa
         first.write_text("first")
     assert path.read_text() == "first"
     assert [entry.name for entry in tmp_path.iterdir()] == ["row.json"]
+
+
+def whole(path: Path) -> str:
+    """What the files of a directory say: all the same."""
+    found = {(path / name).read_text() for name in ("a", "b")}
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, can_exchange: bool) -> None:
+    path = tmp_path / "out"
+    if can_exchange and not supports_exchange(tmp_path):
+        pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
+    found = []
+    for step in range(10):
+        with replaced_directory(path) as directory:
+            for name in ("a", "b"):
+                (directory / name).write_text("old")
+        done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(step), str(can_exchange)], check=False)
+        if can_exchange:
+            assert whole(path) in ("old", "new")  # at any moment
+        check_replaceable(path, "test", lambda names: names == {"a", "b"})
+        found.append(whole(path))
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        with pytest.raises(ReplayError), replaced_directory(path):  # the next run cleans up, whatever becomes of it
+            raise ReplayError("")
+        assert whole(path) == found[-1]
+        assert os.listdir(tmp_path) == ["out"]  # noqa: PTH208
+    assert done.returncode == 0
+    assert found == sorted(found, reverse=True)
+    assert found[0] == "old" and found[-1] == "new"
+    assert len(found) == (3 if can_exchange else 5)  # a kill before each step, and none
+
+
+def supports_exchange(folder: Path) -> bool:
+    places = [folder / "one", folder / "other"]
+    for place in places:
+        place.mkdir()
+    try:
+        return exchange(*places)
+    finally:
+        for place in places:
+            place.rmdir()
+
+
+def test_names_are_exchanged_in_one_step(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    if not exchange(tmp_path / "one", tmp_path / "other"):
+        pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
+    assert (tmp_path / "one" / "other").exists() and (tmp_path / "other" / "one").exists()
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        exchange(tmp_path / "one", tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("replaced", [replaced_file, replaced_directory])
+def test_temporaries_of_killed_processes_go_and_those_of_live_ones_stay(
+    tmp_path: Path, replaced: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    code = f"import sys; from pathlib import Path; from astra_tacos.files import {replaced.__name__} as r\n"
+    code += "with r(Path(sys.argv[1])): print(flush=True); input()"
+    command = [sys.executable, "-c", code, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (live,) = tmp_path.iterdir()
+        with replaced(tmp_path / "other"):
+            assert live.exists()
+        with pytest.raises(ReplayError), replaced(tmp_path / "out"):
+            raise ReplayError("")
+        assert live.exists()
+        process.kill()
+    assert live.exists()
+    with pytest.raises(ReplayError), replaced(tmp_path / "out"):
+        raise ReplayError("")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["other"]
+
+
+def test_scratch_directories_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import os; from astra_tacos.temporaries import scratch_directory as made\n"
+    code += "with made() as place: (place / 'x').touch(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)
+    (stale,) = tmp_path.iterdir()
+    with temporaries.scratch_directory() as mine:
+        assert list(tmp_path.iterdir()) == [mine] != [stale]
+        assert mine.stat().st_mode & 0o777 == 0o700
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_the_user_is_no_temporary(tmp_path: Path) -> None:
+    names = [".out.tmp", ".out.12.tmp", "out.12-0123abcd.tmp", ".out.12-0123abcd.tmp.gz", ".out.x-0123abcd.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    with replaced_file(tmp_path / "out"):
+        pass
+    assert {entry.name for entry in tmp_path.iterdir()} == {*names, "out"}
+
+
+def fill_disk() -> None:
+    """From here on no file of this process may be longer than 20,000 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+
+def write_much(path: Path) -> None:
+    path.write_bytes(bytes(30_000))
+
+
+def test_a_full_disk_is_told_with_the_path(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fill_disk()
+    try:
+        with (
+            pytest.raises(ConfigError, match=r"out\.csv: cannot be written \(File too large\)"),
+            replaced_file(tmp_path / "out.csv") as file,
+        ):
+            write_much(file)
+        with (
+            pytest.raises(ConfigError, match=r"/out: cannot be written \(File too large\)"),
+            replaced_directory(tmp_path / "out") as place,
+        ):
+            write_much(place / "deep")
+        with (
+            pytest.raises(ConfigError, match=r"/out/deep: cannot be written \(File too large\)"),
+            replaced_directory(tmp_path / "out") as place,
+            replaced_file(place / "deep") as file,
+        ):
+            write_much(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    assert not list(tmp_path.iterdir())
+    full = Path("/dev/full")
+    if full.exists():
+        with pytest.raises(ConfigError, match=r"/dev/full: cannot be written \(No space left"), replaced_file(full) as file:
+            write_much(file)
+
+
+def test_an_error_about_another_file_names_that_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"input\.yml"), replaced_directory(tmp_path / "out"):
+        (tmp_path / "input.yml").read_text()
+    with pytest.raises(ReplayError, match=r"^.*/out/w\.0\.et: no such file$"), replaced_directory(tmp_path / "out") as place:
+        raise ReplayError(f"{place / 'w.0.et'}: no such file")
+    assert not list(tmp_path.iterdir())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.temporaries import scratch_directory
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.trace import DANGLING, Trace
 
@@ -89,14 +89,14 @@ def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int
     if not files:
         return None, {}
     # The reader wants every rank from 0 on, and all of them sound: links with numbers of their own give it those that are there.
-    with tempfile.TemporaryDirectory(prefix="astra_tacos.") as folder:
-        whole = _read_linked(Path(folder) / "all", list(files.values()))
+    with scratch_directory() as folder:
+        whole = _read_linked(folder / "all", list(files.values()))
         if isinstance(whole, Trace):
             return _spread([whole], list(files), path), {}
         parts: dict[int, Trace] = {}
         unreadable: dict[int, str] = {}
         for rank, file in files.items():
-            part = _read_linked(Path(folder) / f"rank{rank}", [file])
+            part = _read_linked(folder / f"rank{rank}", [file])
             if isinstance(part, Trace):
                 parts[rank] = part
             else:

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
+from astra_tacos.temporaries import scratch_directory
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
@@ -98,8 +98,8 @@ def run_astra_sim(
     ConfigError
         If it cannot be started, or takes longer than `timeout_s`.
     """
-    with tempfile.TemporaryDirectory(prefix="astra_tacos.") as scratch:
-        memory = remote_memory or Path(scratch) / "remote_memory.json"
+    with scratch_directory() as scratch:
+        memory = remote_memory or scratch / "remote_memory.json"
         if remote_memory is None:
             memory.write_text(_NO_MEMORY, encoding="utf-8")
         options = {
@@ -107,7 +107,7 @@ def run_astra_sim(
             "system-configuration": system,
             "network-configuration": network,
             "remote-memory-configuration": memory,
-            "logging-folder": Path(scratch) / "log",
+            "logging-folder": scratch / "log",
         }
         if groups is not None:
             options["comm-group-configuration"] = groups

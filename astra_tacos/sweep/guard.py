@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from astra_tacos.sweep.outcome import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.temporaries import create_scratch_directory, remove
 from astra_tacos.units import format_size
 
 _POLL_S = 0.02
@@ -120,11 +120,11 @@ class _Process:
     """A running `point_process`, and a thread that waits for what it says."""
 
     def __init__(self) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="astra-tacos-")
+        self._scratch = create_scratch_directory()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         paths = os.pathsep.join(path for path in sys.path if path)
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "astra_tacos.sweep.point_process", self._scratch],
+            [sys.executable, "-P", "-m", "astra_tacos.sweep.point_process", str(self._scratch)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -198,7 +198,7 @@ class _Process:
         for stream in (self._child.stdin, self._child.stdout, self._errors):
             with contextlib.suppress(OSError):  # a request that nobody reads any more
                 stream.close()  # type: ignore[union-attr]
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        remove(self._scratch)
 
     def _read(self) -> None:
         stream = self._child.stdout

@@ -118,7 +118,7 @@ def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
 
 def test_the_process_ends_with_the_one_that_asks(tmp_path: Path) -> None:
     code = (
-        "import sys, threading; from sweeps import long_point; from astra_tacos.sweep.outcome import Conditions\n"
+        "import sys, threading; from helpers.sweeps import long_point; from astra_tacos.sweep.outcome import Conditions\n"
         "from astra_tacos.sweep.guard import Guard; p = long_point()\n"
         "Guard().compute(p.key, p.to_request(), Conditions())"
     )
