@@ -15,6 +15,7 @@ LEVELS = (
     {"extras", "units", "temporaries", "input_file", "csr", "version"},
     {"files"},
     {"config"},
+    {"archive"},
     {"topology"},
     {"collective"},
     {"schedule", "trace"},

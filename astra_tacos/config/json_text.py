@@ -29,6 +29,22 @@ def read_json_object(path: Path) -> dict[str, Any]:
     text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path}: file is empty, expected a JSON object")
+    return parse_json_object(text, path)
+
+
+def parse_json_object(text: str, path: object) -> dict[str, Any]:
+    """The object that a text is.
+
+    Parameters
+    ----------
+    path
+        Where the text is from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If the text is not JSON, nested too deeply or something else than an object.
+    """
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
         json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.archive import Archive, opened_archive, text, whole, write_archive
+from astra_tacos.config.network import MAX_NPUS
+from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_file
-from astra_tacos.schedule.storage import column
 
 REPLAY_FILE = "replay.npz"
 """Its name in the directory of a plan or replay."""
 FORMAT = "astra_tacos replay 1"
+_MOST = 1 << 60
+"""Nanoseconds or bytes: sums of them have room."""
+_MOST_TEXT_BYTES = 1 << 30
+"""Nodes have names."""
 KINDS = ("compute", "collective", "send", "receive", "memory", "other")
 """What a node does, by number. GPU compute nodes compute; those of the CPU are `other`."""
 COMPUTE, COLLECTIVE, SEND, RECEIVE, MEMORY, OTHER = range(len(KINDS))
-_HEADER = "header"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +175,7 @@ def save_recording(recording: Recording, path: Path) -> None:
         header[when] = replay and {"approximate": replay.approximate, "links_are_routed": replay.links_are_routed}
         if replay is not None:
             arrays |= {f"{when}_{name}": getattr(replay, name) for name in _REPLAY}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with replaced_file(path) as temporary, temporary.open("wb") as stream:
-        np.savez_compressed(stream, **{_HEADER: text}, **arrays)  # type: ignore[arg-type]
+    write_archive(path, np.frombuffer(json.dumps(header).encode(), np.uint8), arrays)
 
 
 def load_recording(path: Path) -> Recording:
@@ -185,46 +186,47 @@ def load_recording(path: Path) -> Recording:
     ConfigError
         If the file is none, or its columns do not fit one another.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            header = json.loads(column(archive[_HEADER], np.uint8, _HEADER).tobytes())
-            if header["format"] != FORMAT:
-                raise ConfigError(f"{path}: format is {header['format']!r}, expected {FORMAT!r}")
-            nodes = Nodes(**{name: column(archive[f"nodes_{name}"], kind, name) for name, kind in _NODES.items()})
-            replays = {when: _replay(archive, when, header[when], nodes) for when in ("after", "before")}
+    with opened_archive(path, "recorded replay") as archive:
+        header = archive.header(_MOST_TEXT_BYTES)
+        if header["format"] != FORMAT:
+            raise ConfigError(f"{path}: format is {describe(header['format'])}, expected {FORMAT!r}")
+        nodes = Nodes(**archive.columns(_NODES, "nodes_"))
+        replays = {when: _replay(archive, when, header[when], nodes) for when in ("after", "before")}
         if replays["after"] is None:
             raise ValueError("no replay")
-        texts = tuple(map(str, header["texts"]))
+        texts = _texts(header, "texts")
         _check(nodes, len(texts), [replay for replay in replays.values() if replay])
         return Recording(
-            network=str(header["network"]),
-            shape=str(header["shape"]),
-            block_sizes=tuple(map(int, header["block_sizes"])),
-            num_npus=int(header["num_npus"]),
-            backend=str(header["backend"]),
+            network=text(header, "network"),
+            shape=text(header, "shape"),
+            block_sizes=tuple(whole({"a block size": size}, "a block size", MAX_NPUS) for size in header["block_sizes"]),
+            num_npus=whole(header, "num_npus", MAX_NPUS),
+            backend=text(header, "backend"),
             texts=texts,
             nodes=nodes,
             after=replays["after"],
             before=replays["before"],
         )
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
-        detail = "" if "allow_pickle" in str(error) else f" ({' '.join(str(error).split())})"
-        raise ConfigError(f"{path}: not a recorded replay of astra_tacos{detail}") from None
 
 
-def _replay(archive: Any, when: str, header: dict[str, Any] | None, nodes: Nodes) -> RecordedReplay | None:
+def _texts(header: dict[str, Any], name: str) -> tuple[str, ...]:
+    texts = header[name]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name} is {describe(texts)}, expected a list of texts")
+    return tuple(texts)
+
+
+def _replay(archive: Archive, when: str, header: dict[str, Any] | None, nodes: Nodes) -> RecordedReplay | None:
     if header is None:
         return None
-    columns = {name: column(archive[f"{when}_{name}"], kind, name) for name, kind in _REPLAY.items()}
+    columns = archive.columns(_REPLAY, f"{when}_")
     for name, values in columns.items():
         wanted = nodes.num_ranks if name in _OF_RANKS else len(nodes.node_id) if name in _OF_NODES else len(columns["link_src"])
         if len(values) != wanted:
             raise ValueError(f"{when}: {len(values)} values of {name}, expected {wanted}")
-    return RecordedReplay(
-        **columns, approximate=tuple(map(str, header["approximate"])), links_are_routed=bool(header["links_are_routed"])
-    )
+        if not -1 <= values.min(initial=0) <= values.max(initial=0) <= _MOST:
+            raise ValueError(f"{when}: {name} from {values.min()} to {values.max()}, expected -1 to {_MOST}")
+    return RecordedReplay(**columns, approximate=_texts(header, "approximate"), links_are_routed=bool(header["links_are_routed"]))
 
 
 def _check(nodes: Nodes, num_texts: int, replays: list[RecordedReplay]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from astra_tacos.archive import map_array, one_line, opened_archive, text, whole
+from astra_tacos.config.json_text import read_json_object
+from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import write_json
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule, chunk_kind
-from astra_tacos.schedule.storage import LINKS, column, describe, restore
+from astra_tacos.schedule.storage import LINKS, check_times, describe_schedule, restore, seed
 
 FORMAT = "astra_tacos lockstep schedule 1"
 HEADER_FILE, CHUNK_FILE, START_FILE, LINKS_FILE = "schedule.json", "chunk.npy", "start_ns.npy", "links.npz"
@@ -27,7 +28,7 @@ def save_lockstep_schedule(schedule: LockstepSchedule, directory: str | Path) ->
     np.save(directory / START_FILE, schedule.start_ns)
     np.savez_compressed(directory / LINKS_FILE, **{name: getattr(schedule.topology, name) for name in LINKS})
     more = {"reducing_rounds": schedule.reducing_rounds, "num_sends": schedule.num_sends}
-    write_json(directory / HEADER_FILE, describe(schedule, FORMAT) | more)
+    write_json(directory / HEADER_FILE, describe_schedule(schedule, FORMAT) | more)
 
 
 def load_lockstep_schedule(directory: str | Path) -> LockstepSchedule:
@@ -39,24 +40,20 @@ def load_lockstep_schedule(directory: str | Path) -> LockstepSchedule:
         If the directory holds no such schedule, or its parts do not fit one another.
     """
     directory = Path(directory)
-    try:
-        header = json.loads((directory / HEADER_FILE).read_text(encoding="utf-8"))
+    with one_line(directory, "lockstep schedule"):
+        header = read_json_object(directory / HEADER_FILE)
         if header.get("format") != FORMAT:
-            raise ConfigError(f"{directory / HEADER_FILE}: format is {header.get('format')!r}, expected {FORMAT!r}")
-        with np.load(directory / LINKS_FILE, allow_pickle=False) as archive:
-            arrays = {name: column(archive[name], kind, name) for name, kind in LINKS.items()}
-        topology, collective, timing = restore(header, arrays)
-        start = column(np.load(directory / START_FILE, allow_pickle=False), np.int64, "start_ns")
-        chunk = np.load(directory / CHUNK_FILE, mmap_mode="r", allow_pickle=False)
-        shape, kind = (len(start), topology.num_channels), np.dtype(chunk_kind(collective))
-        if chunk.shape != shape or chunk.dtype != kind:
-            raise ValueError(f"chunks are {chunk.dtype} {chunk.shape}, expected {kind} {shape}")
-        numbers = int(header["reducing_rounds"]), int(header["num_sends"])
-        return LockstepSchedule(
-            topology, collective, timing, chunk, start, *numbers, str(header["synthesizer"]), int(header["seed"])
-        )
-    except OSError as error:
-        raise ConfigError(f"{directory}: cannot be read ({error.strerror or error})") from None
-    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
-        detail = "" if "allow_pickle" in str(error) else f" ({' '.join(str(error).split())})"
-        raise ConfigError(f"{directory}: not a lockstep schedule of astra_tacos{detail}") from None
+            raise ConfigError(f"{directory / HEADER_FILE}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
+        with opened_archive(directory / LINKS_FILE, "table of links") as archive:
+            links = archive.columns(LINKS)
+        start = map_array(directory / START_FILE, np.int64, 1)
+        check_times(start)
+        file_bytes = (directory / CHUNK_FILE).stat().st_size
+        topology, collective, timing = restore(header, links, file_bytes)
+        kind = np.dtype(chunk_kind(collective))
+        chunk = map_array(directory / CHUNK_FILE, kind, 2)
+        shape = (len(start), topology.num_channels)
+        if chunk.shape != shape:
+            raise ValueError(f"chunks are {kind} {chunk.shape}, expected {kind} {shape}")
+        numbers = whole(header, "reducing_rounds", len(start)), whole(header, "num_sends", chunk.size)
+        return LockstepSchedule(topology, collective, timing, chunk, start, *numbers, text(header, "synthesizer"), seed(header))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import zipfile
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective import COLLECTIVES, make_collective
-from astra_tacos.collective.collective import Collective
+from astra_tacos.archive import opened_archive, text, whole, write_archive
+from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
+from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
+from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_file
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.topology.topology import Topology
+from astra_tacos.units import MAX_SIZE_BYTES
 
 FORMAT = "astra_tacos schedule 1"
 _SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}
@@ -29,15 +31,17 @@ LINKS = {
     "link_latency_ns": np.float64,
     "link_dimension": np.int16,
 }
+_LAST_NS = 1 << 60
+_FEW_CHUNKS = 1 << 20
+"""So many chunks take little memory, whatever the number of sends."""
 
 
 def save_schedule(schedule: Schedule, path: str | Path) -> None:
     """Write a schedule, with everything needed to read it back, through a temporary file beside it."""
-    header = describe(schedule, FORMAT)
+    header = describe_schedule(schedule, FORMAT)
     arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
     arrays |= {name: getattr(schedule.topology, name) for name in LINKS}
-    with replaced_file(Path(path)) as temporary, temporary.open("wb") as stream:
-        np.savez_compressed(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    write_archive(Path(path), np.array(json.dumps(header)), arrays)
 
 
 def load_schedule(path: str | Path) -> Schedule:
@@ -49,26 +53,19 @@ def load_schedule(path: str | Path) -> Schedule:
         If the file is not a schedule, or its parts do not fit one another.
     """
     path = Path(path)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            header = json.loads(str(archive["header"]))
-            if header.get("format") != FORMAT:
-                raise ConfigError(f"{path}: format is {header.get('format')!r}, expected {FORMAT!r}")
-            arrays = {name: column(archive[name], kind, name) for name, kind in {**_SENDS, **LINKS}.items()}
-        topology, collective, timing = restore(header, arrays)
-        synthesizer, seed = str(header["synthesizer"]), int(header["seed"])
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
-        detail = "" if "allow_pickle" in str(error) else f" ({' '.join(str(error).split())})"
-        raise ConfigError(f"{path}: not a schedule of astra_tacos{detail}") from None
-    if len({len(arrays[name]) for name in _SENDS}) != 1:
-        raise ConfigError(f"{path}: the columns of its sends differ in length")
-    sends = {name: arrays[name] for name in _SENDS}
-    return Schedule(topology, collective, timing, **sends, synthesizer=synthesizer, seed=seed)
+    with opened_archive(path, "schedule") as archive:
+        header = archive.header()
+        if header.get("format") != FORMAT:
+            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
+        sends, links = archive.columns(_SENDS), archive.columns(LINKS)
+        if len({len(sends[name]) for name in _SENDS}) != 1:
+            raise ValueError("the columns of its sends differ in length")
+        check_times(sends["start_ns"], sends["end_ns"])
+        topology, collective, timing = restore(header, links, len(sends["chunk"]))
+        return Schedule(topology, collective, timing, **sends, synthesizer=text(header, "synthesizer"), seed=seed(header))
 
 
-def describe(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:
+def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:
     """What a schedule refers to, but for its links: the header of its file, ready for JSON."""
     topology, collective = schedule.topology, schedule.collective
     return {
@@ -89,58 +86,83 @@ def describe(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[st
     }
 
 
-def restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Topology, Collective, Timing]:
-    """What `describe` described, with the columns `LINKS`.
+def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: int) -> tuple[Topology, Collective, Timing]:
+    """What `describe_schedule` described, with the columns `LINKS`.
+
+    Parameters
+    ----------
+    num_sends
+        How many the file has room for: far fewer than chunks is no schedule.
 
     Raises
     ------
     KeyError, ValueError, TypeError, ...
         If header and columns are no such thing.
     """
-    topology = _topology(header, arrays)
-    collective = _collective(header)
+    topology = _topology(header, links)
+    collective = _collective(header, num_sends)
     return topology, collective, _timing(header, topology, collective)
 
 
-def column(array: NDArray[Any], kind: type, name: str) -> NDArray[Any]:
-    """A column of a file, if it is one-dimensional and of its type, else ValueError."""
-    if array.ndim != 1 or array.dtype != np.dtype(kind):
-        raise ValueError(f"{name} is {array.ndim}-dimensional {array.dtype}, expected a column of {np.dtype(kind)}")
-    return array
+def check_times(*columns: NDArray[np.int64]) -> None:
+    """Times leave room to add them up, else ValueError."""
+    for column in columns:
+        if column.min(initial=0) < -_LAST_NS or column.max(initial=0) > _LAST_NS:
+            raise ValueError(f"a send is later than {_LAST_NS} ns, or as much too early")
+
+
+def seed(header: dict[str, Any]) -> int:
+    """The seed of a header, else ValueError."""
+    return whole(header, "seed", (1 << 64) - 1)
 
 
 def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topology:
-    num_npus, num_switches = int(header["num_npus"]), int(header["num_switches"])
+    num_npus, num_switches = whole(header, "num_npus", MAX_NPUS), whole(header, "num_switches", 64 * MAX_NPUS)
     links = [arrays[name] for name in LINKS]
-    if not 1 < num_npus <= MAX_NPUS or not 0 <= num_switches <= num_npus * 64:
-        raise ValueError(f"{num_npus} NPUs and {num_switches} switches")
     if len({len(column) for column in links}) != 1 or not len(links[0]):
         raise ValueError("the columns of its links differ in length or are empty")
+    if num_npus < 2 or num_npus + num_switches > 2 * len(links[0]):
+        raise ValueError(f"{num_npus} NPUs and {num_switches} switches with {len(links[0])} links")
     for ends in links[:2]:
         if ends.min() < 0 or ends.max() >= num_npus + num_switches:
             raise ValueError("a link leads to no device")
     if not (np.all(np.isfinite(links[2])) and links[2].min() > 0 and np.all(np.isfinite(links[3])) and links[3].min() >= 0):
         raise ValueError("a link has no valid bandwidth or latency")
-    dimensions = tuple(Dimension(str(b), int(n), float(w), float(a)) for b, n, w, a in header["dimensions"])
+    dimensions = tuple(_dimension(*entry) for entry in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
     columns = {name: arrays[name] for name in LINKS}
-    return Topology(str(header["network"]), num_npus, num_switches, **columns, dimensions=dimensions)
+    return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions)
 
 
-def _collective(header: dict[str, Any]) -> Collective:
-    name = header["collective"]
-    if name not in COLLECTIVES:
-        raise ValueError(f"collective {name!r}")
-    root = header.get("root")
-    sizes = int(header["num_npus"]), int(header["size_bytes"]), int(header["chunks_per_npu"])
+def _dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
+    about = {"block": block, "size": size}
+    speed, latency = _number(bandwidth_gibps), _number(latency_ns)
+    return Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{describe(value)}, expected a number of 0 or more")
+    return float(value)
+
+
+def _collective(header: dict[str, Any], num_sends: int) -> Collective:
+    num_npus = whole(header, "num_npus", MAX_NPUS)
+    root = None if header.get("root") is None else whole(header, "root", MAX_NPUS)
     members = header.get("members")
     if members is not None:
-        members = [int(member) for member in members]
-    return make_collective(name, *sizes, None if root is None else int(root), members)
+        members = [whole({"a member": member}, "a member", MAX_NPUS) for member in members]
+    name, chunks = text(header, "collective"), whole(header, "chunks_per_npu", MAX_CHUNKS)
+    parts = len(members or range(num_npus))
+    num_chunks = chunks * (1 if name in ROOTED else parts) * (parts - 1 if name in PERSONALISED else 1)
+    if num_chunks > max(_FEW_CHUNKS, num_sends):
+        raise ValueError(f"{num_sends:,} sends of {num_chunks:,} chunks")
+    return make_collective(name, num_npus, whole(header, "size_bytes", MAX_SIZE_BYTES), chunks, root, members)
 
 
 def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:
-    if header["link_model"] not in LINK_MODELS:
-        raise ValueError(f"link model {header['link_model']!r}")
-    return compute_timing(topology, collective, header["link_model"], float(header["reduce_bandwidth_gbps"]))
+    model: Any = text(header, "link_model")
+    if model not in LINK_MODELS:
+        raise ValueError(f"link model {describe(model)}")
+    return compute_timing(topology, collective, model, _number(header["reduce_bandwidth_gbps"]))

@@ -8,6 +8,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from astra_tacos.errors import ConfigError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -80,5 +82,5 @@ def _kind(array: NDArray[Any]) -> str:
         return "u1"
     low, high = int(array.min()), int(array.max())
     if max(-low, high) >= _EXACT:
-        raise ValueError(f"{high if high > -low else low} is no number that a browser holds exactly, expected less than 2**53")
+        raise ConfigError(f"{high if high > -low else low} is no number that a browser holds exactly, expected less than 2**53")
     return next((kind for kind in _INTEGERS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max), "f8")
