@@ -1,8 +1,9 @@
-"""The commands of docs/howto.md, run in the order of the page."""
+"""The commands of docs/howto.md, run in the order of the page, and the program of README.md."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from astra_tacos.cli.main import cli
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto.md"
 PROGRAM = "    astra-tacos "
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +27,11 @@ def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
         for line in lines:
             done = CliRunner().invoke(cli, shlex.split(line)[1:])
             assert done.exit_code == 0, (line, done.output, done.exception)
+
+
+def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (program,) = PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    with contextlib.chdir(tmp_path):
+        exec(compile(program, "README.md", "exec"), {})
+    assert (tmp_path / "run" / "run_astra_sim.sh").is_file()

@@ -15,8 +15,13 @@ from mkdocs.structure.files import File, Files
 import astra_tacos
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
-"""Pages at the root of the repository, and what they are called on the site."""
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changes.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "examples/README.md": "examples.md",
+}
+"""Pages outside `docs/`, and what they are called on the site."""
 _FOLDER = "configs"
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 
