@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -32,6 +33,24 @@ def make_streams_lenient() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+class _Warnings(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        print_warning(record.getMessage())
+
+
+def print_warning(text: str) -> None:
+    """Print a line on standard error."""
+    echo(f"astra-tacos: warning: {' '.join(text.split())}", is_error=True)
+
+
+def print_warnings() -> None:
+    """Print what the package logs as warnings on standard error, a line each."""
+    log = logging.getLogger("astra_tacos")
+    if not any(isinstance(handler, _Warnings) for handler in log.handlers):
+        log.addHandler(_Warnings(logging.WARNING))
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from astra_tacos.cli.console import echo, make_streams_lenient
+from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
 from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
 
 CHECK_FAILED = 1
@@ -56,6 +56,7 @@ def cli() -> None:
     \b
     astra-tacos synthesize --network N.yml --collective all-reduce --size 64MiB --output DIR
     """
+    print_warnings()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -19,7 +19,7 @@ from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import replay_together
 from astra_tacos.planner.solution import Options, Solution
-from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
@@ -30,6 +30,8 @@ from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.version import package_version
 
 _WORTH_MORE_SENDS = 0.99
+_FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool"}
+"""What is kept with a schedule: parameters of `Solution`."""
 _MOST_JUDGED_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
 
@@ -66,7 +68,8 @@ def solve(
     )
     if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
-    found = cache.find(identity)
+    topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
+    found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     if found is None:
         schedule, best = _best(case, tasks, network, system, backend, options, threads)
         check(schedule)
@@ -74,7 +77,6 @@ def solve(
         cache.keep(identity, schedule, figures)
     else:
         schedule = found[0]
-        check(schedule)
         best = Solution(schedule, from_cache=True, **found[1])
     native_ns = _native_ns(case, network, system, backend) if is_native else None
     if native_ns is not None and backend.models_congestion and _holds_no_link(schedule):

@@ -5,16 +5,28 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.errors import ConfigError
+import numpy as np
+
+from astra_tacos.archive import one_line
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.json_text import read_json_object
+from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.files import replaced_file
+from astra_tacos.input_file import open_regular
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.topology.topology import Topology
+from astra_tacos.verifier.schedule_oracle import check
+
+_log = logging.getLogger(__name__)
 
 
 def default_cache() -> Path:
@@ -34,23 +46,91 @@ def default_cache() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a schedule of the cache has to be of.
+
+    Parameters
+    ----------
+    topologies
+        Its links are those of one of them.
+    collective
+        Of the same kind, size, root and members; it may be cut otherwise.
+    figures
+        What is kept with it, and of which type each is: a key of `_KINDS`.
+    """
+
+    topologies: tuple[Topology, ...]
+    collective: Collective
+    figures: Mapping[str, str]
+
+    def check(self, schedule: Schedule, figures: Mapping[str, Any]) -> None:
+        """Raise a `ConfigError` that says what does not fit."""
+        found, wanted = schedule.collective, self.collective
+        for name in ("name", "num_npus", "size_bytes", "root"):
+            if getattr(found, name) != getattr(wanted, name):
+                raise ConfigError(f"collective has {name} {getattr(found, name)!r}, expected {getattr(wanted, name)!r}")
+        if found.member_npus.tolist() != wanted.member_npus.tolist():
+            raise ConfigError("collective is of other members")
+        if not any(_same_links(schedule.topology, topology) for topology in self.topologies):
+            raise ConfigError("schedule is for another network")
+        if figures.keys() != self.figures.keys() or not all(_KINDS[self.figures[name]](figures[name]) for name in figures):
+            raise ConfigError("figures are no such ones")
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "ns": lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63,
+    "ns or None": lambda value: value is None or _KINDS["ns"](value),
+    "seconds": lambda value: isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value < 1 << 63,
+}
+
+
+@dataclass(frozen=True, slots=True)
 class SynthesisCache:
     """A directory of schedules, each with figures of how it was chosen; None keeps nothing."""
 
     directory: Path | None
 
-    def find(self, identity: dict[str, Any]) -> tuple[Schedule, dict[str, Any]] | None:
-        """The schedule of a case and its figures, None where there is none that can be read."""
+    def find(
+        self, identity: dict[str, Any], wanted: Wanted, check: Callable[[Schedule], None] = check
+    ) -> tuple[Schedule, dict[str, Any]] | None:
+        """The schedule of a case and its figures; None where there is none.
+
+        One that is damaged, of something else or refused by `check` counts as missing, and a warning in the log names its file.
+
+        Parameters
+        ----------
+        identity
+            What the schedule depends on.
+        wanted
+            What it has to be of.
+        check
+            Raises an `AstraTacosError` for a schedule that is wrong; by default the oracle.
+        """
         if self.directory is None:
             return None
         path = self._path(identity)
+        about_file = path.with_suffix(".json")
         try:
-            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            if about["identity"] != json.loads(json.dumps(identity)):
+            if not about_file.exists():
                 return None
-            return load_schedule(path), dict(about["figures"])
-        except (OSError, ValueError, KeyError, TypeError, ConfigError):
+            about = read_json_object(about_file)
+            if about.get("identity") != json.loads(json.dumps(identity)) or "sha256" not in about:
+                return None  # of another version
+            if about["sha256"] != _digest(about, path):
+                raise ConfigError(f"{path}: is not the schedule that was kept, or {about_file.name} was changed")
+            with one_line(path, "cached schedule"):
+                schedule, figures = load_schedule(path), about["figures"]
+                wanted.check(schedule, figures)
+                check(schedule)
+            return schedule, figures
+        except (AstraTacosError, OSError) as error:
+            _log.warning("%s; it counts as missing and is computed again", error)
             return None
+
+    def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
+        """Say in the log that schedules that `find` has found are of no use, and why."""
+        _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)
 
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
         """Write a schedule and its figures; a cache that cannot be written to is none.
@@ -60,12 +140,28 @@ class SynthesisCache:
         if self.directory is None:
             return
         path = self._path(identity)
+        about: dict[str, Any] = {"identity": identity, "figures": figures}
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)
             with replaced_file(path.with_suffix(".json")) as temporary:
-                temporary.write_text(json.dumps({"identity": identity, "figures": figures}, indent=1) + "\n", encoding="utf-8")
+                about["sha256"] = _digest(about, path)
+                temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, identity: dict[str, Any]) -> Path:
         assert self.directory is not None
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         return self.directory / digest[:2] / f"{digest}.npz"
+
+
+def _digest(about: dict[str, Any], schedule_file: Path) -> str:
+    """Of a schedule's file and what is kept with it: they belong together."""
+    with open_regular(schedule_file, "a cached schedule") as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+    digest.update(json.dumps([about["identity"], about["figures"]], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _same_links(one: Topology, other: Topology) -> bool:
+    sizes = (one.num_npus, one.num_switches) == (other.num_npus, other.num_switches)
+    names = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
+    return sizes and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)

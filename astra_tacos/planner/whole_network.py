@@ -18,7 +18,7 @@ from astra_tacos.planner.case_candidates import link_model_of
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
 from astra_tacos.planner.solution import Options
-from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
@@ -114,13 +114,14 @@ def with_relays(
     if case.num_members == topology.num_npus or case.collective not in COLLECTIVES:
         return WithRelays()
     identity = _identity(case, network, backend, options) | {"relays": group}
-    found = cache.find(identity)
+    cuts = _cuts(case, topology, [group], options, case.max_sends)
+    if not cuts:
+        return WithRelays()
+    found = cache.find(identity, Wanted((topology,), cuts[0][0], {"was_cut_off": "bool"}))
     if found is not None:
-        check(found[0])
         return _relayed(found[0], bool(found[1]["was_cut_off"]))
     best: Schedule | None = None
     was_cut_off = False
-    cuts = _cuts(case, topology, [group], options, case.max_sends)
     for (collective,) in cuts:
         try:
             tried = search(
@@ -166,12 +167,12 @@ def at_once(
         return Together()
     identity = _identity(case, network, backend, options) | {"together": groups}
     identities = [identity | {"number": number} for number in range(len(groups))]
-    found = _find_all(identities, topology, cache)
+    cuts = _cuts(case, topology, groups, options, _JOINT_SENDS)
+    found = _find_all(identities, cuts[0], topology, cache) if cuts else None
     if found is not None:
         schedules, alone = found
-        _check_together(schedules)
     else:
-        best = _best_together(case, topology, groups, backend, options)
+        best = _best_together(cuts, topology, backend, options)
         if best is None:
             return Together()
         schedules, alone = best
@@ -182,13 +183,13 @@ def at_once(
 
 
 def _best_together(
-    case: DistinctCollective, topology: Topology, groups: list[tuple[int, ...]], backend: Backend, options: Options
+    cuts: list[list[Collective]], topology: Topology, backend: Backend, options: Options
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
     """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
     best: tuple[Schedule, ...] = ()
     best_ns = -1
     alone: list[int] = []
-    for collectives in _cuts(case, topology, groups, options, _JOINT_SENDS):
+    for collectives in cuts:
         model = link_model_of(topology, collectives[0], backend)
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
@@ -243,18 +244,22 @@ def _relayed(schedule: Schedule, was_cut_off: bool) -> WithRelays:
 
 
 def _find_all(
-    identities: list[dict[str, Any]], topology: Topology, cache: SynthesisCache
+    identities: list[dict[str, Any]], collectives: list[Collective], topology: Topology, cache: SynthesisCache
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
-    """Schedules of all groups, on one topology, and their times alone; None if one is missing."""
+    """Schedules of all groups, on one topology, and their times alone; None if one is missing, or they do not go together."""
     schedules, alone = [], []
-    for identity in identities:
-        found = cache.find(identity)
+    for identity, collective in zip(identities, collectives, strict=True):
+        found = cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"}))
         if found is None:
             return None
         timing = found[0].timing
         again = compute_timing(topology, found[0].collective, timing.link_model, timing.reduce_bandwidth_gbps)
         schedules.append(replace(found[0], topology=topology, timing=again))
-        alone.append(int(found[1]["alone_ns"]))
+        alone.append(found[1]["alone_ns"])
+    violations = verify_together(schedules)
+    if violations:
+        cache.refuse(identities, f"do not go together: {violations[0]}")
+        return None
     return tuple(schedules), tuple(alone)
 
 

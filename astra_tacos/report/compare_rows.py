@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
 
 
@@ -166,11 +166,7 @@ def _from_text(where: str, name: str, cell: str) -> Any:
 
 
 def _json_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{path}: no JSON ({error})") from None
-    rows = document.get("rows") if isinstance(document, dict) else None
+    rows = parse_json_object(text, path).get("rows")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ConfigError(f"{path}: has no list of rows, expected what astra-tacos compare --json writes")
     for index, row in enumerate(rows):

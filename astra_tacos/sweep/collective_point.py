@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.sweep.outcome import Conditions
@@ -44,25 +45,29 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     AstraTacosError
         If it cannot be synthesized, or its schedule is wrong.
     """
-    schedule, seconds = _schedule(network, task, conditions)
-    if conditions.with_checks:
-        check_schedule(schedule)
+    schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
     return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
 
 
-def _schedule(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> tuple[Schedule, float]:
-    """A schedule, found in the cache or by a search, and how many seconds the search took."""
+def _unchecked(schedule: Schedule) -> None:
+    """Take a schedule as it is."""
+
+
+def _schedule(
+    network: NetworkConfig, task: CollectiveTask, conditions: Conditions, check: Callable[[Schedule], None]
+) -> tuple[Schedule, float]:
+    """A schedule that passes a check, found in the cache or by a search, and how many seconds the search took."""
     cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
-    if cache.directory is not None:
-        identity = {"network": asdict(network) | {"source": ""}, "task": asdict(task), "version": package_version()}
-        kept = cache.find(identity)
-        if kept is not None:
-            return kept[0], float(kept[1]["synthesis_seconds"])
     topology = build_topology(network)
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, task.chunks_per_npu or 1, task.root)
+    if cache.directory is not None:
+        identity = {"network": asdict(network) | {"source": ""}, "task": asdict(task), "version": package_version()}
+        kept = cache.find(identity, Wanted((topology,), collective, {"synthesis_seconds": "seconds"}), check)
+        if kept is not None:
+            return kept[0], float(kept[1]["synthesis_seconds"])
     begin = time.perf_counter()
     found = search(
         topology,
@@ -78,5 +83,6 @@ def _schedule(network: NetworkConfig, task: CollectiveTask, conditions: Conditio
         threads=1,
     )
     seconds = time.perf_counter() - begin
+    check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})
     return found.schedule, seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
     """Compute a point, without its limits: `Guard` sees to those. Every exception is an outcome."""
     begin = time.perf_counter()
     status, error, results = OK, None, {}
+    log, warnings = logging.getLogger("astra_tacos"), _Warnings(logging.WARNING)
+    log.addHandler(warnings)
     try:
         results = _results(point, conditions)
     except SynthesisError as refusal:
@@ -27,7 +30,20 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
         status, error = OUT_OF_MEMORY, _one_line(f"memory could not be had {failure}")
     except Exception as failure:  # a fault of this package must not end a sweep of thousands
         status, error = ERROR, _one_line(f"{type(failure).__name__}: {failure}")
-    return Outcome(status, error, results | {"seconds": time.perf_counter() - begin})
+    finally:
+        log.removeHandler(warnings)
+    return Outcome(status, error, results | {"seconds": time.perf_counter() - begin}, tuple(warnings.texts))
+
+
+class _Warnings(logging.Handler):
+    """Keeps what is logged: the process that computes a point has no terminal."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(_one_line(record.getMessage()))
 
 
 def warm_up() -> None:

@@ -73,11 +73,14 @@ class Outcome:
         One line: why there is no result; None for "ok".
     results
         Some of `RESULT_COLUMNS`.
+    warnings
+        What was logged on the way: no part of the row.
     """
 
     status: str
     error: str | None
     results: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_given_up(self) -> bool:
@@ -85,12 +88,16 @@ class Outcome:
         return self.status == DIED and self.error == GIVEN_UP
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All of it, for an answer."""
+        return self.to_row() | {"warnings": self.warnings}
+
+    def to_row(self) -> dict[str, Any]:
+        """What is kept of it."""
         return {"status": self.status, "error": self.error, "results": self.results}
 
     @classmethod
     def from_json(cls, about: dict[str, Any]) -> Outcome:
-        """What `to_json` described.
+        """What `to_json` or `to_row` described.
 
         Raises
         ------
@@ -99,18 +106,20 @@ class Outcome:
         """
         try:
             status, error, results = about["status"], about["error"], about["results"]
-            fits = status in STATUSES and (error is None if status == OK else isinstance(error, str))
-            fits &= all(_fits(value, RESULT_COLUMNS[name]) for name, value in results.items())
+            is_one = status in STATUSES and (error is None if status == OK else isinstance(error, str))
+            is_one &= all(fits(value, RESULT_COLUMNS[name]) for name, value in results.items())
         except (KeyError, TypeError, AttributeError):
-            fits = False
-        if not fits:
+            is_one = False
+        if not is_one:
             raise ValueError("no outcome of a point")
-        return cls(status, error, results)
+        return cls(status, error, results, tuple(map(str, about.get("warnings", ()))))
 
 
-def _fits(value: object, kind: str) -> bool:
+def fits(value: object, kind: str) -> bool:
+    """Whether a value can be in a column of that kind: "int", "float", "bool" or "str"; nothing can be in any."""
     if value is None:
         return True
     if kind in ("int", "float"):
-        return isinstance(value, int if kind == "int" else (int, float)) and not isinstance(value, bool)
+        is_number = isinstance(value, int if kind == "int" else (int, float)) and not isinstance(value, bool)
+        return is_number and (isinstance(value, float) or abs(value) < 1 << 63)  # type: ignore[arg-type]
     return isinstance(value, bool if kind == "bool" else str)

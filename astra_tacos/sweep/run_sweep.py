@@ -55,6 +55,8 @@ class SweepRun:
         By key, in the order of the points, what has to be.
     num_reused
         How many outcomes there were before.
+    warnings
+        What was logged while points were computed, each once.
     """
 
     def __init__(self, points: Sequence[Point], store: Store, conditions: Conditions, retry_failed: bool = False) -> None:
@@ -67,6 +69,7 @@ class SweepRun:
         self.outcomes = {key: row.outcome for key, row in rows.items() if row.stands(conditions, retry_failed)}
         self.missing = {key: point for key, point in wanted.items() if key not in self.outcomes}
         self.num_reused = len(self.outcomes)
+        self.warnings: dict[str, None] = {}
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._num_again = 0
         self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
@@ -151,6 +154,7 @@ class SweepRun:
                 continue
             self._store.write(key, outcome, self._conditions)
             self.outcomes[key] = outcome
+            self.warnings |= dict.fromkeys(outcome.warnings)
             del self.missing[key]
             self._num_failed += outcome.status in FAILED
             self._seconds.append(outcome.results.get("seconds", _TASK_S))

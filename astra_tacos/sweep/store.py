@@ -6,27 +6,30 @@
 
 A row is written to a temporary file and renamed as soon as it is there, so that a sweep that is killed leaves whole rows only. It
 is not forced to the disk (fsync would cost more than a small point): after a power cut the last rows may be missing or torn, and
-a row that cannot be read counts as missing.
+a row that cannot be read counts as missing, and is named in the log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from astra_tacos.archive import one_line
+from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_file
-from astra_tacos.sweep.outcome import DIED, FAILED, OK, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.sweep.outcome import DIED, FAILED, OK, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome, fits
 from astra_tacos.sweep.point import ROW_FORMAT
 from astra_tacos.version import package_version
 
 ROWS, SWEEP_FILE, TABLE_FILE = "rows", "sweep.yml", "sweep.parquet"
 _LOCK = ".lock"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,17 @@ class Store:
             raise ConfigError(f"{path}: exists and is no sweep of astra_tacos: choose another output")
 
     def read(self, keys: Iterable[str]) -> dict[str, Row]:
-        """Rows by key, as far as they are there and can be read."""
+        """Rows by key, as far as they are there. A damaged one counts as missing, and a warning in the log names its file."""
         found = {}
         for key in keys:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found[key] = self._read(key)
+            path = self._path(key)
+            if not path.exists():
+                continue
+            try:
+                with one_line(path, "row of a sweep"):
+                    found[key] = self._read(key)
+            except ConfigError as error:
+                _log.warning("%s; it counts as missing and is computed again", error)
         return found
 
     def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
@@ -116,7 +125,7 @@ class Store:
             "format": ROW_FORMAT,
             "version": package_version(),
             "key": key,
-            **outcome.to_json(),
+            **outcome.to_row(),
             "timeout_s": row.timeout_s,
             "memory_bytes": row.memory_bytes,
         }
@@ -126,11 +135,11 @@ class Store:
         return row
 
     def _read(self, key: str) -> Row:
-        about: dict[str, Any] = json.loads(self._path(key).read_text(encoding="utf-8"))
+        about = read_json_object(self._path(key))
         if about["format"] != ROW_FORMAT or about["key"] != key:
             raise ValueError("not a row of this key")
         limits = about["timeout_s"], about["memory_bytes"]
-        if not all(limit is None or isinstance(limit, int | float) for limit in limits):
+        if not all(fits(limit, "float") for limit in limits):
             raise ValueError("limits are no numbers")
         return Row(Outcome.from_json(about), *limits)
 

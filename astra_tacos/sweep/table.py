@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.extras import require
 from astra_tacos.files import replaced_file
@@ -116,12 +117,12 @@ def read_sweep(directory: Path) -> SweepColumns:
         raise ConfigError(f"{directory}: has no {TABLE_FILE}, expected the output of `astra-tacos sweep` that has ended")
     try:
         table = parquet.read_table(path, partitioning=None)
-        about = json.loads((table.schema.metadata or {})[METADATA])
+        about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
         if about["format"] != ROW_FORMAT:
             raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
         if not table.num_rows:
             raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to go on")
         return SweepColumns(str(about["name"]), tuple(about["axes"]), table.to_pydict())
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None

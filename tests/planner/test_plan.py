@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import attributes, contents, lint_plan, messages, planned, written
 
+from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.solution import Options
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
 from astra_tacos.run.run import NATIVE
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.trace.schema import CommType
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
@@ -135,14 +143,75 @@ def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
     assert sum(case.from_cache for case in result.cases) >= 2
 
 
-def test_a_damaged_cache_is_no_cache(tmp_path: Path) -> None:
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def nest_deeply(path: Path) -> None:
+    path.with_suffix(".json").write_text("[" * 100_000, encoding="utf-8")
+
+
+def flip_a_figure(path: Path) -> None:
+    about = path.with_suffix(".json")
+    text = about.read_text(encoding="utf-8")
+    about.write_text(text.replace('"is_exact": true', '"is_exact": "yes"'), encoding="utf-8")
+
+
+def send_too_early(path: Path) -> None:
+    """A sound file, under a sound checksum, of a schedule that the oracle refuses."""
+    schedule = load_schedule(path)
+    early = np.maximum(schedule.start_ns - 1, 0)
+    keep_as_it_is(path, replace(schedule, start_ns=early))
+
+
+def keep_another_size(path: Path) -> None:
+    """The same, of a schedule that is legal, but of another collective."""
+    schedule = load_schedule(path)
+    other = replace(schedule.collective, size_bytes=schedule.collective.size_bytes + 1)
+    keep_as_it_is(path, replace(schedule, collective=other))
+
+
+def keep_as_it_is(path: Path, schedule: Schedule) -> None:
+    about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    cache = SynthesisCache(path.parent.parent)
+    cache.keep(about["identity"], schedule, about["figures"])
+
+
+@pytest.mark.parametrize("damage", [cut_off, nest_deeply, flip_a_figure, send_too_early, keep_another_size])
+def test_a_damaged_cache_is_no_cache(tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture) -> None:
     inputs = written(tmp_path, two_sizes())
     planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
-    for path in (tmp_path / "cache").rglob("*.npz"):
-        path.write_bytes(path.read_bytes()[:100])
+    kept = sorted((tmp_path / "cache").rglob("*.npz"))
+    before = {path: (path.read_bytes(), path.with_suffix(".json").read_bytes()) for path in kept}
+    for path in kept:
+        damage(path)
+    assert not caplog.messages
     result, _ = planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
     assert not any(case.from_cache for case in result.cases)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+    assert len(caplog.messages) == len(kept)
+    for path in kept:
+        (message,) = [message for message in caplog.messages if path.stem in message]
+        assert "\n" not in message and message.endswith("; it counts as missing and is computed again")
+        assert (path.read_bytes(), path.with_suffix(".json").read_bytes()) == before[path]
+
+
+def test_a_damaged_cache_is_named_on_standard_error(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_sizes())
+    options = {
+        "--workload": inputs.workload,
+        "--system": inputs.system,
+        "--network": inputs.network,
+        "--comm-group": inputs.groups,
+    }
+    options |= {"--output": tmp_path / "plan", "--cache": tmp_path / "cache"}
+    command = ["plan", *(str(word) for pair in options.items() for word in pair), "--trials", "1"]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    damaged = next((tmp_path / "cache").rglob("*.npz"))
+    cut_off(damaged)
+    done = CliRunner().invoke(cli, command)
+    assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert done.stderr.startswith(f"astra-tacos: warning: {damaged}: ")
 
 
 def test_traces_compute_their_collectives(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.damage import ANY_BYTES, damages
 from helpers.sweeps import collective_point
+from hypothesis import given
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.outcome import STATUSES, Conditions, Outcome
 from astra_tacos.sweep.store import TABLE_FILE, Store
+from astra_tacos.sweep.table import table_columns, table_row, write_table
 
 KEY = collective_point().key
 OTHER = collective_point(seed=1).key
@@ -45,22 +49,42 @@ def torn(text: str) -> list[str]:
         {"results": None},
         {"timeout_s": "long"},
     )
-    return ["", "\x00" * 40, text[:10], text[:-3], "[]", "null", *(json.dumps(about | change) for change in changes)]
+    deep = ["[" * 100_000, text.replace("12", "1" * 40), text.replace("12", "1" * 5000), text.replace("0.25", "1e999")]
+    return ["", "\x00" * 40, text[:10], text[:-3], "[]", "null", *deep, *(json.dumps(about | change) for change in changes)]
 
 
-def test_whatever_is_no_row_counts_as_missing(tmp_path: Path) -> None:
+def test_whatever_is_no_row_counts_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(tmp_path)
     store.write(KEY, GOOD, Conditions())
     file = row_file(tmp_path)
     whole = file.read_text()
     for text in torn(whole):
         file.write_text(text)
+        caplog.clear()
         assert store.read([KEY]) == {}, text
+        (message,) = caplog.messages
+        assert message.startswith(f"{file}: ") and message.endswith("; it counts as missing and is computed again")
     file.write_bytes(b"\xff\xfe" + whole.encode())
     assert store.read([KEY]) == {}
     file.unlink()
     file.mkdir()
     assert store.read([KEY]) == {}
+    file.rmdir()
+    caplog.clear()
+    assert store.read([KEY]) == {}
+    assert not caplog.messages
+
+
+@given(damage=damages())
+@ANY_BYTES
+def test_any_damage_of_a_row_counts_as_missing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    store = Store(tmp_path)
+    store.write(KEY, GOOD, Conditions(timeout_s=2.5))
+    file = row_file(tmp_path)
+    file.write_bytes(damage(file.read_bytes()))
+    for row in store.read([KEY]).values():  # what reads as a row can be put into the table
+        columns = table_columns([collective_point()])
+        write_table(tmp_path / TABLE_FILE, "x", [], columns, [table_row(collective_point(), row.outcome)])
 
 
 @pytest.mark.parametrize("status", STATUSES)

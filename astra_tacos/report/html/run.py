@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
@@ -76,12 +76,8 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
         If it is not JSON, or not what this package wrote.
     """
     try:
-        yield json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: not JSON ({error})") from None
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        yield read_json_object(path)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         detail = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ConfigError(f"{path}: not what astra-tacos writes ({detail})") from None
 
