@@ -25,6 +25,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
+from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType
@@ -34,7 +35,6 @@ from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
 LinkOrder = Literal["serial", "tokens"]
 LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens")
-MAX_TAGS = 500_000_000
 """ASTRA-sim takes tags modulo this."""
 
 _TOKEN, _SEND, _RECV, _REDUCE, _REDUCING_RECV = range(5)
@@ -115,8 +115,8 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     """
     if link_order is not None and link_order not in LINK_ORDERS:
         raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
-    if first_tag < 0 or first_tag + schedule.num_sends > MAX_TAGS:
-        raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {MAX_TAGS:,}")
+    if first_tag < 0 or first_tag + schedule.num_sends > TAGS:
+        raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {TAGS:,}")
     link_order = link_order or default_link_order(schedule)
     previous = previous_on_link(schedule)
     has_next = np.zeros(schedule.num_sends, bool)
@@ -239,8 +239,8 @@ def why_no_custom_collective(collective: Collective) -> str | None:
 
 def _why_not(schedule: Schedule) -> str | None:
     reason = why_no_custom_collective(schedule.collective)
-    if reason is None and schedule.num_sends > MAX_TAGS:
-        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim tells at most {MAX_TAGS:,} tags apart"
+    if reason is None and schedule.num_sends > TAGS:
+        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim tells at most {TAGS:,} tags apart"
     return reason
 
 

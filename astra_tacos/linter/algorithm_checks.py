@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.linter.check import Check
-from astra_tacos.linter.collectives import EVERYONE, Collectives
+from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.schema import CommType
 
@@ -130,7 +131,7 @@ def unfit_algorithm(facts: Facts) -> Iterator[FoundRows | Found]:
                 what = _misfit(name, pattern, size if name.startswith(_ONE_PREFIX) else count, whole)
                 if what and facts.workload is not None:
                     row = int(collectives.row[nodes & (collectives.group == group)][0])
-                    place = "" if group == EVERYONE else f" of group {group}"
+                    place = "" if group == ALL_RANKS else f" of group {group}"
                     yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
                     break
 

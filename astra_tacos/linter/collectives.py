@@ -12,15 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import group_id
 from astra_tacos.linter.columns import count_before, number_rows
 from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.reader import read_names
 
-EVERYONE = 0
-"""Id of the group of all ranks."""
-UNKNOWN = -1
 _MOST_NAMES = 1_000_000
 """Above so many collectives names are not read to tell which ones belong together."""
 
@@ -34,7 +31,7 @@ class Collectives:
     row
         int64[n], their rows, by rank and then by `TraceView.order`.
     rank, group, comm_type, size_bytes
-        int64[n]; `group` is an id, EVERYONE for all ranks.
+        int64[n]; `group` is an id, ALL_RANKS for all ranks.
     named, run
         int64[n], entry of the custom traces, or NATIVE: what a node names, and what it runs, as a group keeps to what the first
         node of a pattern named (`system/CommunicatorGroup.cc`, `get_collective_plan`).
@@ -75,34 +72,11 @@ class Collectives:
         return int(self.instance.max(initial=-1)) + 1
 
 
-def group_ids(view: TraceView) -> NDArray[np.int64]:
-    """int64[num_nodes], id of each node's group: EVERYONE for none, "" and "0", UNKNOWN for a name that is no number."""
-    names = view.columns.group_names
-    ids = [EVERYONE if name in ("", "0") else group_id(name) or UNKNOWN for name in names]
-    return np.array([*ids, EVERYONE], np.int64)[view.columns.group]
-
-
-def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
-    """Members of the groups that are used and known."""
-    known = {EVERYONE: tuple(range(num_npus)), **groups}
-    return {group: known[group] for group in used.tolist() if group in known}
-
-
-def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each rank is in its group; False for groups that are not known."""
-    inside = np.zeros(len(group), np.bool_)
-    for number in np.unique(group).tolist():
-        if number in members:
-            where = group == number
-            inside[where] = np.isin(rank[where], np.array(members[number], np.int64))
-    return inside
-
-
 def find_collectives(
     view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
 ) -> Collectives:
     """All of them; `implementation` is what each node of the workload names."""
-    group = group_ids(view)
+    group = group_ids(view.columns)
     runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
@@ -136,12 +110,12 @@ def find_collectives(
 
 
 def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which node decides what each node runs: in a group, the first one of its pattern on that rank."""
+    """Which node decides what each node runs: the first one of its plan."""
     planner = np.arange(len(rank))
-    grouped = np.flatnonzero(group != EVERYONE)
-    kind = number_rows(rank[grouped], group[grouped], comm_type[grouped])
-    _, first = np.unique(kind, return_index=True)
-    planner[grouped] = grouped[first][kind]
+    plan, _ = plan_numbers(rank, group, comm_type)
+    shared = np.flatnonzero(plan != NO_PLAN)
+    _, first = np.unique(plan[shared], return_index=True)
+    planner[shared] = shared[first][plan[shared]]
     return planner
 
 

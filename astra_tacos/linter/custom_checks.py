@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.linter.check import Check
-from astra_tacos.linter.collectives import EVERYONE
 from astra_tacos.linter.columns import distinct_rows
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.units import format_size
 
 
 def _group_text(group: int) -> str:
-    return "the group of all ranks" if group == EVERYONE else f"group {group}"
+    return "the group of all ranks" if group == ALL_RANKS else f"group {group}"
 
 
 def too_few_positions(facts: Facts) -> Iterator[Found]:

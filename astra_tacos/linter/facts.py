@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.linter.collectives import EVERYONE, Collectives, find_collectives
+from astra_tacos.linter.collectives import Collectives, find_collectives
 from astra_tacos.linter.columns import distinct_rows
 from astra_tacos.linter.inputs import Inputs
 from astra_tacos.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.linter.run_order import RunOrder, order_run
 from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
 from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.trace.schema import NodeType
 
@@ -102,7 +103,7 @@ class Facts:
 
     def group_size(self, group: int) -> int:
         """How many ranks a group has."""
-        return self.num_npus if group == EVERYONE else len(self.inputs.groups[group])
+        return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
 
     def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each of these groups has as many ranks as the network."""

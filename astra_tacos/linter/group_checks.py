@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.linter.check import Check
-from astra_tacos.linter.collectives import EVERYONE, UNKNOWN, group_ids, is_member
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.units import format_size
@@ -50,7 +50,7 @@ def group_unsorted(facts: Facts) -> Iterator[Found]:
 
     Remedy: sort the list, and give the trace positions of ascending ranks.
     """
-    used = sorted({group for groups in facts.uses.values() for group in groups} - {EVERYONE})
+    used = sorted({group for groups in facts.uses.values() for group in groups} - {ALL_RANKS})
     for group in used:
         members = facts.inputs.groups[group]
         if list(members) != sorted(members):
@@ -68,9 +68,9 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
     view, inputs = facts.workload, facts.inputs
     if view is None or not facts.communicates or inputs.groups_ignored or "groups" in inputs.problems:
         return
-    group = group_ids(view)
+    group = group_ids(view.columns)
     bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
-    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [EVERYONE, UNKNOWN, *inputs.groups, *bad])
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *bad])
     remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
@@ -87,7 +87,7 @@ def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
     if view is None or not facts.communicates:
         return
     names = view.columns.group_names
-    where = view.rows(NodeType.COMM_COLL) & (group_ids(view) == UNKNOWN)
+    where = view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) == UNKNOWN)
     yield view.each(
         where,
         lambda row: f"pg_name is {names[view.columns.group[row]]!r}, no group's number",
@@ -107,10 +107,10 @@ def rank_outside(facts: Facts) -> Iterator[FoundRows]:
     view = facts.workload
     if view is None or not facts.communicates:
         return
-    group = group_ids(view)
+    group = group_ids(view.columns)
     coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
     coll &= view.columns.comm_type != CommType.BROADCAST
-    where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, EVERYONE), view.rank)
+    where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
 
     def describe(row: int) -> str:
         return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[int(group[row])])}"
@@ -148,7 +148,7 @@ def group_of_one(facts: Facts) -> Iterator[FoundRows]:
         return
     single = [group for group, members in collectives.members.items() if len(members) == 1]
     rows = collectives.row[np.isin(collectives.group, single) & (collectives.run == NATIVE)]
-    group = group_ids(view)
+    group = group_ids(view.columns)
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.linter.check import Check
-from astra_tacos.linter.collectives import EVERYONE, group_ids
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT
@@ -182,7 +182,7 @@ def no_dimension(facts: Facts) -> Iterator[FoundRows]:
     if view is None or collectives is None or network is None or not network.dimensions:
         return
     count = len(network.dimensions)
-    rows = collectives.row[(group_ids(view)[collectives.row] == EVERYONE) & (collectives.run < 0)]
+    rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
     given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
     nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
     short = np.where(given > 0, given, 4) < count

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.circles import circles
-from astra_tacos.linter.collectives import EVERYONE, Collectives
+from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.columns import distinct_rows, number_rows
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, Severity
 from astra_tacos.linter.run_order import SEND_GROUP, Pairs
 from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
-from astra_tacos.run.run import NATIVE
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.chunks import count_chunks
+from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import format_size
 
 _SHOWN_OF_CHAIN = 10
@@ -24,7 +26,7 @@ _REMEDY = "order them by control dependencies, alike on every rank"
 
 
 def _group_text(group: int) -> str:
-    return "all ranks" if group == EVERYONE else f"group {group}"
+    return "all ranks" if group == ALL_RANKS else f"group {group}"
 
 
 def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
@@ -170,7 +172,7 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
     pairs = order.pairs.where((order.pairs.first_group != SEND_GROUP) & (order.pairs.second_group != SEND_GROUP))
     free = np.isin(collectives.row, np.concatenate((pairs.first, pairs.second)))
     free |= np.isin(collectives.rank, order.short_ranks)
-    chosen = np.flatnonzero((collectives.group == EVERYONE) & (collectives.run == NATIVE) & ~free)
+    chosen = np.flatnonzero((collectives.group == ALL_RANKS) & (collectives.run == NATIVE) & ~free)
     chosen = chosen[np.lexsort((collectives.rank[chosen], collectives.instance[chosen], order.place[collectives.row[chosen]]))]
     same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
     differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
@@ -183,11 +185,11 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
 
 def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
     """Streams that ASTRA-sim makes of each collective: one of a custom one, of a native one a stream per chunk."""
-    splits = max(facts.system.preferred_dataset_splits or 1, 1)
-    chunk = collectives.size_bytes // splits
-    whole = (collectives.comm_type != CommType.ALL_GATHER) & (chunk < facts.num_npus)
-    parts = np.where(whole | (chunk < 1), splits, -(-collectives.size_bytes // np.maximum(chunk, 1)))
-    return np.where(collectives.run == NATIVE, parts, 1)
+    streams = np.ones(len(collectives.row), np.int64)
+    for pattern, key in PATTERN_KEYS.items():
+        native = (collectives.run == NATIVE) & (collectives.comm_type == pattern)
+        streams[native] = count_chunks(key, collectives.size_bytes[native], facts.num_npus, facts.system)
+    return streams
 
 
 def deadlock(facts: Facts) -> Iterator[Found]:
@@ -285,7 +287,7 @@ def free_circle(facts: Facts) -> Iterator[Found]:
             f"nodes {view.node(one)} and {view.node(two)} on rank {rank}"
             for rank, (one, two) in zip(circle.ranks, circle.rows, strict=True)
         ]
-        groups = " -> ".join("all" if group == EVERYONE else str(group) for group in (*circle.groups, circle.groups[0]))
+        groups = " -> ".join("all" if group == ALL_RANKS else str(group) for group in (*circle.groups, circle.groups[0]))
         what = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"
         yield view.at(circle.rows[0][0], what, _REMEDY)
 

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_files import TraceFiles
+from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ChunkColumns, Trace, WorkloadColumns
 from astra_tacos.units import format_size
 
-TAGS = 500_000_000
-"""Tags count modulo this (ASTRA-sim `system/Sys.cc`, `front_end_sim_send`)."""
 _UINT32 = 0xFFFF_FFFF
 _INT32_MAX = 0x7FFF_FFFF
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import bytes_per_ns
@@ -41,7 +42,7 @@ def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.
         view = facts.custom[number]
         chosen = started & (collectives.run == number)
         positions = {
-            sorted(collectives.members[group]).index(rank)
+            int(sorted_position(collectives.members[group], np.array([rank]))[0])
             for group, rank in zip(collectives.group[chosen].tolist(), collectives.rank[chosen].tolist(), strict=True)
         }
         sends = view.rows(NodeType.COMM_SEND) & ~view.depends & np.isin(view.rank, sorted(positions))

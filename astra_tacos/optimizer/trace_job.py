@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import group_id
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import MESSAGE, Demand
 from astra_tacos.optimizer.job import Job, Profile
 from astra_tacos.optimizer.shape import Shape
 from astra_tacos.replayer import _run_replay_kernels as kernels
 from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import Run, pattern_key
 
-_ALL_RANKS = -1
 _NO_LIST = -1
 
 
@@ -88,36 +87,20 @@ def _number_collectives(
 ) -> None:
     """Enter the demand of each row of a collective."""
     trace, columns = run.workload, run.columns
-    group = _groups(run, rows)
-    listed = np.where((group == _ALL_RANKS) & (columns.involved_count[rows] > 0), columns.involved_dims[rows], _NO_LIST)
+    groups = used_groups(run, rows)
+    group = groups.group
+    listed = np.where((group == ALL_RANKS) & (columns.involved_count[rows] > 0), columns.involved_dims[rows], _NO_LIST)
     cases, which = _distinct(columns.comm_type[rows], trace.size_bytes[rows], group, listed)
     for case, (pattern, size, entry, dimensions) in enumerate(cases):
-        if entry == _ALL_RANKS:
+        if entry == ALL_RANKS:
             chosen = [dimensions == _NO_LIST or bool(dimensions >> index & 1) for index in range(shape.num_dimensions)]
             members = tuple(size if takes_part else 1 for size, takes_part in zip(shape.sizes, chosen, strict=True))
             strides = (1,) * shape.num_dimensions
         else:
-            members, strides = block_of(run.groups.members[entry], shape, f"{run.groups.source}: group {entry}")
+            members, strides = block_of(groups.members[entry], shape, f"{run.groups.source}: group {entry}")
         demand = Demand(pattern_key(pattern), size, members, strides)
         if demand.num_npus > 1 and size > 0:
             of_row[rows[which == case]] = number.setdefault(demand, len(number))
-
-
-def _groups(run: Run, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Id of each row's group, _ALL_RANKS without one; ids are as the communicator group file has them."""
-    columns = run.columns
-    group = np.full(len(rows), _ALL_RANKS, np.int64)
-    for name in np.unique(columns.group[rows]).tolist():
-        text = "" if name < 0 else columns.group_names[name]
-        if text in ("", "0"):
-            continue
-        chosen = columns.group[rows] == name
-        entry = group_id(text)
-        if entry is None or entry not in run.groups.members:
-            node = run.workload.describe_node(int(rows[np.argmax(chosen)]))
-            raise ConfigError(f"{run.workload.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
-        group[chosen] = entry
-    return group
 
 
 def _number_messages(

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from astra_tacos.config.per_node import MAX_NODE_ID
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError
-from astra_tacos.planner.collective_nodes import EVERYONE
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.planner.stream_numbers import differently_numbered
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up
 from astra_tacos.trace.trace import Trace
 
@@ -78,8 +78,8 @@ def assign(
     group, all_groups = _groups(instances, implementation, groups, runs[np.argsort(order[runs])])
     apart = differently_numbered(instances, implementation, order, system)
     if apart.any():
-        group[apart] = max(all_groups, default=EVERYONE) + 1
-        all_groups[int(group[apart][0])] = instances.nodes.members[EVERYONE]
+        group[apart] = max(all_groups, default=ALL_RANKS) + 1
+        all_groups[int(group[apart][0])] = instances.nodes.members[ALL_RANKS]
     node_id = _node_ids(trace, instances, implementation, order)
     chosen = implementation[instances.instance]
     per_node = {int(node): int(entry) for node, entry in zip(node_id.tolist(), chosen.tolist(), strict=True) if entry != NATIVE}
@@ -100,7 +100,7 @@ def _groups(
     places: dict[tuple[int, int], dict[int, int]] = {}
     for number in in_order.tolist():
         own, entry = int(group[number]), int(implementation[number])
-        if own == EVERYONE:
+        if own == ALL_RANKS:
             continue
         ranks = groups[own]
         carrier = carrying_type(int(instances.pattern[number]), int(instances.size_bytes[number]))

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import group_id
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.node_bytes import attribute, load_rank, node_at
 from astra_tacos.planner.patterns import PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
+from astra_tacos.run.groups import check_members, used_groups
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 
-EVERYONE = 0
-"""Id of the group of all ranks."""
 NO_ROOT = -1
 
 
@@ -48,7 +46,7 @@ class CollectiveNodes:
     Parameters
     ----------
     row, rank, group, pattern, size_bytes, root
-        int64[n]; `group` is an id, EVERYONE for all ranks, `pattern` a `CommType` (of a carried node, what it was), `root` a
+        int64[n]; `group` is an id, ALL_RANKS for all ranks, `pattern` a `CommType` (of a carried node, what it was), `root` a
         rank, NO_ROOT where the pattern has none.
     members
         Ranks of each group that is used, as its file lists them.
@@ -97,7 +95,9 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
         if lacking.any():
             node = trace.describe_node(int(rows[np.argmax(lacking)]))
             raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
-    group, members = _groups(run, rows, rank)
+    groups = used_groups(run, rows)
+    check_members(run, rows, groups)
+    group, members = groups.group, groups.members
     _look_inside(trace, columns.byte_offset, rows, rank, pattern, root)
     rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
     root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
@@ -106,32 +106,6 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
             node = trace.describe_node(int(rows[entry]))
             raise ConfigError(f"{trace.prefix}: {node}: its root is rank {root[entry]}, expected a rank of its group")
     return CollectiveNodes(rows, rank, group, pattern, size, root, members)
-
-
-def _groups(run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
-    """Group of each row, and members of those that are used."""
-    trace, columns, num_npus = run.workload, run.columns, run.network.num_npus
-    names = [EVERYONE if name in ("", "0") else group_id(name) for name in columns.group_names]
-    members: dict[int, tuple[int, ...]] = {}
-    for entry in np.unique(columns.group[rows]).tolist():
-        group = EVERYONE if entry < 0 else names[entry]
-        if group is None or (group != EVERYONE and group not in run.groups.members):
-            node = trace.describe_node(int(rows[np.argmax(columns.group[rows] == entry)]))
-            text = columns.group_names[entry]
-            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
-        members[group] = tuple(range(num_npus)) if group == EVERYONE else run.groups.members[group]
-        if max(members[group], default=0) >= num_npus:
-            raise ConfigError(
-                f"{run.groups.source}: group {group} has rank {max(members[group])}, expected ranks below {num_npus}"
-            )
-    numbers = np.array([*(EVERYONE if number is None else number for number in names), EVERYONE], np.int64)
-    group_of = numbers[columns.group[rows]]
-    for group, ranks in members.items():
-        outside = (group_of == group) & ~np.isin(rank, np.array(ranks, np.int64))
-        if outside.any():
-            node = trace.describe_node(int(rows[np.argmax(outside)]))
-            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{group}', expected a group that has its rank")
-    return group_of, members
 
 
 def _look_inside(

@@ -16,10 +16,9 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.patterns import pattern_name
+from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
-
-_TAGS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +60,7 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
     sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
     for rows, receives in zip(sides, (False, True), strict=True):
         ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
-        keys.append(np.stack((trace.tag[rows] % _TAGS, *ends, trace.size_bytes[rows]), axis=1))
+        keys.append(np.stack((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]), axis=1))
     _, which = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     which = which.reshape(-1)
     numbered = []

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.planner.collective_nodes import EVERYONE
 from astra_tacos.planner.instances import Instances
-from astra_tacos.replayer.native import cut_into_chunks
+from astra_tacos.run.chunks import cut_into_chunks
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, pattern_key
 
 
@@ -37,7 +37,7 @@ def differently_numbered(
         If the system cuts a native collective into less than a byte.
     """
     is_native = (implementation == NATIVE) & np.isin(instances.pattern, list(PATTERN_KEYS))
-    asked: NDArray[np.bool_] = is_native & (instances.group == EVERYONE)
+    asked: NDArray[np.bool_] = is_native & (instances.group == ALL_RANKS)
     if not asked.any():
         return asked
     streams = (implementation != NATIVE).astype(np.int64)
@@ -59,7 +59,7 @@ def differently_numbered(
 
 def _num_chunks(instances: Instances, is_native: NDArray[np.bool_], system: SystemConfig) -> NDArray[np.int64]:
     """int64[native collectives], into how many chunks each is cut, all of which are streams."""
-    num_npus = len(instances.nodes.members[EVERYONE])
+    num_npus = len(instances.nodes.members[ALL_RANKS])
     cases, which = np.unique(np.stack((instances.pattern, instances.size_bytes))[:, is_native], axis=1, return_inverse=True)
     counts = [cut_into_chunks(pattern_key(pattern), size, num_npus, system)[1] for pattern, size in cases.T.tolist()]
     return np.array(counts, np.int64)[which.reshape(-1)]

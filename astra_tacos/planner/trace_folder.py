@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.export.chakra import MAX_TAGS, export_chakra
+from astra_tacos.export.chakra import export_chakra
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.idle_trace import idle_trace
 from astra_tacos.planner.run_files import COLLECTIVE
+from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.reader import read_trace, trace_files
 from astra_tacos.trace.trace import Trace
@@ -39,7 +40,7 @@ def write_traces(
     names = sorted(schedules)
     own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
     used = np.concatenate((workload.tag, *own))
-    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_sends for name in names], MAX_TAGS)
+    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_sends for name in names], TAGS)
     for name, first_tag in zip(names, first_tags, strict=True):
         export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
     for name, (prefix, num_ranks) in kept.items():

@@ -7,7 +7,6 @@ decides for all later ones of that pattern (`CommunicatorGroup.cc`, `get_collect
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,20 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import group_id
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.native import cut_into_chunks, native_program
+from astra_tacos.replayer.native import native_program
 from astra_tacos.replayer.node_check import check_collective
+from astra_tacos.run.chunks import count_chunks
+from astra_tacos.run.groups import (
+    ALL_RANKS,
+    NO_PLAN,
+    UsedGroups,
+    check_members,
+    listed_position,
+    plan_numbers,
+    sorted_position,
+    used_groups,
+)
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 from astra_tacos.units import NS_PER_US
 
 NO_CAST = -1
-NO_PLAN = -1
-ALL_RANKS = 0
 NO_LIST = -1
 _DIMENSIONS_INVOLVED = 4
 
@@ -112,16 +119,17 @@ def cast_collectives(run: Run) -> Casts:
     """
     trace, columns = run.workload, run.columns
     collectives = (trace.kind == NodeType.COMM_COLL) & (not run.system.replay_only)
-    _groups(run, np.flatnonzero(collectives & (columns.comm_type == CommType.BROADCAST)))  # ASTRA-sim looks for them, no more
+    used_groups(run, np.flatnonzero(collectives & (columns.comm_type == CommType.BROADCAST)))  # ASTRA-sim looks for them, no more
     rows = np.flatnonzero(collectives & np.isin(columns.comm_type, list(PATTERN_KEYS)))
     rank = trace.rank[rows]
     if rows.size:
         _check_system(run)
-    members, group = _groups(run, rows)
-    position = _positions(run, rows, rank, members, group)
+    groups = used_groups(run, rows)
+    check_members(run, rows, groups)
+    members, group = _entries(run, groups)
     pattern, size = columns.comm_type[rows], trace.size_bytes[rows]
     implementation = run.implementation[rows]
-    plan, num_plans, may_be_native = _plans(group, rank, pattern, implementation, len(members))
+    plan, num_plans = plan_numbers(rank, groups.group, pattern)
 
     casting = _Casting(members)
     custom, native = (np.full(trace.num_nodes, NO_CAST, np.int32) for _ in range(2))
@@ -129,7 +137,7 @@ def cast_collectives(run: Run) -> Casts:
     for case, which in _distinct(implementation[chosen], group[chosen]):
         first = trace.describe_node(int(rows[chosen[which[0]]]))
         custom[rows[chosen[which]]] = casting.cast(_custom(run, casting, case, first), case[1])
-    chosen = np.flatnonzero(may_be_native)
+    chosen = np.flatnonzero(_may_be_native(plan, num_plans, implementation))
     involved = np.where(group == ALL_RANKS, columns.involved_dims[rows], NO_LIST)
     count = columns.involved_count[rows]
     everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
@@ -138,7 +146,7 @@ def cast_collectives(run: Run) -> Casts:
         first = trace.describe_node(int(rows[chosen[which[0]]]))
         native[rows[chosen[which]]] = casting.cast(_native(run, casting, case, first), casting.native_group(case[2]))
     spread = np.full((3, trace.num_nodes), NO_PLAN, np.int32)
-    spread[:, rows] = plan, position, _native_positions(rank, members, group, everyone)
+    spread[:, rows] = plan, *_positions(rank, groups, everyone)
     played = np.array(list(casting.cast_of), np.int64).reshape(-1, 2)
     return Casts(
         programs=tuple(casting.programs),
@@ -195,20 +203,11 @@ def _turns(
             continue
         chosen = np.flatnonzero((pattern == number) & everyone & (run.implementation[rows] == NATIVE))
         in_order = chosen[np.lexsort((node_id[chosen], rank[chosen]))]
-        num_chunks = _num_chunks(run, number, run.workload.size_bytes[rows[in_order]])
+        size_bytes = run.workload.size_bytes[rows[in_order]]
+        num_chunks = count_chunks(pattern_key(number), size_bytes, run.network.num_npus, run.system)
         before = np.cumsum(num_chunks) - num_chunks
         turn[in_order] = (before - before[np.searchsorted(rank[in_order], rank[in_order])]) % 2
     return turn
-
-
-def _num_chunks(run: Run, pattern: int, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[len(size_bytes)], into how many chunks native collectives are cut; 0 for those that `_native` refuses."""
-    sizes, which = np.unique(size_bytes, return_inverse=True)
-    counts = np.zeros(len(sizes), np.int64)
-    for entry, size in enumerate(sizes.tolist()):
-        with contextlib.suppress(ConfigError):
-            counts[entry] = cut_into_chunks(pattern_key(pattern), size, run.network.num_npus, run.system)[1]
-    return counts[which.reshape(-1)]
 
 
 def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
@@ -228,78 +227,29 @@ def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
     )
 
 
-def _groups(run: Run, rows: NDArray[np.int64]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-    """Members of the groups that are used, and per row its entry of them."""
-    columns, trace = run.columns, run.workload
-    members = [np.arange(run.network.num_npus)]
-    entry_of_name = np.zeros(len(columns.group_names) + 1, np.int64)
-    entry_of_group: dict[int, int] = {}
-    for name in np.unique(columns.group[rows]).tolist():
-        text = "" if name < 0 else columns.group_names[name]
-        if text in ("", "0"):
-            entry_of_name[name] = ALL_RANKS
-            continue
-        group = group_id(text)
-        if group is None or group not in run.groups.members:
-            node = trace.describe_node(int(rows[np.argmax(columns.group[rows] == name)]))
-            raise ConfigError(f"{trace.prefix}: {node}: pg_name '{text}', expected a group of {run.groups.source}")
-        if group not in entry_of_group:
-            ranks = np.array(run.groups.members[group], np.int64)
-            if ranks.size and ranks.max() >= run.network.num_npus:
-                raise ConfigError(
-                    f"{run.groups.source}: group {group} has rank {ranks.max()}, expected ranks below {run.network.num_npus}"
-                )
-            entry_of_group[group] = len(members)
-            members.append(ranks)
-        entry_of_name[name] = entry_of_group[group]
-    return members, entry_of_name[columns.group[rows]]
+def _entries(run: Run, groups: UsedGroups) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """Members of the groups that are used, all ranks first, and per row its entry of them."""
+    ids = [ALL_RANKS, *sorted(set(groups.members) - {ALL_RANKS})]
+    members = [np.arange(run.network.num_npus), *(np.array(groups.members[number], np.int64) for number in ids[1:])]
+    return members, np.searchsorted(ids, groups.group)
 
 
-def _positions(
-    run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64], members: list[NDArray[np.int64]], group: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    position = rank.copy()
-    for entry in range(1, len(members)):
-        place = np.full(run.network.num_npus, -1, np.int64)
-        place[np.sort(members[entry])] = np.arange(len(members[entry]))
-        chosen = group == entry
-        position[chosen] = place[rank[chosen]]
-    if position.size and position.min() < 0:
-        row = int(rows[position.argmin()])
-        name = run.columns.group_names[run.columns.group[row]]
-        raise ConfigError(
-            f"{run.workload.prefix}: {run.workload.describe_node(row)}: pg_name '{name}', expected a group that has its rank"
-        )
-    return position
+def _positions(rank: NDArray[np.int64], groups: UsedGroups, everyone: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    """Of each row's rank: the trace that it plays, and its place in a native algorithm, which all ranks play by number."""
+    custom, native = rank.copy(), rank.copy()
+    for number in set(groups.members) - {ALL_RANKS}:
+        chosen = np.flatnonzero(groups.group == number)
+        custom[chosen] = sorted_position(groups.members[number], rank[chosen])
+        some = chosen[~everyone[chosen]]
+        native[some] = listed_position(groups.members[number], rank[some])
+    return custom, native
 
 
-def _native_positions(
-    rank: NDArray[np.int64], members: list[NDArray[np.int64]], group: NDArray[np.int64], everyone: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """A ring of all ranks goes by their numbers, one of some by the order in which the group lists them."""
-    position = rank.copy()
-    for entry in np.unique(group[~everyone]).tolist():
-        place = np.zeros(int(members[entry].max()) + 1, np.int64)
-        place[members[entry]] = np.arange(len(members[entry]))
-        position[group == entry] = place[rank[group == entry]]
-    return position
-
-
-def _plans(
-    group: NDArray[np.int64],
-    rank: NDArray[np.int64],
-    pattern: NDArray[np.int64],
-    implementation: NDArray[np.int32],
-    num_groups: int,
-) -> tuple[NDArray[np.int64], int, NDArray[np.bool_]]:
-    """Plan of each row, how many there are, and whether the row may run a native implementation."""
-    num_patterns = int(max(PATTERN_KEYS)) + 1
-    _, plan = np.unique((rank * num_groups + group) * num_patterns + pattern, return_inverse=True)
-    native_plans = np.zeros(int(plan.max()) + 1 if plan.size else 0, np.bool_)
+def _may_be_native(plan: NDArray[np.int64], num_plans: int, implementation: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether rows may run a native implementation: their own, or that of a row whose plan they share."""
+    native_plans = np.zeros(num_plans + 1, np.bool_)
     native_plans[plan[implementation == NATIVE]] = True
-    shared = group != ALL_RANKS
-    may_be_native = np.where(shared, native_plans[plan], implementation == NATIVE)
-    return np.where(shared, plan, NO_PLAN), len(native_plans), may_be_native
+    return np.where(plan == NO_PLAN, implementation == NATIVE, native_plans[plan])
 
 
 def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
@@ -327,7 +277,7 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
     everyone = len(members) == num_npus
     sizes = tuple(dimension.size for dimension in run.network.dimensions)
     dimensions = sizes if everyone and sizes else (len(members),)
-    algorithms = system.native[key] if everyone or len(system.native[key]) == 1 else ("ring",)
+    algorithms = system.native[key]
     flags: tuple[bool, ...] | None = None
     if group == ALL_RANKS and involved != NO_LIST:
         flags = tuple(bool(involved >> dimension & 1) for dimension in range(count))

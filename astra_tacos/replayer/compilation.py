@@ -16,10 +16,10 @@ from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.routes import NetworkModel
 from astra_tacos.replayer.workload_actions import Actions
+from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
 
-_TAG_MODULUS = 500_000_000
 _POINT_TO_POINT = 0
 _NATIVE_SPACE = 1
 _ACTIONS = {NodeType.COMM_SEND: kernels.SEND, NodeType.COMM_RECV: kernels.RECEIVE, NodeType.COMP: kernels.COMPUTE}
@@ -285,7 +285,7 @@ def _messages(
             _locked(members),
             space,
             num_ranks,
-            _TAG_MODULUS,
+            TAGS,
             address[start:end],
             *tables,
         )

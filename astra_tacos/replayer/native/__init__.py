@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from astra_tacos.replayer.native.composition import NATIVE_ALGORITHMS, cut_into_chunks, native_program
+from astra_tacos.replayer.native.composition import NATIVE_ALGORITHMS, native_program
 
-__all__ = ["NATIVE_ALGORITHMS", "cut_into_chunks", "native_program"]
+__all__ = ["NATIVE_ALGORITHMS", "native_program"]

@@ -20,6 +20,7 @@ from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
 from astra_tacos.replayer.native.halving_doubling import halving_doubling
 from astra_tacos.replayer.native.phase import PATTERNS, Phase, PhaseRequest
 from astra_tacos.replayer.native.ring import ring
+from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
 
 NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
     "ring": ring,
@@ -33,13 +34,9 @@ _SUB_GROUP_ENDPOINT_NS = 10
 _NAME = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)([1-9][0-9]{0,4})?")
 
 
-class NativeSystem(Protocol):
+class NativeSystem(SplitSystem, Protocol):
     """What a native collective asks of the system JSON; `SystemConfig` has it."""
 
-    @property
-    def source(self) -> str: ...
-    @property
-    def preferred_dataset_splits(self) -> int | None: ...
     @property
     def active_chunks_per_dimension(self) -> int: ...
     @property
@@ -138,35 +135,6 @@ def native_program(
             left_bytes = phases[request].final_bytes
     source = f"native {pattern} ({', '.join(dimension.implementation for dimension in layout)})"
     return assemble(source, num_positions, blocks, limit)
-
-
-def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: NativeSystem) -> tuple[int, int]:
-    """Size and number of chunks (`Sys::determine_chunk_size`); the last is as large as the others, whatever is left for it.
-
-    Parameters
-    ----------
-    num_npus
-        Of the network, also in a communicator group of fewer.
-
-    Raises
-    ------
-    ConfigError
-        Where ASTRA-sim stops, stalls or never ends.
-    """
-    splits = system.preferred_dataset_splits
-    if splits is None or splits < 1:
-        found = "missing" if splits is None else str(splits)
-        raise ConfigError(f"{system.source}: preferred-dataset-splits is {found}, where ASTRA-sim stops; expected 1 or more")
-    chunk_bytes = size_bytes // splits
-    if pattern != "all-gather" and chunk_bytes < num_npus:
-        return num_npus, splits
-    if chunk_bytes < 1:
-        outcome = "never ends" if size_bytes else "stalls"
-        raise ConfigError(
-            f"{system.source}: preferred-dataset-splits is {splits}, with which ASTRA-sim {outcome} in an all-gather of "
-            f"{size_bytes} bytes; expected a byte per split or more"
-        )
-    return chunk_bytes, -(-size_bytes // chunk_bytes)
 
 
 def _layout(

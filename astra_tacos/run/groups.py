@@ -1,0 +1,130 @@
+"""Communicator groups as ASTRA-sim reads them: the group that a node names, its ranks, and which nodes share a plan.
+
+Source: `workload/Workload.cc` (`extract_comm_group`, `initialize_comm_groups`) and `system/CommunicatorGroup.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.communicator import group_id
+from astra_tacos.errors import ConfigError
+from astra_tacos.run.run import Run
+from astra_tacos.trace.trace import WorkloadColumns
+
+ALL_RANKS = 0
+"""Id of the group of all ranks: `pg_name` is absent, "" or "0"."""
+UNKNOWN = -1
+"""Id of a group whose name is no number."""
+NO_PLAN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsedGroups:
+    """Groups that some nodes of a workload name.
+
+    Parameters
+    ----------
+    group
+        int64[number of nodes], id of each node's group.
+    members
+        Ranks of each of these groups, as the file lists them.
+    """
+
+    group: NDArray[np.int64]
+    members: Mapping[int, tuple[int, ...]]
+
+
+def group_ids(columns: WorkloadColumns) -> NDArray[np.int64]:
+    """int64[num_nodes], id of each node's group: ALL_RANKS without a name, UNKNOWN where the name is no number."""
+    ids = [ALL_RANKS if name in ("", "0") else group_id(name) or UNKNOWN for name in columns.group_names]
+    return np.array([*ids, ALL_RANKS], np.int64)[columns.group]
+
+
+def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
+    """Ranks of those of the groups that are known, in the order in which `used` names them."""
+    everyone = {ALL_RANKS: tuple(range(num_npus))} if (used == ALL_RANKS).any() else {}
+    known = {**groups, **everyone}
+    return {group: known[group] for group in dict.fromkeys(used.tolist()) if group in known}
+
+
+def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each rank is in its group; False for groups that are not known."""
+    inside = np.zeros(len(group), np.bool_)
+    for number in np.unique(group).tolist():
+        if number in members:
+            where = group == number
+            inside[where] = np.isin(rank[where], np.array(members[number], np.int64))
+    return inside
+
+
+def used_groups(run: Run, rows: NDArray[np.int64]) -> UsedGroups:
+    """Groups of these rows of the workload.
+
+    Raises
+    ------
+    ConfigError
+        If a group is not in the file, or has a rank beyond the network.
+    """
+    trace, num_npus = run.workload, run.network.num_npus
+    group = group_ids(run.columns)[rows]
+    unknown = ~np.isin(group, [ALL_RANKS, *run.groups.members])
+    if unknown.any():
+        row = int(rows[np.argmax(unknown)])
+        name = run.columns.group_names[run.columns.group[row]]
+        raise ConfigError(
+            f"{trace.prefix}: {trace.describe_node(row)}: pg_name '{name}', expected a group of {run.groups.source}"
+        )
+    members = members_of(run.groups.members, num_npus, np.unique(group))
+    for number, ranks in members.items():
+        if max(ranks, default=0) >= num_npus:
+            raise ConfigError(f"{run.groups.source}: group {number} has rank {max(ranks)}, expected ranks below {num_npus}")
+    return UsedGroups(group, members)
+
+
+def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None:
+    """Check that the groups of these rows have the rows' ranks.
+
+    Raises
+    ------
+    ConfigError
+        If one has not.
+    """
+    trace = run.workload
+    outside = ~is_member(groups.members, groups.group, trace.rank[rows])
+    if outside.any():
+        entry = int(np.argmax(outside))
+        node = trace.describe_node(int(rows[entry]))
+        raise ConfigError(f"{trace.prefix}: {node}: pg_name '{groups.group[entry]}', expected a group that has its rank")
+
+
+def sorted_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which trace of a custom collective ranks of a group play: their places in ascending order (`pos_in_group`)."""
+    return np.searchsorted(np.sort(np.array(members, np.int64)), rank)
+
+
+def listed_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which entry of a group ranks are: who a position in a trace means, and the place in a native ring of some ranks."""
+    order = np.argsort(np.array(members, np.int64), kind="stable")
+    listed: NDArray[np.int64] = order[np.searchsorted(np.array(members, np.int64)[order], rank)]
+    return listed
+
+
+def plan_numbers(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Which nodes share a plan, and how many plans there are.
+
+    On each rank a group keeps to what the first node of each pattern named (`get_collective_plan`). The group of all ranks
+    that is used without a name keeps nothing: its nodes have NO_PLAN.
+    """
+    plan = np.full(len(rank), NO_PLAN, np.int64)
+    shared = np.flatnonzero(group != ALL_RANKS)
+    if not shared.size:
+        return plan, 0
+    cases = np.stack((rank[shared], group[shared], pattern[shared]), axis=1)
+    distinct, which = np.unique(cases, axis=0, return_inverse=True)
+    plan[shared] = which.reshape(-1)
+    return plan, len(distinct)
