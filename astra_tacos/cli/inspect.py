@@ -120,13 +120,27 @@ def _lockstep(path: Path) -> dict[str, Any]:
 
 
 def _xml(path: Path) -> dict[str, Any]:
-    from astra_tacos.verifier.program import verify_msccl_xml
+    from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
+    from astra_tacos.verifier.program import judge_msccl_file
 
-    verdict = verify_msccl_xml(path)
+    file = read_msccl_xml(path)
+    verdict = judge_msccl_file(file)
+    counts = np.bincount(file.kind, minlength=len(STEP_TYPES)).tolist()
+    names = {True: "in place", False: "out of place"}
     return {
-        "collective": verdict.collective or "none that is known",
+        "collective": verdict.collective or f"{file.coll} (unknown)",
+        "dialect": "MSCCL" if file.original else "msccl-executor-nccl and RCCL",
+        "protocol": file.protocol or "none",
+        "buffers": [names[placement] for placement in file.placements],
         "npus": verdict.num_ranks,
+        "chunks": file.num_chunks,
+        "channels": file.num_channels,
+        "thread_blocks": len(file.blocks),
+        "steps": {kind: count for kind, count in zip(STEP_TYPES, counts, strict=True) if count},
+        "copies": len(file.copies),
         "messages": verdict.num_messages,
+        "proven": verdict.proven,
+        "unchecked": f"what it computes, since {verdict.unchecked}" if verdict.unchecked else "nothing",
         "violations": len(verdict.violations),
         "size_of_file": format_size(path.stat().st_size),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
 
     PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
     MSCCL XML, or the prefix of a custom collective's traces. With --network, messages must have a channel between their NPUs.
-    Exit code 1 if anything is wrong.
+    Exit code 0 says that PATH is proven; 1 that something is wrong, or that what PATH computes could not be checked.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.topology.composition import build_topology
@@ -49,27 +50,58 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
             verdicts = _verify_run(target, topology, collective)
         else:
             verdicts = [_verify_one(kind, target, topology, collective)]
-    violations = [(name, violation) for name, _, found in verdicts for violation in found]
+    proven = all(verdict.proven for verdict in verdicts)
     if as_json:
         print_json(
             {
-                "ok": not violations,
-                "checked": [{"path": name, "what": what, "violations": len(found)} for name, what, found in verdicts],
-                "violations": [{"path": name, **_as_dict(violation)} for name, violation in violations],
+                "ok": proven,
+                "checked": [
+                    {
+                        "path": verdict.path,
+                        "what": verdict.what,
+                        "proven": verdict.proven,
+                        "unchecked": verdict.unchecked,
+                        "violations": len(verdict.violations),
+                    }
+                    for verdict in verdicts
+                ],
+                "violations": [
+                    {"path": verdict.path, **_as_dict(violation)} for verdict in verdicts for violation in verdict.violations
+                ],
             }
         )
     else:
-        for name, what, found in verdicts:
-            echo(f"{name}: {_count(found) if found else 'ok'}: {what}")
-            for violation in found[:_SHOWN]:
+        for verdict in verdicts:
+            echo(f"{verdict.path}: {verdict.outcome}: {verdict.what}")
+            if verdict.unchecked is not None:
+                echo(f"  not checked: what it computes, since {verdict.unchecked}")
+            for violation in verdict.violations[:_SHOWN]:
                 echo(f"  {violation}")
-            if len(found) > _SHOWN:
-                echo(f"  ... and {len(found) - _SHOWN} more (--json lists all)")
-    if violations:
+            if len(verdict.violations) > _SHOWN:
+                echo(f"  ... and {len(verdict.violations) - _SHOWN} more (--json lists all)")
+    if not proven:
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-Verdict = tuple[str, str, "tuple[Violation, ...]"]
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of one file: its path, what it is, what was not checked, what is wrong."""
+
+    path: str
+    what: str
+    violations: tuple[Violation, ...]
+    unchecked: str | None = None
+
+    @property
+    def proven(self) -> bool:
+        return not self.violations and self.unchecked is None
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, `3 violations` or `not proven`."""
+        if self.violations:
+            return f"{len(self.violations)} violation{'' if len(self.violations) == 1 else 's'}"
+        return "ok" if self.proven else "not proven"
 
 
 def _verify_run(directory: Path, topology: Topology | None, collective: str | None) -> list[Verdict]:
@@ -105,9 +137,7 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     else:
         raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule, MSCCL XML or trace prefix")
     what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
-    if not verdict.semantic:
-        what += "; it does not say which chunks it moves, so only its structure was checked"
-    return str(path), what, verdict.violations
+    return Verdict(str(path), what, verdict.violations, verdict.unchecked)
 
 
 def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collective: str | None) -> Verdict:
@@ -121,11 +151,7 @@ def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collecti
     if collective not in (None, schedule.collective.name):
         text = f"is of {schedule.collective.name}, expected {collective}"
         violations = (Violation("wrong-collective", text), *violations)
-    return str(path), what, violations
-
-
-def _count(violations: tuple[Violation, ...]) -> str:
-    return f"{len(violations)} violation{'' if len(violations) == 1 else 's'}"
+    return Verdict(str(path), what, violations)
 
 
 def _as_dict(violation: Violation) -> dict[str, Any]:

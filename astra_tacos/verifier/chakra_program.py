@@ -15,7 +15,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.verifier.messages import match_messages, successors
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
 from astra_tacos.verifier.program_order import local_places
 from astra_tacos.verifier.violation import Violation
 
@@ -150,7 +150,7 @@ def _buffers(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], vi
     violations += _uneven(trace, chunks, messages)
     received = trace.kind[messages] == NodeType.COMM_RECV
     room = np.bincount(trace.rank[messages], np.where(received, count, 0), trace.num_ranks).max()
-    return Buffers(total, total + int(room), 0, True)
+    return Buffers(total + int(room), (Region("chunk", 0, is_whole=True), Region("place", total)))
 
 
 def _uneven(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64]) -> list[Violation]:
@@ -218,7 +218,7 @@ def _actions(
     passed = np.cumsum(size) - size
     begins = np.searchsorted(rank[recvs], np.arange(trace.num_ranks))
     own[recvs] = passed - np.append(passed, 0)[begins][rank[recvs]]
-    own_at = rank[source] * buffers.stride + buffers.num_chunks + own[source]
+    own_at = rank[source] * buffers.stride + buffers.regions[1].first + own[source]
     src = np.where(kind == Action.SEND, chunk_at, np.where(kind == Action.REDUCE, own_at, NOWHERE))
     dst = np.where(kind == Action.SEND, NOWHERE, np.where((kind == Action.RECV) & chunks.reduces[source], own_at, chunk_at))
     return ops, kind, src, dst, chunks.num_chunks[source], peer

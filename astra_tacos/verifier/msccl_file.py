@@ -20,13 +20,27 @@ STEP_TYPES = ("s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop")
 BUFFERS = ("i", "o", "s")
 MAX_FILE_BYTES = 1 << 30
 _MAX_NUMBER = (1 << 31) - 1
+_MAX_BYTES = (1 << 63) - 1
 _COLLECTIVES = {
     "allreduce": "all-reduce",
     "allgather": "all-gather",
     "reducescatter": "reduce-scatter",
     "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
 }
-_OTHERS = ("reduce", "broadcast", "alltoall", "alltoallv", "gather", "scatter", "send", "recv", "custom")
+_UNTOLD = {
+    "custom": "the file does not say what a custom collective has to compute",
+    "alltoallv": "the file does not say how large the parts of an alltoallv are",
+    "send": "the file does not say between which NPUs a send is",
+    "recv": "the file does not say between which NPUs a recv is",
+}
+"""Names that say too little to check the result, and why."""
+_ONLY_ORIGINAL = ("reduce_scatter", "custom")
+_ONLY_SUCCESSORS = ("reducescatter", "gather", "scatter", "alltoallv", "send", "recv")
 _STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 _STEP_WORDS = (("type", STEP_TYPES), ("srcbuf", BUFFERS), ("dstbuf", BUFFERS))
 _SIZE_RANGE = ("outofplace", "minBytes", "maxBytes")
@@ -54,17 +68,25 @@ class MscclFile:
     path
         Where it was read from.
     coll, collective
-        Its own name for what it computes, and the one of this package (None if it has none).
+        Its own name for what it computes, and the one of this package (None if that name says too little).
+    untold
+        Why there is no such name; empty if there is.
     original
         Whether it is in the dialect of the original MSCCL runtime rather than of its successors.
     absent
         Attributes of `algo` that its dialect demands, but are not there.
+    protocol
+        `proto`.
     num_channels, num_chunks, num_npus
         `nchannels`, `nchunksperloop`, `ngpus`.
     placements
-        For which buffers it is: in place (True), out of place (False), or both.
+        For which buffers it is: in place (True), out of place (False), both or none.
+    least_bytes, most_bytes
+        `minBytes` and `maxBytes` (0: no limit), None if they are not there.
     buffer_chunks
         int64[num_npus, 3], `i_chunks`, `o_chunks`, `s_chunks`.
+    copies
+        int64[num_copies, 3], `copy` elements of TACCL and TE-CCL: GPU, `i_off`, `o_off`.
     blocks
         Thread blocks, sorted by NPU, otherwise in the order of the file.
     s, srcoff, dstoff, cnt, depid, deps, hasdep
@@ -76,13 +98,18 @@ class MscclFile:
     path: Path
     coll: str
     collective: str | None
+    untold: str
     original: bool
     absent: tuple[str, ...]
+    protocol: str | None
     num_channels: int
     num_chunks: int
     num_npus: int
     placements: tuple[bool, ...]
+    least_bytes: int | None
+    most_bytes: int | None
     buffer_chunks: NDArray[np.int64]
+    copies: NDArray[np.int64]
     blocks: tuple[ThreadBlock, ...]
     s: NDArray[np.int64]
     srcoff: NDArray[np.int64]
@@ -142,8 +169,10 @@ def read_msccl_xml(path: Path) -> MscclFile:
         raise ConfigError(f"{path}: found element {root.tag!r}, expected 'algo'")
     numbers = _Numbers()
     coll = root.get("coll")
-    if coll is None or coll not in (*_COLLECTIVES, *_OTHERS):
-        raise ConfigError(f"{path}: algo: coll is {coll!r}, expected one of {', '.join((*_COLLECTIVES, *_OTHERS))}")
+    names = (*_COLLECTIVES, *_UNTOLD)
+    if coll is None or coll not in names:
+        shown = "missing" if coll is None else repr(coll[:40])
+        raise ConfigError(f"{path}: algo: coll is {shown}, expected one of {', '.join(names)}")
     num_npus, num_chunks, num_channels = (
         _number(root, name, numbers, str(path), least=1) for name in ("ngpus", "nchunksperloop", "nchannels")
     )
@@ -151,26 +180,40 @@ def read_msccl_xml(path: Path) -> MscclFile:
         raise ConfigError(f"{path}: algo: {num_npus} GPUs with {num_chunks} chunks, expected at most {MAX_LOCATIONS} in all")
     in_place = bool(_number(root, "inplace", numbers, str(path), least=0))
     also = bool(_number(root, "outofplace", numbers, str(path), least=0)) if "outofplace" in root.attrib else not in_place
-    # The original runtime knows neither these attributes nor `reducescatter`, its successors no `reduce_scatter`.
+    # The original runtime does not demand these attributes, its successors do; each knows collectives that the other does not.
     missing = tuple(name for name in _SIZE_RANGE if name not in root.attrib)
-    original = coll == "reduce_scatter" or (len(missing) == len(_SIZE_RANGE) and coll != "reducescatter")
+    original = coll in _ONLY_ORIGINAL or (len(missing) == len(_SIZE_RANGE) and coll not in _ONLY_SUCCESSORS)
     absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
-    placements = tuple(place for place, wanted in ((True, in_place), (False, also)) if wanted) or (True,)
-    chunks, blocks, columns = _read_gpus(root, num_npus, numbers, path)
+    chunks, copies, blocks, columns = _read_gpus(root, num_npus, numbers, path)
     return MscclFile(
         path,
         coll,
         _COLLECTIVES.get(coll),
+        _UNTOLD.get(coll, ""),
         original,
         absent,
+        root.get("proto"),
         num_channels,
         num_chunks,
         num_npus,
-        placements,
+        tuple(place for place, wanted in ((True, in_place), (False, also)) if wanted),
+        _bytes(root, "minBytes", path),
+        _bytes(root, "maxBytes", path),
         chunks,
+        copies,
         blocks,
         *columns,
     )
+
+
+def _bytes(root: Element, name: str, path: Path) -> int | None:
+    text = root.get(name)
+    if text is None:
+        return None
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_BYTES))
+    if not digits or int(text) > _MAX_BYTES:
+        raise ConfigError(f"{path}: algo: {name} is {text[:40]!r}, expected an integer, 0 to {_MAX_BYTES}")
+    return int(text)
 
 
 def _parse(path: Path) -> Element:
@@ -190,7 +233,8 @@ def _parse(path: Path) -> Element:
 
 def _read_gpus(
     root: Element, num_npus: int, numbers: _Numbers, path: Path
-) -> tuple[NDArray[np.int64], tuple[ThreadBlock, ...], list[NDArray[np.int64]]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[ThreadBlock, ...], list[NDArray[np.int64]]]:
+    """Columns `buffer_chunks` and `copies`, thread blocks, and columns of steps."""
     gpus: dict[int, Element] = {}
     for gpu in _children(root, "gpu", str(path)):
         npu = _number(gpu, "id", numbers, f"{path}: gpu", least=0)
@@ -201,27 +245,33 @@ def _read_gpus(
         raise ConfigError(f"{path}: found {len(gpus)} gpu elements, ngpus is {num_npus}")
     rows: list[tuple[int, ...]] = []
     blocks: list[ThreadBlock] = []
+    copies: list[tuple[int, int, int]] = []
     chunks = np.empty((num_npus, 3), np.int64)
     for npu in range(num_npus):
         where = f"{path}: gpu {npu}"
         chunks[npu] = [_number(gpus[npu], f"{buffer}_chunks", numbers, where, least=0) for buffer in BUFFERS]
         if chunks[npu].max() > MAX_LOCATIONS // num_npus:
             raise ConfigError(f"{where}: {chunks[npu].max()} chunks in a buffer, expected at most {MAX_LOCATIONS // num_npus}")
-        for tb in _children(gpus[npu], "tb", where):
+        for tb in _children(gpus[npu], "tb", where, also="copy"):
+            if tb.tag == "copy":
+                source, target = (_number(tb, name, numbers, where, least=0) for name in ("i_off", "o_off"))
+                copies.append((npu, source, target))
+                continue
             ids = [_number(tb, name, numbers, f"{where}, tb", least=-1) for name in ("id", "send", "recv", "chan")]
             begin = len(rows)
             for step in _children(tb, "step", f"{where}, tb {ids[0]}"):
                 rows.append(_read_step(step, numbers) or _explain_step(step, f"{where}, tb {ids[0]}, step {len(rows) - begin}"))
             blocks.append(ThreadBlock(npu, ids[0], ids[1], ids[2], ids[3], begin, len(rows)))
     table = np.array(rows, np.int64).reshape(len(rows), len(_STEP_NUMBERS) + len(_STEP_WORDS))
-    return chunks, tuple(blocks), list(table.T.copy())
+    return chunks, np.array(copies, np.int64).reshape(-1, 3), tuple(blocks), list(table.T.copy())
 
 
-def _children(element: Element, tag: str, where: str) -> list[Element]:
+def _children(element: Element, tag: str, where: str, also: str | None = None) -> list[Element]:
     children = list(element)
     for child in children:
-        if child.tag != tag:
-            raise ConfigError(f"{where}: found element {str(child.tag)[:40]!r}, expected {tag!r}")
+        if child.tag not in (tag, also):
+            expected = repr(tag) + (f" or {also!r}" if also else "")
+            raise ConfigError(f"{where}: found element {str(child.tag)[:40]!r}, expected {expected}")
     return children
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.verifier.messages import match_messages
-from astra_tacos.verifier.msccl_file import BUFFERS, STEP_TYPES, MscclFile
-from astra_tacos.verifier.msccl_rules import NOP, dependency_rows
+from astra_tacos.verifier.msccl_file import STEP_TYPES, MscclFile
+from astra_tacos.verifier.msccl_layout import Layout, nowhere, outside_buffers, overlapping, step_locations
+from astra_tacos.verifier.msccl_rules import dependency_rows
 from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program
 from astra_tacos.verifier.violation import Violation
 
@@ -26,72 +29,48 @@ _RECIPES: dict[str, tuple[tuple[Action, str | None, str | None], ...]] = {
 """What each step type does from where to where; `own` is a place of the step's own, since `rrs` stores nothing."""
 
 
-def msccl_program(file: MscclFile, *, in_place: bool) -> tuple[Program, list[Violation]]:
-    """A file's program for one placement of its buffers, and what is wrong with its connections."""
+def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violation]]:
+    """A file's program for one placement of its buffers, and what is wrong with its connections, places and copies."""
     rows = np.arange(file.num_steps)
     same_block = file.block_of[1:] == file.block_of[:-1]
     target = dependency_rows(file)
     waiting = np.flatnonzero(target >= 0)
-    buffers, location = _locations(file, in_place=in_place)
-    op, kind, src, dst = _actions(file, location)
+    outside = list(outside_buffers(file, layout))
+    src, dst, own = nowhere(file) if outside else step_locations(file, layout)
+    op, kind, at_src, at_dst = _actions(file, {_SRC: src, _DST: dst, _OWN: own})
     block = file.block_of[op]
     peers = np.array([(b.send, b.recv, b.channel) for b in file.blocks], np.int64).reshape(-1, 3)
     peer = np.where(kind == Action.SEND, peers[block, 0], peers[block, 1])
-    npu = file.step_npu
     ends, violations = _match(file, op, kind, peer, peers[block, 2])
+    violations += outside or [*overlapping(file, layout), *_idle_copies(file, layout)]
     program = Program(
         num_ranks=file.num_npus,
-        op_rank=npu,
+        op_rank=file.step_npu,
         describe=file.describe,
         before=np.concatenate((rows[:-1][same_block], target[waiting])),
         after=np.concatenate((rows[1:][same_block], waiting)),
         action_op=op,
         action_kind=kind,
-        action_src=src,
-        action_dst=dst,
-        action_count=file.cnt[op],
+        action_src=at_src,
+        action_dst=at_dst,
+        action_count=file.cnt[op] * layout.grain,
         action_peer=peer,
         message_send=ends[0],
         message_recv=ends[1],
         alike_first=np.empty(0, np.int64),
         alike_second=np.empty(0, np.int64),
         adds_commute=False,
-        buffers=buffers,
+        buffers=None if outside else Buffers(layout.stride, layout.regions),
     )
     return program, violations
 
 
-def _locations(file: MscclFile, *, in_place: bool) -> tuple[Buffers | None, dict[str, NDArray[np.int64]]]:
-    """Buffers, and the source, destination and own location of every step; without buffers if they make no sense."""
-    nowhere = dict.fromkeys((_SRC, _DST, _OWN), np.full(file.num_steps, NOWHERE, np.int64))
-    shard, rest = divmod(file.num_chunks, file.num_npus)
-    if file.collective is None or (rest and file.collective != "all-reduce"):
-        return None, nowhere
-    whole = file.num_chunks
-    size = {
-        "i": shard if file.collective == "all-gather" else whole,
-        "o": shard if file.collective == "reduce-scatter" else whole,
-        "s": int(file.buffer_chunks[:, 2].max()),
-    }
-    npu = file.step_npu
-    output_at = 0 if in_place else size["i"]
-    begin = {"i": np.zeros_like(npu), "o": np.full_like(npu, output_at)}
-    begin["s"] = np.full_like(npu, whole if in_place else size["i"] + size["o"])
-    if in_place:
-        # The smaller buffer is the part of the larger one that belongs to the rank.
-        smaller = {"all-gather": "i", "reduce-scatter": "o"}.get(file.collective)
-        if smaller:
-            begin[smaller] = npu * shard
-    own = int(begin["s"][0] if len(npu) else 0) + size["s"]
-    stride = own + int(np.where(file.kind == STEP_TYPES.index("rrs"), file.cnt, 0).clip(0).sum())
-    used = file.kind != NOP
-    locations = {_OWN: npu * stride + own + np.cumsum(file.cnt) - file.cnt}
-    for name, buffer, offset in ((_SRC, file.srcbuf, file.srcoff), (_DST, file.dstbuf, file.dstoff)):
-        room = np.array([size[name] for name in BUFFERS])[buffer]
-        if np.any(used & ((offset < 0) | (file.cnt < 1) | (offset + file.cnt > room))):
-            return None, nowhere
-        locations[name] = npu * stride + np.stack([begin[name] for name in BUFFERS])[buffer, np.arange(len(npu))] + offset
-    return Buffers(whole, stride, output_at, in_place), locations
+def _idle_copies(file: MscclFile, layout: Layout) -> Iterator[Violation]:
+    """Violations for `copy` elements that would have to move something: executors skip elements that they do not know."""
+    for npu, source, target in file.copies.tolist():
+        if layout.place(npu, "i") + source * layout.grain != layout.place(npu, "o") + target * layout.grain:
+            message = f"gpu {npu}: copy of input chunk {source} to output chunk {target} is skipped by executors, expected a cpy step"
+            yield Violation("copy-skipped", message, npu=npu)
 
 
 def _actions(file: MscclFile, location: dict[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ...]:

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from astra_tacos.verifier.msccl_file import STEP_TYPES, MscclFile, ThreadBlock
+from astra_tacos.verifier.msccl_file import BUFFERS, STEP_TYPES, MscclFile, ThreadBlock
+from astra_tacos.verifier.msccl_layout import READS_SRC, WRITES_DST
 from astra_tacos.verifier.violation import Violation
 
 NOP = STEP_TYPES.index("nop")
 SENDS = tuple(STEP_TYPES.index(kind) for kind in ("s", "rcs", "rrs", "rrcs"))
 RECVS = tuple(STEP_TYPES.index(kind) for kind in ("r", "rcs", "rrc", "rrs", "rrcs"))
-_READS_SRC = tuple(STEP_TYPES.index(kind) for kind in ("s", "rrc", "rrs", "rrcs", "cpy", "re"))
-_WRITES_DST = tuple(STEP_TYPES.index(kind) for kind in ("r", "rcs", "rrc", "rrcs", "cpy", "re"))
+_REDUCE = STEP_TYPES.index("re")
 
+_PROTOCOLS = ("Simple", "LL", "LL128")
 _MAX_STEPS = {True: 256, False: 64}
 """Steps of a thread block: in the original runtime, and in its successors."""
 _MAX_BLOCKS = {True: (("MSCCL", 216),), False: (("RCCL", 64), ("msccl-executor-nccl", 1024))}
@@ -29,16 +30,62 @@ _MAX_DEPID = 127
 _MAX_XML_NODES = 4096
 _MAX_CHILDREN = 1024
 _MAX_BLOCKS_OF_CHANNEL = 32
+_MAX_FUSED = 16
+"""Executors fuse consecutive `re` steps, but end a chain at the step that is the 16th `re` of its thread block."""
 
 
 def check_rules(file: MscclFile) -> list[Violation]:
     """Violations of what parsers demand, and of their limits."""
     violations = [Violation("missing-attribute", f"algo has no {name}") for name in file.absent]
+    violations += _check_algo(file)
     violations += _check_blocks(file)
     violations += _check_steps(file)
+    violations += _check_fused(file)
     violations += _check_dependencies(file)
     violations += _check_limits(file)
     return violations
+
+
+def _check_algo(file: MscclFile) -> Iterator[Violation]:
+    if file.protocol not in (*_PROTOCOLS, None):
+        yield Violation("bad-protocol", f"algo: proto is {file.protocol[:40]!r}, expected one of {', '.join(_PROTOCOLS)}")
+    if not file.placements:
+        yield Violation("no-placement", "algo: inplace and outofplace are 0, so that no executor ever selects it")
+    if file.most_bytes and (file.least_bytes or 0) > file.most_bytes:
+        yield Violation("size-range", f"algo: minBytes is {file.least_bytes}, above maxBytes, {file.most_bytes}")
+    if not file.original:
+        return
+    # The original runtime compares the declared buffers with `nchunksperloop` where they are not 0.
+    for column, part_of in enumerate(("all-gather", "reduce-scatter")):
+        declared = file.buffer_chunks[:, column] * (file.num_npus if file.collective == part_of else 1)
+        for npu in np.flatnonzero((declared > 0) & (declared != file.num_chunks)).tolist():
+            name = BUFFERS[column]
+            expected = file.num_chunks / (file.num_npus if file.collective == part_of else 1)
+            message = f"gpu {npu}: {name}_chunks is {file.buffer_chunks[npu, column]}, expected {expected:g} (nchunksperloop), or 0"
+            yield Violation("buffer-size", message, npu=npu)
+
+
+def _check_fused(file: MscclFile) -> Iterator[Violation]:
+    """Violations for `re` steps that executors make one with those before them, with the count of the last."""
+    for block in file.blocks:
+        reductions = 0
+        for row in range(block.first, block.last):
+            if file.kind[row] != _REDUCE:
+                continue
+            reductions += 1
+            before = row - 1
+            fused = (
+                row > block.first
+                and file.kind[before] == _REDUCE
+                and (file.srcbuf[row], file.dstbuf[row]) == (file.srcbuf[before], file.dstbuf[before])
+                and file.dstoff[row] == file.dstoff[before]
+                and file.depid[row] < 0
+                and file.hasdep[before] == 0
+                and reductions != _MAX_FUSED + 1
+            )
+            if fused and file.cnt[row] != file.cnt[before]:
+                message = f"{file.describe(row)}: cnt is {file.cnt[row]}, {file.cnt[before]} in the re step that it is fused with"
+                yield Violation("fused-count", message, npu=block.npu)
 
 
 def _check_blocks(file: MscclFile) -> Iterator[Violation]:
@@ -80,7 +127,7 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
     for code, fault, what in faults:
         for row in np.flatnonzero(fault).tolist():
             yield Violation(code, f"{file.describe(row)}: {what}")
-    for kinds, buffer, offset in ((_READS_SRC, file.srcbuf, file.srcoff), (_WRITES_DST, file.dstbuf, file.dstoff)):
+    for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
         declared = file.buffer_chunks[file.step_npu, buffer]
         outside = np.isin(file.kind, kinds) & ((offset < 0) | (offset + file.cnt > declared))
         for row in np.flatnonzero(outside).tolist():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,17 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_conditions import check_msccl_values
+from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
+from astra_tacos.verifier.msccl_layout import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.msccl_rules import check_rules
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import check_alike, check_races, find_order
-from astra_tacos.verifier.program_values import KNOWN_COLLECTIVES, check_values
+from astra_tacos.verifier.program_order import Order, check_alike, check_races, find_order
+from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
 from astra_tacos.verifier.violation import Violation
+
+_TOO_BROKEN = "it is too broken to be followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,9 @@ class ProgramVerdict:
         it could only be checked structurally and nothing says.
     num_ranks, num_messages
         Members, and sends that have their receive.
-    semantic
-        Whether the contents of chunks were checked, not only the structure. False if the program does not say which chunks it
-        moves, computes a collective that the oracle does not know, or is too broken to be followed.
+    unchecked
+        Why only the structure was checked, not what is computed: the program does not say which chunks it moves or what it has
+        to compute, or is too broken to be followed. None if everything was checked.
     violations
         Everything that is wrong.
     """
@@ -41,8 +45,13 @@ class ProgramVerdict:
     collective: str | None
     num_ranks: int
     num_messages: int
-    semantic: bool
+    unchecked: str | None
     violations: tuple[Violation, ...]
+
+    @property
+    def proven(self) -> bool:
+        """Everything was checked, and nothing is wrong."""
+        return self.unchecked is None and not self.violations
 
 
 def verify_trace(
@@ -69,7 +78,13 @@ def verify_trace(
     """
     _check_name(collective_name)
     program, violations = chakra_program(trace)
-    return _judge(program, violations, collective_name, topology, root)
+    order, violations = _judge_order(program, violations, topology)
+    unchecked: str | None = _TOO_BROKEN if violations else "it does not say which chunks it moves"
+    if order is not None and program.buffers is not None:
+        collective_name, wrong = check_trace_values(program, order, collective_name, root)
+        violations += wrong
+        unchecked = None
+    return ProgramVerdict(collective_name, program.num_ranks, len(program.message_send), unchecked, tuple(violations))
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -81,29 +96,39 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
     Parameters
     ----------
     collective_name
-        Name in `COLLECTIVES`; by default what the file says.
+        Name in `COLLECTIVES`; by default what the file says. A file that only says `custom` is judged as this one.
     topology
         If given, each message needs a channel there.
 
     Raises
     ------
     ConfigError
-        If the file is no well-formed MSCCL XML; with the place in it.
+        If the file is no well-formed MSCCL XML, with the place in it; or if it is too large to be followed.
     """
     _check_name(collective_name)
-    file = read_msccl_xml(Path(path))
+    return judge_msccl_file(read_msccl_xml(Path(path)), collective_name, topology)
+
+
+def judge_msccl_file(file: MscclFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
+    """Judge a file that has been read, as `verify_msccl_xml` does."""
     violations = check_rules(file)
-    if collective_name and collective_name != file.collective and collective_name.replace("-", "") != file.coll:
+    if collective_name and file.coll == "custom":
+        file = replace(file, collective=collective_name, untold="")
+    elif collective_name and collective_name != file.collective:
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
-    name = collective_name or (file.collective if file.collective in KNOWN_COLLECTIVES else None)
-    verdicts = []
-    for in_place in file.placements:
-        program, faults = msccl_program(file, in_place=in_place)
-        verdicts.append(_judge(program, faults, name, topology))
-    every = dict.fromkeys((*violations, *(violation for verdict in verdicts for violation in verdict.violations)))
-    first = verdicts[0]
-    semantic = all(verdict.semantic for verdict in verdicts)
-    return ProgramVerdict(name or file.collective, first.num_ranks, first.num_messages, semantic, tuple(every))
+    unchecked = file.untold or None
+    num_messages = 0
+    for in_place in file.placements or (False,):
+        layout = lay_out(file, in_place=in_place)
+        program, faults = msccl_program(file, layout)
+        order, faults = _judge_order(program, faults, topology)
+        if order is None or program.buffers is None:
+            unchecked = _TOO_BROKEN
+        elif file.collective is not None:
+            faults += check_msccl_values(file, layout, program, order)
+        violations += faults
+        num_messages = len(program.message_send)
+    return ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
 
 
 def _check_name(name: str | None) -> None:
@@ -111,20 +136,17 @@ def _check_name(name: str | None) -> None:
         raise ConfigError(f"collective: found {name!r}, expected one of {', '.join(KNOWN_COLLECTIVES)}")
 
 
-def _judge(
-    program: Program, violations: list[Violation], name: str | None, topology: Topology | None, root: int | None = None
-) -> ProgramVerdict:
+def _judge_order(
+    program: Program, violations: list[Violation], topology: Topology | None
+) -> tuple[Order | None, list[Violation]]:
+    """The order of a program, None if there is none, and all violations that do not depend on values."""
     if topology is not None:
         violations = violations + _check_channels(program, topology)
     order, deadlocks = find_order(program)
     violations = violations + deadlocks
-    semantic = program.buffers is not None and order is not None
     if order is not None:
         violations += check_alike(program, order) + check_races(program, order)
-    if order is not None and program.buffers is not None:
-        name, wrong = check_values(program, order, name, root)
-        violations += wrong
-    return ProgramVerdict(name, program.num_ranks, len(program.message_send), semantic, tuple(violations))
+    return order, violations
 
 
 def _check_channels(program: Program, topology: Topology) -> list[Violation]:

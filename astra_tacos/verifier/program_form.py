@@ -29,38 +29,58 @@ class Action(IntEnum):
     """What is at `src` is added to what is at `dst`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Buffers:
-    """Where input and output of a collective are: locations `rank * stride + ...`, one per chunk.
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of the memory that every rank has.
 
     Parameters
     ----------
-    num_chunks
-        Chunks of the whole buffer.
-    stride
-        Locations per rank.
-    output_at
-        First location of the output buffer; 0 if in place. The input is at 0.
-    in_place
-        Input and output are one whole buffer, in which the shard of a rank is at its place.
+    name
+        What its places are: `chunk`, `input chunk`, `place`.
+    first
+        Its first location in a rank's memory; it ends where the next region begins.
+    grain
+        Locations per place.
+    is_whole
+        Place i is that of chunk i of the collective.
     """
 
-    num_chunks: int
+    name: str
+    first: int
+    grain: int = 1
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffers:
+    """The memory of ranks: locations `rank * stride + ...`, each for a chunk, or for an equal part of one.
+
+    Parameters
+    ----------
+    stride
+        Locations per rank.
+    regions
+        What they are for, by first location.
+    """
+
     stride: int
-    output_at: int
-    in_place: bool
+    regions: tuple[Region, ...]
 
     def describe(self, location: int) -> str:
         """`npu 3, chunk 5`, or another place of that rank."""
         rank, offset = divmod(location, self.stride)
-        if self.in_place and offset < self.num_chunks:
-            return f"npu {rank}, chunk {offset}"
-        return f"npu {rank}, place {offset}"
+        region = self._region(offset)
+        place, part = divmod(offset - region.first, region.grain)
+        return f"npu {rank}, {region.name} {place}" + (f" (part {part + 1} of {region.grain})" if region.grain > 1 else "")
 
     def chunk_at(self, location: int) -> int | None:
-        """Chunk that belongs at a location, if it is one of an in-place buffer."""
+        """Chunk that belongs at a location, if it is one of a whole buffer."""
         offset = location % self.stride
-        return offset if self.in_place and offset < self.num_chunks else None
+        region = self._region(offset)
+        return (offset - region.first) // region.grain if region.is_whole else None
+
+    def _region(self, offset: int) -> Region:
+        return next(region for region in reversed(self.regions) if region.first <= offset)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

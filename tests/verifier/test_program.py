@@ -28,6 +28,7 @@ from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_layout import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.program_form import Program
@@ -73,7 +74,7 @@ def test_every_schedule_verifies_as_a_trace(tmp_path: Path, network: str, collec
         verdict = verify_trace(read_trace(tmp_path / f"a{chunks}"), None, of)
         # Between two NPUs, a part for the other one is a shard, and the whole of what a root has.
         expected = verdict.collective if of.num_npus == 2 and collective in PERSONALISED else collective
-        assert verdict == ProgramVerdict(expected, of.num_npus, made.num_sends, True, ())
+        assert verdict == ProgramVerdict(expected, of.num_npus, made.num_sends, None, ())
         assert verify_trace(read_trace(tmp_path / f"a{chunks}"), collective, of).violations == ()
 
 
@@ -83,7 +84,7 @@ def test_any_schedule_verifies_as_a_trace(of: Schedule, tmp_path_factory: pytest
     prefix = tmp_path_factory.mktemp("et") / "a"
     export_chakra(of, prefix)
     verdict = verify_trace(read_trace(prefix), None, of.topology)
-    assert verdict.violations == () and verdict.semantic
+    assert verdict.proven
     assert verdict.collective == of.collective.name or (of.topology.num_npus == 2 and of.collective.is_personalised)
 
 
@@ -110,16 +111,18 @@ def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> Non
     trace = read_trace(files / "ring-all-reduce")
     none = np.full(trace.num_nodes, ABSENT)
     bare = replace(trace, chunks=ChunkColumns(none, none, none, trace.chunks.reduces))
-    assert verify_trace(bare) == ProgramVerdict(None, 8, made("ring", "all-reduce").num_sends, False, ())
-    assert not verify_trace(without_edge(bare, 0)).semantic
+    untold = "it does not say which chunks it moves"
+    assert verify_trace(bare) == ProgramVerdict(None, 8, made("ring", "all-reduce").num_sends, untold, ())
+    assert not verify_trace(bare).proven
+    assert verify_trace(without_edge(bare, 0)).unchecked is not None
 
 
 def test_the_trace_that_ships_with_astra_sim_is_sound(astra_sim_inputs: Path) -> None:
     folder = astra_sim_inputs / "custom_ring_allreduce_8npus_1MB"
     verdict = verify_trace(read_trace(folder / "custom_allreduce"), "all-reduce", topology(*RING8))
-    assert verdict.violations == () and verdict.num_messages == 8 * 14 and not verdict.semantic
+    assert verdict.violations == () and verdict.num_messages == 8 * 14 and verdict.unchecked is not None
     verdict = verify_msccl_xml(folder / "custom_allreduce.xml", "all-reduce", topology(*RING8))
-    assert verdict == ProgramVerdict("all-reduce", 8, 8 * 14, True, ())
+    assert verdict == ProgramVerdict("all-reduce", 8, 8 * 14, None, ())
 
 
 def without_edge(trace: Trace, edge: int) -> Trace:
@@ -347,7 +350,8 @@ def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case
     step.set("depid", "-1")
     step.set("deps", "-1")
     path = saved(root, files)
-    program, _ = msccl_program(read_msccl_xml(path), in_place=True)
+    file = read_msccl_xml(path)
+    program, _ = msccl_program(file, lay_out(file, in_place=True))
     assert (verify_msccl_xml(path).violations == ()) == has_path(program, before, after)
 
 
@@ -364,7 +368,8 @@ def program_of(tmp_path: Path, *blocks: tuple[str, ...], coll: str = "allreduce"
     """A file for two GPUs; an argument is a GPU's thread blocks, a step `type srcbuf srcoff dstbuf dstoff depid deps hasdep`."""
     lines = [ALGO.format(coll=coll, inplace=inplace, chunks=chunks)]
     for npu, steps_of in enumerate(blocks):
-        lines.append(f'<gpu id="{npu}" i_chunks="{chunks}" o_chunks="{chunks}" s_chunks="2">')
+        own = chunks // 2 if coll == "allgather" else chunks
+        lines.append(f'<gpu id="{npu}" i_chunks="{own}" o_chunks="{chunks}" s_chunks="2">')
         for number, text in enumerate(steps_of):
             peer = 1 - npu
             lines.append(f'<tb id="{number}" send="{peer}" recv="{peer}" chan="{number}">')
@@ -385,14 +390,14 @@ def test_every_step_type_is_followed(tmp_path: Path) -> None:
     free = "-1 -1 0"
     first = f"s i 0 i 0 {free};rrc i 1 i 1 {free};s i 1 i 1 {free};r i 0 i 0 {free}"
     second = f"s i 1 i 1 {free};rrcs i 0 i 0 {free};r i 1 i 1 {free}"
-    assert verify_msccl_xml(program_of(tmp_path, (first,), (second,))) == ProgramVerdict("all-reduce", 2, 4, True, ())
+    assert verify_msccl_xml(program_of(tmp_path, (first,), (second,))) == ProgramVerdict("all-reduce", 2, 4, None, ())
     scratch = f"s i 1 i 1 {free};r s 0 s 0 {free};re s 0 i 0 {free};s i 0 i 0 {free};r i 1 i 1 {free}"
     other = f"s i 0 i 0 {free};rrs i 1 i 1 {free};r i 0 i 0 {free};r i 1 i 1 {free}"
     wrong = verify_msccl_xml(program_of(tmp_path, (scratch,), (other,)))
     assert codes(wrong) == {"unmatched-recv", "chunk-missing"}  # rrs forwards the sum, but does not keep it
     gather = "cpy i 0 o {0} " + free + ";s o {0} o {0} " + free + ";r o {1} o {1} " + free
     path = program_of(tmp_path, (gather.format(0, 1),), (gather.format(1, 0),), coll="allgather", inplace=0)
-    assert verify_msccl_xml(path) == ProgramVerdict("all-gather", 2, 2, True, ())
+    assert verify_msccl_xml(path) == ProgramVerdict("all-gather", 2, 2, None, ())
 
 
 def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) -> None:
@@ -401,7 +406,7 @@ def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) ->
     assert "race" in codes(verify_msccl_xml(program_of(tmp_path, race, (f"rrc i 0 i 0 {free}", f"s i 0 i 0 {free}"))))
     waits = f"r i 0 i 0 {free};s i 0 i 0 {free}"
     verdict = verify_msccl_xml(program_of(tmp_path, (waits,), (waits,)))
-    assert codes(verdict) == {"deadlock"} and not verdict.semantic
+    assert codes(verdict) == {"deadlock"} and verdict.unchecked is not None
     twice = f"s i 0 i 0 {free};s i 0 i 0 {free}"
     verdict = verify_msccl_xml(program_of(tmp_path, (twice,), (f"rrc i 0 i 0 {free};rrc i 0 i 0 {free}",)))
     assert "contribution-twice" in codes(verdict)
@@ -462,7 +467,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><algo name="&c;"/>'
         (None, "\x00\xff", "not XML"),
         (None, "<algo", "not XML"),
         (None, "<other/>", "found element 'other', expected 'algo'"),
-        (None, "<algo/>", "coll is None"),
+        (None, "<algo/>", "coll is missing"),
         ('coll="allreduce"', 'coll="sum"', "coll is 'sum'"),
         (' ngpus="8"', "", "ngpus is missing"),
         ('ngpus="8"', 'ngpus="9"', "found 8 gpu elements, ngpus is 9"),

@@ -1,0 +1,106 @@
+"""What a collective demands of the buffers of an MSCCL XML, before and after.
+
+The order of chunks is that of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have their
+root built in, and no executor compares it with the caller's; so the root is the rank that the result speaks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from astra_tacos.verifier.msccl_file import BUFFERS, MscclFile
+from astra_tacos.verifier.msccl_layout import READS_SRC, WRITES_DST, Layout
+from astra_tacos.verifier.program_form import Program
+from astra_tacos.verifier.program_order import Order
+from astra_tacos.verifier.program_values import Naming, Value, compare, run
+from astra_tacos.verifier.violation import Violation
+
+_REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")
+_OWN_CHUNKS = ("all-to-all", "broadcast", "scatter")
+"""The input of every rank has chunks of its own, as many as the whole buffer. (Of a Broadcast or Scatter only the root's count.)"""
+_WITHOUT_INPUT = ("broadcast", "scatter")
+_WITHOUT_OUTPUT = ("reduce", "gather")
+"""Ranks that are not the root have no such buffer."""
+
+
+def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
+    """Violations of what the file's collective demands."""
+    collective = file.collective
+    assert collective is not None
+    naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
+    memory = _before(file, layout, collective)
+    violations = run(program, order, memory, naming)
+    root = 0
+    if collective in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
+        root = _root(file, layout, collective, memory)
+        violations += _absent_buffers(file, layout, collective, root)
+    return violations + compare(program, memory, _after(file, layout, collective, root), collective, naming)
+
+
+def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value]:
+    """Values before the program runs, by location."""
+    memory: dict[int, Value] = {}
+    size = int(layout.size[BUFFERS.index("i")])
+    for npu in range(file.num_npus):
+        first = layout.place(npu, "i")
+        label = 0 if collective in _REDUCTIONS else npu * size
+        memory.update((first + k, (label + k, 1 << npu)) for k in range(size))
+    # A `copy` element is meant to happen before all steps.
+    copied: dict[int, Value] = {}
+    for npu, source, target in file.copies.tolist():
+        src, dst = (layout.place(npu, name) + at * layout.grain for name, at in (("i", source), ("o", target)))
+        copied.update((dst + k, memory[src + k]) for k in range(layout.grain))
+    return memory | copied
+
+
+def _after(file: MscclFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
+    """Locations and the values that must be there when the program has run; the root is that of a rooted collective."""
+    expected = _expected(file, layout, collective)
+    for npu in [root] if collective in _WITHOUT_OUTPUT else range(file.num_npus):
+        first = layout.place(npu, "o")
+        for k in range(int(layout.size[BUFFERS.index("o")])):
+            yield first + k, expected(root, npu, k)
+
+
+def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
+    """What a collective with a root leaves at a location of a rank's output buffer: called with root, rank, location."""
+    every, whole, part = (1 << file.num_npus) - 1, layout.whole, layout.part
+    return {
+        "all-reduce": lambda root, npu, k: (k, every),
+        "reduce": lambda root, npu, k: (k, every),
+        "reduce-scatter": lambda root, npu, k: (npu * part + k, every),
+        "all-gather": lambda root, npu, k: (k, 1 << k // part),
+        "gather": lambda root, npu, k: (k, 1 << k // part),
+        "all-to-all": lambda root, npu, k: (k // part * whole + npu * part + k % part, 1 << k // part),
+        "scatter": lambda root, npu, k: (root * whole + npu * part + k, 1 << root),
+        "broadcast": lambda root, npu, k: (root * whole + k, 1 << root),
+    }[collective]
+
+
+def _root(file: MscclFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int:
+    """The rank whose data are in most places where a Broadcast or Scatter wants them, or that has most of what the root wants."""
+    expected = _expected(file, layout, collective)
+    votes = np.zeros(file.num_npus, np.int64)
+    for npu in range(file.num_npus):
+        first = layout.place(npu, "o")
+        for k in range(int(layout.size[BUFFERS.index("o")])):
+            value = memory.get(first + k)
+            if value is None:
+                continue
+            root = npu if collective in _WITHOUT_OUTPUT else value[0] // layout.whole
+            votes[root] += value == expected(root, npu, k)
+    return int(np.argmax(votes))
+
+
+def _absent_buffers(file: MscclFile, layout: Layout, collective: str, root: int) -> Iterator[Violation]:
+    """Violations for steps that use the input or output buffer of a rank that has none."""
+    if layout.in_place:
+        return
+    name = "i" if collective in _WITHOUT_INPUT else "o"
+    buffer = BUFFERS.index(name)
+    used = (np.isin(file.kind, READS_SRC) & (file.srcbuf == buffer)) | (np.isin(file.kind, WRITES_DST) & (file.dstbuf == buffer))
+    for row in np.flatnonzero(used & (file.step_npu != root)).tolist():
+        message = f"{file.describe(row)}: uses buffer {name}, which only the root, gpu {root}, has in a {collective}"
+        yield Violation("absent-buffer", message, npu=int(file.step_npu[row]))

@@ -1,0 +1,147 @@
+"""What a collective demands of the memory of a trace: every rank has the whole buffer, chunk i at its place i."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.verifier.program_form import Action, Program
+from astra_tacos.verifier.program_order import Order
+from astra_tacos.verifier.program_values import Naming, Value, compare, run
+from astra_tacos.verifier.violation import Violation
+
+KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "scatter", "gather")
+_SHARDED = ("all-gather", "reduce-scatter")
+_COPIES = ("all-gather", "broadcast")
+_PERSONALISED = ("all-to-all", "scatter", "gather")
+
+
+def check_trace_values(program: Program, order: Order, name: str | None, root: int | None = None) -> tuple[str, list[Violation]]:
+    """The collective that a program is judged as (the given one, or what it computes or comes closest to), and violations.
+
+    `root` is that of a Broadcast, Reduce, Scatter or Gather, by default the rank that receives least, or sends least.
+    """
+    candidates = [name] if name else _candidates(program)
+    possible = [candidate for candidate in candidates if _num_chunks(program) % _least_chunks(program, candidate) == 0]
+    if not possible:
+        unit = {"all-to-all": "ordered pairs of", "scatter": "other", "gather": "other"}.get(candidates[0], "")
+        multiple = _least_chunks(program, candidates[0])
+        message = f"{_num_chunks(program)} chunks, expected a multiple of {multiple} {unit} NPUs".replace("  ", " ")
+        return candidates[0], [Violation("chunk-count", message)]
+    closest: tuple[str, list[Violation]] | None = None
+    for candidate in possible:
+        memory = _before(program, candidate, root)
+        found = run(program, order, memory, Naming())
+        found += compare(program, memory, _after(program, candidate, root), candidate, Naming())
+        if closest is None or len(found) < len(closest[1]) + (candidate == "reduce-scatter"):
+            closest = candidate, found
+        if not found:
+            break
+    assert closest is not None
+    return closest
+
+
+def _num_chunks(program: Program) -> int:
+    """Chunks of the whole buffer, which is followed by other places."""
+    assert program.buffers is not None
+    return program.buffers.regions[1].first
+
+
+def _least_chunks(program: Program, name: str) -> int:
+    """Chunks of a collective come in multiples of this."""
+    num_ranks = program.num_ranks
+    if name in _PERSONALISED:
+        return max((num_ranks if name == "all-to-all" else 1) * (num_ranks - 1), 1)
+    return num_ranks if name in _SHARDED else 1
+
+
+def _candidates(program: Program) -> list[str]:
+    """What a program may be meant to compute, most ambitious first.
+
+    Without reductions that is an all-gather, or a broadcast if one rank receives nothing; or else what brings each chunk to one
+    rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies
+    of chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
+    """
+    assert program.buffers is not None
+    kind, num_chunks = program.action_kind, _num_chunks(program)
+    sent, received = _messages(program)
+    if not np.isin(kind, (Action.RECV_REDUCE, Action.REDUCE)).any():
+        from_one, to_one = np.count_nonzero(received == 0) == 1, np.count_nonzero(sent == 0) == 1
+        spread = ["broadcast", "scatter"] if from_one else ["all-gather"]
+        return spread + (["gather"] if to_one else [] if from_one else ["all-to-all"])
+    if np.count_nonzero(sent == 0) == 1:
+        return ["reduce"]
+    offset = program.action_dst % program.buffers.stride
+    copies = np.isin(kind, (Action.RECV, Action.COPY)) & (offset < num_chunks) & (program.action_dst >= 0)
+    scattered = not copies.any() and num_chunks % program.num_ranks == 0
+    return ["all-reduce", "reduce-scatter"] if scattered else ["all-reduce"]
+
+
+def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_ranks], how many messages each rank sends and receives."""
+    ranks = (program.op_rank[program.action_op[ends]] for ends in (program.message_send, program.message_recv))
+    sent, received = (np.bincount(rank, minlength=program.num_ranks) for rank in ranks)
+    return sent, received
+
+
+def _owned(program: Program, name: str, root: int | None) -> list[range]:
+    """The chunks that each rank holds at first (All-Gather, Broadcast) or has in the end (Reduce-Scatter, Reduce)."""
+    num_chunks, num_ranks = _num_chunks(program), program.num_ranks
+    if name in _SHARDED:
+        shard = num_chunks // num_ranks
+        return [range(rank * shard, (rank + 1) * shard) for rank in range(num_ranks)]
+    if name == "all-reduce":
+        return [range(num_chunks)] * num_ranks
+    root = _root(program, name, root)
+    return [range(num_chunks if rank == root else 0) for rank in range(num_ranks)]
+
+
+def _root(program: Program, name: str, root: int | None) -> int:
+    """The given root, or what looks like one."""
+    if root is not None and root < program.num_ranks:
+        return root
+    sent, received = _messages(program)
+    return int(np.argmin(received if name in ("broadcast", "scatter") else sent))
+
+
+def _ends(program: Program, name: str, root: int | None) -> Iterator[tuple[int, int, int]]:
+    """Each chunk of a personalised collective, the rank that it begins at, and the one that it is for."""
+    others = program.num_ranks - 1
+    each = _num_chunks(program) // _least_chunks(program, name)
+    middle = 0 if name == "all-to-all" else _root(program, name, root)
+    for chunk in range(_num_chunks(program)):
+        one, other = divmod(chunk // each, others) if name == "all-to-all" else (middle, chunk // each)
+        other += other >= one
+        yield (chunk, other, one) if name == "gather" else (chunk, one, other)
+
+
+def _before(program: Program, name: str, root: int | None) -> dict[int, Value]:
+    """Values before the program runs, by location."""
+    assert program.buffers is not None
+    stride = program.buffers.stride
+    if name in _PERSONALISED:
+        return {owner * stride + chunk: (chunk, 1 << owner) for chunk, owner, _ in _ends(program, name, root)}
+    memory: dict[int, Value] = {}
+    for rank, own in enumerate(_owned(program, name if name in _COPIES else "all-reduce", root)):
+        memory.update((rank * stride + chunk, (chunk, 1 << rank)) for chunk in own)
+    return memory
+
+
+def _after(program: Program, name: str, root: int | None) -> Iterator[tuple[int, Value]]:
+    """Locations and the values that must be there when the program has run."""
+    assert program.buffers is not None
+    stride, num_ranks = program.buffers.stride, program.num_ranks
+    if name in _PERSONALISED:
+        for chunk, owner, target in _ends(program, name, root):
+            yield target * stride + chunk, (chunk, 1 << owner)
+        return
+    owned = _owned(program, name, root)
+    contributors = dict.fromkeys(range(_num_chunks(program)), (1 << num_ranks) - 1)
+    if name in _COPIES:
+        contributors = {chunk: 1 << rank for rank, own in enumerate(owned) for chunk in own}
+        owned = [range(_num_chunks(program))] * num_ranks
+    for rank, chunks in enumerate(owned):
+        for chunk in chunks:
+            yield rank * stride + chunk, (chunk, contributors[chunk])
