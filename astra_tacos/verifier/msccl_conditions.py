@@ -1,7 +1,7 @@
 """What a collective demands of the buffers of an MSCCL XML, before and after.
 
-The order of chunks is that of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have their
-root built in, and no executor compares it with the caller's; so the root is the rank that the result speaks for.
+The order of chunks is that of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have
+their root built in, and no executor compares it with the caller's; so the root is the rank that the result speaks for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from astra_tacos.verifier.violation import Violation
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")
 _OWN_CHUNKS = ("all-to-all", "broadcast", "scatter")
-"""The input of every rank has chunks of its own, as many as the whole buffer. (Of a Broadcast or Scatter only the root's count.)"""
+"""The input of every rank has chunks of its own; in a Broadcast or Scatter, only those of the root count."""
 _WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
 """Ranks that are not the root have no such buffer."""

@@ -69,7 +69,7 @@ def _idle_copies(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for `copy` elements that would have to move something: executors skip elements that they do not know."""
     for npu, source, target in file.copies.tolist():
         if layout.place(npu, "i") + source * layout.grain != layout.place(npu, "o") + target * layout.grain:
-            message = f"gpu {npu}: copy of input chunk {source} to output chunk {target} is skipped by executors, expected a cpy step"
+            message = f"gpu {npu}: copy of input chunk {source} to output chunk {target} is skipped by executors; use a cpy step"
             yield Violation("copy-skipped", message, npu=npu)
 
 

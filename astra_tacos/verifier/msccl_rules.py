@@ -61,7 +61,7 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
         for npu in np.flatnonzero((declared > 0) & (declared != file.num_chunks)).tolist():
             name = BUFFERS[column]
             expected = file.num_chunks / (file.num_npus if file.collective == part_of else 1)
-            message = f"gpu {npu}: {name}_chunks is {file.buffer_chunks[npu, column]}, expected {expected:g} (nchunksperloop), or 0"
+            message = f"gpu {npu}: {name}_chunks is {file.buffer_chunks[npu, column]}, nchunksperloop asks for {expected:g} or 0"
             yield Violation("buffer-size", message, npu=npu)
 
 

@@ -147,6 +147,34 @@ def test_verify_passes_all_that_was_written(workspace: Path, target: str) -> Non
     assert "ok: all-reduce on 8 NPUs" in run("verify", target, *network, cwd=workspace).stdout
 
 
+def test_verify_never_calls_ok_what_it_could_not_check(workspace: Path) -> None:
+    steps = "".join(
+        f'<gpu id="{npu}" i_chunks="0" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - npu}" recv="{1 - npu}" chan="0">'
+        + "".join(
+            f'<step s="{s}" type="{kind}" srcbuf="o" srcoff="{at}" dstbuf="o" dstoff="{at}" cnt="1" '
+            'depid="-1" deps="-1" hasdep="0"/>'
+            for s, (kind, at) in enumerate((("s", npu), ("r", 1 - npu)))
+        )
+        + "</tb></gpu>"
+        for npu in range(2)
+    )
+    algo = '<algo name="a" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" coll="custom" inplace="1">'
+    text = f"{algo}{steps}</algo>"
+    (workspace / "custom.xml").write_text(text)
+    done = run("verify", "custom.xml", cwd=workspace)
+    assert done.returncode == 1 and "custom.xml: not proven: no known collective on 2 NPUs, 2 messages" in done.stdout
+    assert "not checked: what it computes, since the file does not say what a custom collective has to compute" in done.stdout
+    result = json.loads(run("verify", "custom.xml", "--json", cwd=workspace).stdout)
+    assert not result["ok"] and not result["checked"][0]["proven"] and result["violations"] == []
+    named = run("verify", "custom.xml", "--collective", "all-gather", cwd=workspace)
+    assert named.returncode == 0 and "custom.xml: ok: all-gather on 2 NPUs" in named.stdout
+    (workspace / "gather.xml").write_text(text.replace('coll="custom"', 'coll="allgather"'))
+    assert run("verify", "gather.xml", cwd=workspace).returncode == 0
+    for name, proven in (("custom.xml", False), ("gather.xml", True)):
+        shown = json.loads(run("inspect", name, "--json", cwd=workspace).stdout)
+        assert shown["proven"] is proven and shown["steps"] == {"s": 2, "r": 2} and shown["copies"] == 0
+
+
 def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
     arrays = dict(np.load(workspace / "ring" / "schedule.npz"))
     arrays["start_ns"][3] += 1

@@ -1,0 +1,269 @@
+"""Every collective that MSCCL XML names, by data: the oracle beside an interpreter that runs files with numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from helpers.msccl_interpreter import computes_its_collective
+from helpers.msccl_mutants import KINDS, mutate
+from helpers.msccl_programs import COLLS, direct_program
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml
+
+NAMES = {
+    "allgather": "all-gather",
+    "allreduce": "all-reduce",
+    "reducescatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+}
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def codes(verdict: ProgramVerdict) -> set[str]:
+    return {violation.code for violation in verdict.violations}
+
+
+@pytest.mark.parametrize("in_place", (False, True))
+@pytest.mark.parametrize("coll", COLLS)
+def test_a_right_program_is_proven(tmp_path: Path, coll: str, in_place: bool) -> None:
+    for ngpus, part, root in ((2, 1, 1), (3, 2, 2), (5, 3, 0)):
+        path = written(tmp_path / "a.xml", direct_program(coll, ngpus, part, in_place=in_place, root=root))
+        verdict = verify_msccl_xml(path)
+        assert (verdict.violations, verdict.collective) == ((), NAMES.get(coll, coll))
+        assert verdict.proven and computes_its_collective(path, 1, root)
+        assert verify_msccl_xml(path, NAMES.get(coll, coll)).proven
+
+
+@pytest.mark.parametrize("coll", COLLS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(
+    tmp_path_factory: pytest.TempPathFactory, coll: str, data: st.DataObject
+) -> None:
+    ngpus, part, in_place = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 3)), data.draw(st.booleans())
+    text = direct_program(coll, ngpus, part, in_place=in_place, root=ngpus - 1)
+    algo = ElementTree.fromstring(text)
+    if not mutate(algo, data.draw(st.sampled_from(KINDS)), lambda below: data.draw(st.integers(0, below - 1))):
+        return
+    path = written(tmp_path_factory.mktemp("xml") / "a.xml", ElementTree.tostring(algo, encoding="unicode"))
+    if verify_msccl_xml(path).proven:
+        roots = range(ngpus) if coll in ROOTED else (0,)
+        assert any(all(computes_its_collective(path, seed, root) for seed in range(4)) for root in roots)
+
+
+@pytest.mark.parametrize("in_place", (False, True))
+@pytest.mark.parametrize("coll", COLLS)
+def test_a_program_under_another_name_is_wrong(tmp_path: Path, coll: str, in_place: bool) -> None:
+    ngpus, part = 3, 2
+    for name in COLLS:
+        path = written(tmp_path / "a.xml", direct_program(coll, ngpus, part, in_place=in_place, name=name))
+        roots = range(ngpus) if name in ROOTED else (0,)
+        right = any(all(computes_its_collective(path, seed, root) for seed in range(4)) for root in roots)
+        verdict = verify_msccl_xml(path)
+        # The only right ones that may be objected to use the output buffers of ranks that have none.
+        assert verdict.proven == right or (right and codes(verdict) == {"absent-buffer"})
+
+
+def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path: Path) -> None:
+    """Of 3 chunks on 2 GPUs, the middle one belongs to both. An All-Reduce in place does what a Reduce-Scatter has to."""
+    text = direct_program("allreduce", 2, 3, in_place=True, name="reducescatter").replace('buf="o"', 'buf="i"')
+    path = written(tmp_path / "a.xml", text)
+    assert computes_its_collective(path, 1) and verify_msccl_xml(path).proven
+    # Chunks of an All-Gather that cut parts arrive half empty.
+    path = written(tmp_path / "b.xml", direct_program("broadcast", 2, 3, in_place=True, name="allgather"))
+    verdict = verify_msccl_xml(path)
+    assert not computes_its_collective(path, 1) and codes(verdict) >= {"chunk-range"}
+    text = direct_program("broadcast", 2, 3, in_place=True, name="allgather").replace('buf="i"', 'buf="o"')
+    verdict = verify_msccl_xml(written(path, text))
+    assert {"chunk-absent", "chunk-missing"} <= codes(verdict)
+    assert "chunk 1 (part 2 of 2), where nothing has arrived" in " ".join(map(str, verdict.violations))
+
+
+def test_an_all_to_all_that_swaps_two_parts_is_wrong(tmp_path: Path) -> None:
+    algo = ElementTree.fromstring(direct_program("alltoall", 4, 1, in_place=False))
+    first, second = [step for step in algo[0].iter("step") if step.attrib["type"] == "r"][:2]
+    first.attrib["dstoff"], second.attrib["dstoff"] = second.attrib["dstoff"], first.attrib["dstoff"]
+    path = written(tmp_path / "a.xml", ElementTree.tostring(algo, encoding="unicode"))
+    verdict = verify_msccl_xml(path)
+    assert not computes_its_collective(path, 1) and codes(verdict) == {"chunk-wrong"}
+    assert str(verdict.violations[0]).endswith("npu 0 ends with chunk 0 of npu 2 in place of chunk 0 of npu 1")
+
+
+@pytest.mark.parametrize("coll", ("custom", "alltoallv", "send", "recv"))
+def test_what_cannot_be_checked_is_not_proven(tmp_path: Path, coll: str) -> None:
+    path = written(tmp_path / "a.xml", direct_program("broadcast", 3, 2, in_place=False, name=coll))
+    verdict = verify_msccl_xml(path)
+    assert verdict.violations == () and not verdict.proven
+    assert verdict.unchecked is not None and "the file does not say" in verdict.unchecked
+    if coll == "custom":
+        assert verify_msccl_xml(path, "broadcast").proven
+        assert codes(verify_msccl_xml(path, "all-reduce")) == {"chunk-incomplete"}
+    else:
+        assert codes(verify_msccl_xml(path, "broadcast")) == {"wrong-collective"}
+
+
+def test_a_race_shows_even_where_the_collective_is_unknown(tmp_path: Path) -> None:
+    text = direct_program("alltoall", 3, 1, in_place=True, name="custom")
+    assert verify_msccl_xml(written(tmp_path / "a.xml", text)).violations == ()
+    algo = ElementTree.fromstring(text)
+    for step in algo.iter("step"):
+        if step.attrib["type"] == "cpy":
+            step.set("depid", "-1")
+            step.set("deps", "-1")
+    for tb in algo.iter("tb"):
+        for step in [step for step in tb if step.attrib["type"] == "nop"]:
+            tb.remove(step)
+        for number, step in enumerate(tb):
+            step.set("s", str(number))
+    path = written(tmp_path / "b.xml", ElementTree.tostring(algo, encoding="unicode"))
+    assert "race" in codes(verify_msccl_xml(path))
+
+
+# `copy` elements
+
+
+def with_copies(text: str, npu_offsets: dict[int, tuple[int, int]]) -> str:
+    algo = ElementTree.fromstring(text)
+    for gpu in algo.iter("gpu"):
+        if (offsets := npu_offsets.get(int(gpu.attrib["id"]))) is not None:
+            gpu.insert(0, ElementTree.Element("copy", {"i_off": str(offsets[0]), "o_off": str(offsets[1])}))
+    return ElementTree.tostring(algo, encoding="unicode")
+
+
+def test_copy_elements_are_remarks_in_place_and_skipped_elsewhere(tmp_path: Path) -> None:
+    every = {npu: (0, npu) for npu in range(3)}
+    text = direct_program("allgather", 3, 1, in_place=True)
+    assert verify_msccl_xml(written(tmp_path / "a.xml", with_copies(text, every))).proven
+    moved = verify_msccl_xml(written(tmp_path / "b.xml", with_copies(text, {1: (0, 2)})))
+    assert "copy-skipped" in codes(moved)
+    # What TACCL writes for out-of-place buffers: the copy would do it, but no executor carries it out.
+    text = direct_program("allgather", 3, 1, in_place=False)
+    algo = ElementTree.fromstring(with_copies(text, every))
+    for tb in algo.iter("tb"):
+        for step in [step for step in tb if step.attrib["type"] == "cpy"]:
+            tb.remove(step)
+    path = written(tmp_path / "c.xml", ElementTree.tostring(algo, encoding="unicode"))
+    verdict = verify_msccl_xml(path)
+    assert codes(verdict) == {"copy-skipped"} and len(verdict.violations) == 3
+    assert not computes_its_collective(path, 1)
+
+
+@pytest.mark.parametrize(
+    "copy, message",
+    (
+        ('<copy i_off="0"/>', "gpu 0: copy: o_off is missing"),
+        ('<copy i_off="-1" o_off="0"/>', "i_off is '-1'"),
+        (f'<copy i_off="{"9" * 40}" o_off="0"/>', "i_off is '99999"),
+        ("<move/>", "found element 'move', expected 'tb' or 'copy'"),
+    ),
+)
+def test_a_malformed_copy_is_refused(tmp_path: Path, copy: str, message: str) -> None:
+    text = direct_program("allgather", 3, 1, in_place=True).replace("<tb", copy + "<tb", 1)
+    with pytest.raises(ConfigError, match=message):
+        verify_msccl_xml(written(tmp_path / "a.xml", text))
+
+
+def test_a_copy_past_the_end_is_objected_to(tmp_path: Path) -> None:
+    text = with_copies(direct_program("allgather", 3, 1, in_place=True), {1: (7, 1)})
+    assert "chunk-range" in codes(verify_msccl_xml(written(tmp_path / "a.xml", text)))
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    "coll, old, new, code",
+    (
+        ("allreduce", 'proto="Simple"', 'proto="Fast"', "bad-protocol"),
+        ("allreduce", 'outofplace="1"', 'outofplace="0"', "no-placement"),
+        ("allreduce", 'minBytes="0" maxBytes="0"', 'minBytes="9" maxBytes="8"', "size-range"),
+        ("allgather", 'nchunksperloop="6"', 'nchunksperloop="3"', "chunk-range"),
+        ("allgather", 'type="cpy" srcbuf="i" srcoff="0"', 'type="cpy" srcbuf="o" srcoff="1"', "overlap"),
+    ),
+)
+def test_rules_for_all_files(tmp_path: Path, coll: str, old: str, new: str, code: str) -> None:
+    text = direct_program(coll, 3, 2, in_place=False)
+    assert old in text
+    assert code in codes(verify_msccl_xml(written(tmp_path / "a.xml", text.replace(old, new))))
+
+
+def test_the_original_runtime_compares_buffers_with_chunks(tmp_path: Path) -> None:
+    text = direct_program("allgather", 3, 1, in_place=False).replace(' outofplace="1" minBytes="0" maxBytes="0"', "")
+    verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
+    assert codes(verdict) == {"buffer-size"} and "i_chunks is 3, expected 1 " in str(verdict.violations[0])
+    assert verify_msccl_xml(written(tmp_path / "b.xml", text.replace('i_chunks="3"', 'i_chunks="1"'))).proven
+
+
+def test_reductions_that_executors_fuse_need_one_count(tmp_path: Path) -> None:
+    text = direct_program("allreduce", 2, 3, in_place=True)
+    chain = "".join(
+        f'<step s="{s}" type="re" srcbuf="s" srcoff="{s}" dstbuf="i" dstoff="0" cnt="{s + 1}" depid="-1" deps="-1" hasdep="0"/>'
+        for s in range(2)
+    )
+    verdict = verify_msccl_xml(written(tmp_path / "a.xml", text.replace('chan="0">', 'chan="0">' + chain, 1)))
+    assert "fused-count" in codes(verdict)
+
+
+def test_buffers_that_only_the_root_has(tmp_path: Path) -> None:
+    """A Reduce by way of every rank's output buffer is right where all ranks have one, but they need not."""
+    path = written(tmp_path / "a.xml", direct_program("allreduce", 3, 1, in_place=False, root=2, name="reduce"))
+    assert computes_its_collective(path, 1, 2) and codes(verify_msccl_xml(path)) == {"absent-buffer"}
+
+
+# Hostile files
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    (
+        ('nchunksperloop="3"', 'nchunksperloop="8000000"', "chunks in all, expected at most"),
+        ('s_chunks="3"', 's_chunks="2000000000"', "expected at most"),
+        ('maxBytes="0"', 'maxBytes="99999999999999999999"', "maxBytes is '99999999999999999999'"),
+        ('minBytes="0"', 'minBytes="-1"', "minBytes is '-1'"),
+        ('minBytes="0"', 'minBytes="1e3"', "minBytes is '1e3'"),
+        ('deps="-1"', f'deps="{"1" * 4000}"', "deps is '1111"),
+        ('coll="allreduce"', 'coll="alltonext"', "coll is 'alltonext', expected one of"),
+        ('coll="allreduce"', f'coll="{"x" * 100_000}"', "coll is 'xxxx"),
+    ),
+)
+def test_hostile_numbers_and_names_get_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = direct_program("allreduce", 2, 3, in_place=True)
+    assert old in text
+    with pytest.raises(ConfigError) as raised:
+        verify_msccl_xml(written(tmp_path / "a.xml", text.replace(old, new, 1)))
+    assert message in str(raised.value) and "\n" not in str(raised.value) and len(str(raised.value)) < 1000
+
+
+def test_steps_that_move_more_than_can_be_followed_are_refused(tmp_path: Path) -> None:
+    text = direct_program("broadcast", 2, 1, in_place=True)
+    text = (
+        text.replace('nchunksperloop="1"', 'nchunksperloop="1000000"')
+        .replace('_chunks="1"', '_chunks="1000000"')
+        .replace('cnt="1"', 'cnt="1000000"')
+    )
+    algo = ElementTree.fromstring(text)
+    for tb in algo.iter("tb"):
+        for step in list(tb):
+            for number in range(1, 40):
+                tb.append(ElementTree.Element("step", {**step.attrib, "s": str(number)}))
+    path = written(tmp_path / "a.xml", ElementTree.tostring(algo, encoding="unicode"))
+    with pytest.raises(ConfigError, match=r"steps move \d+ chunks in all, expected at most"):
+        verify_msccl_xml(path)
+
+
+def test_circular_dependencies_deadlock(tmp_path: Path) -> None:
+    text = direct_program("broadcast", 2, 1, in_place=True).replace(
+        'depid="-1" deps="-1" hasdep="0"', 'depid="1" deps="0" hasdep="1"'
+    )
+    verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
+    assert codes(verdict) == {"deadlock"} and not verdict.proven
