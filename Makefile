@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs fuzz bench lint clean
+.PHONY: demo test docs api fuzz bench lint clean
 
 demo: .venv/.installed
 	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
@@ -22,6 +22,10 @@ test: .venv/.testable lint
 docs: .venv/.documentable
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/site/run_notebooks.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# What is made from the list of public names in astra_tacos/__init__.py: __init__.pyi and docs/api.md.
+api: .venv/.testable
+	$(BIN)/python tests/helpers/public_api.py
 
 # The trace reader against protobuf's parser, for ten minutes or as long as asked: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 600

@@ -1,61 +1,121 @@
 """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
 
-The names below are the public API. They load on first use, so that importing the package costs nothing.
+`_PUBLIC` is the public API, the one list of it. Names load on first use, so that importing the package costs nothing. What type
+checkers and editors read (`__init__.pyi`) and the list in docs/api.md are written from it by `make api`; a test compares them.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from astra_tacos.collective.all_gather import all_gather as all_gather
-    from astra_tacos.collective.all_reduce import all_reduce as all_reduce
-    from astra_tacos.collective.broadcast import broadcast as broadcast
-    from astra_tacos.collective.collective import Collective as Collective
-    from astra_tacos.collective.reduce import reduce as reduce
-    from astra_tacos.collective.reduce_scatter import reduce_scatter as reduce_scatter
-    from astra_tacos.config.network import NetworkConfig as NetworkConfig
-    from astra_tacos.config.network import read_network as read_network
-    from astra_tacos.errors import AstraTacosError as AstraTacosError
-    from astra_tacos.export.chakra import export_chakra as export_chakra
-    from astra_tacos.export.msccl_xml import export_msccl_xml as export_msccl_xml
-    from astra_tacos.export.run_directory import write_run_directory as write_run_directory
-    from astra_tacos.replayer.schedule_replay import replay_schedule as replay  # noqa: F401
-    from astra_tacos.schedule.schedule import Schedule as Schedule
-    from astra_tacos.schedule.storage import load_schedule as load_schedule
-    from astra_tacos.schedule.storage import save_schedule as save_schedule
-    from astra_tacos.synthesizer.search.search import synthesize as synthesize
-    from astra_tacos.topology.composition import build_topology as build_topology
-    from astra_tacos.topology.topology import Topology as Topology
-    from astra_tacos.verifier.schedule_oracle import verify as verify
-
-_HOMES = {
-    "AstraTacosError": "errors",
-    "Collective": "collective.collective",
-    "NetworkConfig": "config.network",
-    "Schedule": "schedule.schedule",
-    "Topology": "topology.topology",
-    "all_gather": "collective.all_gather",
-    "all_reduce": "collective.all_reduce",
-    "broadcast": "collective.broadcast",
-    "build_topology": "topology.composition",
-    "export_chakra": "export.chakra",
-    "export_msccl_xml": "export.msccl_xml",
-    "load_schedule": "schedule.storage",
-    "read_network": "config.network",
-    "reduce": "collective.reduce",
-    "reduce_scatter": "collective.reduce_scatter",
-    "replay": "replayer.schedule_replay:replay_schedule",
-    "save_schedule": "schedule.storage",
-    "synthesize": "synthesizer.search.search",
-    "verify": "verifier.schedule_oracle",
-    "write_run_directory": "export.run_directory",
+_PUBLIC = {
+    "Networks": {
+        "read_network": "config.network",
+        "build_topology": "topology.composition",
+        "NetworkConfig": "config.network",
+        "Dimension": "config.network",
+        "LinkSpec": "config.network",
+        "Topology": "topology.topology",
+    },
+    "Collectives": {
+        "all_gather": "collective.all_gather",
+        "all_reduce": "collective.all_reduce",
+        "all_to_all": "collective.all_to_all",
+        "broadcast": "collective.broadcast",
+        "gather": "collective.gather",
+        "reduce": "collective.reduce",
+        "reduce_scatter": "collective.reduce_scatter",
+        "scatter": "collective.scatter",
+        "make_collective": "collective",
+        "COLLECTIVES": "collective",
+        "Collective": "collective.collective",
+    },
+    "Synthesis": {
+        "synthesize": "synthesizer.search.search",
+        "search": "synthesizer.search.search",
+        "SearchResult": "synthesizer.search.search",
+        "SYNTHESIZERS": "synthesizer",
+        "Synthesizer": "synthesizer.synthesizer",
+    },
+    "Schedules": {
+        "Schedule": "schedule.schedule",
+        "Timing": "schedule.timing",
+        "save_schedule": "schedule.storage",
+        "load_schedule": "schedule.storage",
+        "LockstepSchedule": "schedule.lockstep_schedule",
+        "load_lockstep_schedule": "schedule.lockstep_storage",
+    },
+    "Bounds": {
+        "lower_bound": "bounds",
+        "BOUNDS": "bounds",
+        "Bound": "bounds.bound",
+        "certify": "bounds.certificate",
+    },
+    "Verification": {
+        "verify": "verifier.schedule_oracle",
+        "verify_trace": "verifier.program",
+        "verify_msccl_xml": "verifier.program",
+        "Violation": "verifier.violation",
+        "ProgramVerdict": "verifier.program",
+    },
+    "Replay": {
+        "replay": "replayer.schedule_replay:replay_schedule",
+        "ScheduleReplay": "replayer.schedule_replay",
+        "read_trace": "trace.reader",
+        "Trace": "trace.trace",
+        "replay_trace": "replayer.trace_replay",
+        "TraceReplay": "replayer.trace_replay",
+        "read_run": "run.run",
+        "Run": "run.run",
+        "replay_run": "replayer.run_replay",
+        "RunOutcome": "run.outcome",
+        "Backend": "run.backend",
+        "BACKENDS": "run.backend",
+    },
+    "Training runs": {
+        "plan": "planner.plan",
+        "RunInputs": "planner.run_files",
+        "PlanResult": "planner.plan_result",
+        "lint": "linter.lint",
+        "LintReport": "linter.lint",
+        "Finding": "linter.finding",
+        "generate": "generator.directory",
+        "GeneratedRun": "generator.directory",
+        "Step": "generator.step",
+        "Parallelism": "generator.parallelism",
+        "Transformer": "generator.model",
+        "Device": "generator.device",
+    },
+    "Export": {
+        "export_schedule": "export.exporter",
+        "EXPORTERS": "export",
+        "Exporter": "export.exporter",
+        "Exported": "export.exporter",
+        "write_run_directory": "export.run_directory",
+        "RunDirectory": "export.run_directory",
+        "export_chakra": "export.chakra",
+        "export_msccl_xml": "export.msccl_xml",
+        "schedule_trace": "export.chakra",
+    },
+    "Errors": {
+        "AstraTacosError": "errors",
+        "ConfigError": "errors",
+        "MissingExtraError": "errors",
+        "SynthesisError": "errors",
+        "VerificationError": "errors",
+        "ReplayError": "errors",
+    },
 }
+"""By what they are for, each name and the module that it is in, with its name there if that is another."""
+
+_HOMES = {name: home for names in _PUBLIC.values() for name, home in names.items()}
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module(f"{__name__}.version").package_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, _, original = _HOMES[name].partition(":")

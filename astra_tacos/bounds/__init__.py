@@ -21,6 +21,7 @@ BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
     "cut": cut,
     "partition": partition,
 }
+"""Functions of (topology, collective, timing) that give a lower bound of the time, by name."""
 
 
 def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -12,6 +12,17 @@ def gather(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 
 
     The root's own shard stays where it is: it is no chunk. Chunks come in the order of their owners.
 
+    Parameters
+    ----------
+    num_npus
+        How many NPUs take part.
+    size_bytes
+        Bytes of one NPU's shard.
+    chunks_per_npu
+        Chunks that a shard is cut into.
+    root
+        The NPU that ends with all shards.
+
     Raises
     ------
     ConfigError

@@ -8,6 +8,17 @@ from astra_tacos.collective.collective import Collective, rooted
 def reduce(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 0) -> Collective:
     """Reduce of a buffer of `size_bytes` on every NPU, cut into `chunks_per_npu` chunks, to the NPU `root`.
 
+    Parameters
+    ----------
+    num_npus
+        How many NPUs take part.
+    size_bytes
+        Bytes of each NPU's buffer.
+    chunks_per_npu
+        Chunks that the buffer is cut into.
+    root
+        The NPU that ends with the sum.
+
     Raises
     ------
     ConfigError

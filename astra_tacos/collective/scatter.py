@@ -12,6 +12,17 @@ def scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int =
 
     The root's own part stays where it is: it is no chunk. Chunks come in the order of their targets.
 
+    Parameters
+    ----------
+    num_npus
+        How many NPUs take part.
+    size_bytes
+        Bytes of the root's buffer, its own part included.
+    chunks_per_npu
+        Chunks that a part is cut into.
+    root
+        The NPU that starts with all parts.
+
     Raises
     ------
     ConfigError

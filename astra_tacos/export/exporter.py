@@ -17,7 +17,7 @@ from astra_tacos.verifier.schedule_oracle import check as check_with_oracle
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written.
+    """What an export wrote.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _nothing_but(names: set[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exporter(Generic[Result]):
-    """A format.
+    """A format that schedules are exported to.
 
     Parameters
     ----------

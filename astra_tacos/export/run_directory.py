@@ -33,7 +33,7 @@ _OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *_FOLDERS, *_CONFIGURATIONS}
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory(Exported):
-    """What was written.
+    """A run directory that was written.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """One thing that is wrong with a run, with its place and a remedy."""
 
     code: str
     severity: Severity

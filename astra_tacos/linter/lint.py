@@ -16,7 +16,7 @@ from astra_tacos.run.backend import Backend
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What was found.
+    """What `lint` found.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class CaseFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What a plan did.
+    """What a plan did: times before and after, and what became of each distinct collective.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from astra_tacos.topology.topology import NO_LINK
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleReplay:
-    """What a replay saw.
+    """What a replay of a schedule saw.
 
     `finish_ns`: int64[num_npus], when an NPU's last send has arrived and its last chunk is usable.
     `link_busy_ns`: int64[num_links], how long each link was held.

@@ -20,7 +20,7 @@ STOCK = "ASTRA-sim"
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A network model.
+    """A network model that a run is replayed on: one of ASTRA-sim's analytical backends.
 
     Parameters
     ----------

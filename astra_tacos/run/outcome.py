@@ -55,7 +55,7 @@ class LinkLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOutcome:
-    """What a replay saw. Arrays are read-only.
+    """What a replay of a run saw. Arrays are read-only.
 
     Parameters
     ----------

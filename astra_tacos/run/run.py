@@ -30,7 +30,7 @@ _INT32 = 1 << 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run.
+    """Everything that a run of ASTRA-sim reads: workload, system, network, groups, memory and custom collectives.
 
     Parameters
     ----------

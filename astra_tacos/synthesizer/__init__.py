@@ -37,6 +37,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
+"""Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"
 """The portfolio of those that do not stay out of it."""
 

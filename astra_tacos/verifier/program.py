@@ -26,7 +26,7 @@ _TOO_BROKEN = "it is too broken to be followed"
 
 @dataclass(frozen=True, slots=True)
 class ProgramVerdict:
-    """What the oracle found.
+    """What the oracle found in a trace or XML.
 
     Parameters
     ----------

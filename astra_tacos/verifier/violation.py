@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong.
+    """One thing that is wrong with a schedule, trace or XML.
 
     Parameters
     ----------

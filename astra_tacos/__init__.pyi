@@ -1,0 +1,134 @@
+# Written by `make api` from the list in __init__.py.
+
+from astra_tacos.bounds import BOUNDS, lower_bound
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.collective.all_gather import all_gather
+from astra_tacos.collective.all_reduce import all_reduce
+from astra_tacos.collective.all_to_all import all_to_all
+from astra_tacos.collective.broadcast import broadcast
+from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.gather import gather
+from astra_tacos.collective.reduce import reduce
+from astra_tacos.collective.reduce_scatter import reduce_scatter
+from astra_tacos.collective.scatter import scatter
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.errors import AstraTacosError, ConfigError, MissingExtraError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.export import EXPORTERS
+from astra_tacos.export.chakra import export_chakra, schedule_trace
+from astra_tacos.export.exporter import Exported, Exporter, export_schedule
+from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.export.run_directory import RunDirectory, write_run_directory
+from astra_tacos.generator.device import Device
+from astra_tacos.generator.directory import GeneratedRun, generate
+from astra_tacos.generator.model import Transformer
+from astra_tacos.generator.parallelism import Parallelism
+from astra_tacos.generator.step import Step
+from astra_tacos.linter.finding import Finding
+from astra_tacos.linter.lint import LintReport, lint
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.schedule_replay import ScheduleReplay
+from astra_tacos.replayer.schedule_replay import replay_schedule as replay
+from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
+from astra_tacos.run.backend import BACKENDS, Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run, read_run
+from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
+from astra_tacos.synthesizer.synthesizer import Synthesizer
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.topology import Topology
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.trace import Trace
+from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
+from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.violation import Violation
+
+__all__ = [
+    "BACKENDS",
+    "BOUNDS",
+    "COLLECTIVES",
+    "EXPORTERS",
+    "SYNTHESIZERS",
+    "AstraTacosError",
+    "Backend",
+    "Bound",
+    "Collective",
+    "ConfigError",
+    "Device",
+    "Dimension",
+    "Exported",
+    "Exporter",
+    "Finding",
+    "GeneratedRun",
+    "LinkSpec",
+    "LintReport",
+    "LockstepSchedule",
+    "MissingExtraError",
+    "NetworkConfig",
+    "Parallelism",
+    "PlanResult",
+    "ProgramVerdict",
+    "ReplayError",
+    "Run",
+    "RunDirectory",
+    "RunInputs",
+    "RunOutcome",
+    "Schedule",
+    "ScheduleReplay",
+    "SearchResult",
+    "Step",
+    "SynthesisError",
+    "Synthesizer",
+    "Timing",
+    "Topology",
+    "Trace",
+    "TraceReplay",
+    "Transformer",
+    "VerificationError",
+    "Violation",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "build_topology",
+    "certify",
+    "export_chakra",
+    "export_msccl_xml",
+    "export_schedule",
+    "gather",
+    "generate",
+    "lint",
+    "load_lockstep_schedule",
+    "load_schedule",
+    "lower_bound",
+    "make_collective",
+    "plan",
+    "read_network",
+    "read_run",
+    "read_trace",
+    "reduce",
+    "reduce_scatter",
+    "replay",
+    "replay_run",
+    "replay_trace",
+    "save_schedule",
+    "scatter",
+    "schedule_trace",
+    "search",
+    "synthesize",
+    "verify",
+    "verify_msccl_xml",
+    "verify_trace",
+    "write_run_directory",
+]
+__version__: str
