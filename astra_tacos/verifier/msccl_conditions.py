@@ -23,12 +23,15 @@ _OWN_CHUNKS = ("all-to-all", "broadcast", "scatter")
 _WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
 """Ranks that are not the root have no such buffer."""
+_MOST_LISTED = 1 << 16
 
 
 def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
     """Violations of what the file's collective demands."""
     collective = file.collective
     assert collective is not None
+    if too_few := _too_few_writes(file, layout, program, collective):
+        return [too_few]
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
     memory = _before(file, layout, collective)
     violations = run(program, order, memory, naming)
@@ -37,6 +40,18 @@ def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order:
         root = _root(file, layout, collective, memory)
         violations += _absent_buffers(file, layout, collective, root)
     return violations + compare(program, memory, _after(file, layout, collective, root), collective, naming)
+
+
+def _too_few_writes(file: MscclFile, layout: Layout, program: Program, collective: str) -> Violation | None:
+    """One violation in place of very many, if steps cannot have written all places that have to change."""
+    ranks = 1 if collective in _WITHOUT_OUTPUT else file.num_npus
+    # What is right from the start, in place: a part of every rank, or the buffer of a root.
+    needed = ranks * int(layout.size[BUFFERS.index("o")]) - layout.whole
+    written = int(program.action_count[program.action_dst >= 0].sum())
+    if needed - written <= _MOST_LISTED * layout.grain:
+        return None
+    counts = f"steps write {written // layout.grain} chunks, but {needed // layout.grain} or more have to be written"
+    return Violation("chunk-missing", f"{collective}: {counts}")
 
 
 def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value]:
@@ -101,6 +116,7 @@ def _absent_buffers(file: MscclFile, layout: Layout, collective: str, root: int)
     name = "i" if collective in _WITHOUT_INPUT else "o"
     buffer = BUFFERS.index(name)
     used = (np.isin(file.kind, READS_SRC) & (file.srcbuf == buffer)) | (np.isin(file.kind, WRITES_DST) & (file.dstbuf == buffer))
-    for row in np.flatnonzero(used & (file.step_npu != root)).tolist():
+    npu = file.step_npu
+    for row in np.flatnonzero(used & (npu != root)).tolist():
         message = f"{file.describe(row)}: uses buffer {name}, which only the root, gpu {root}, has in a {collective}"
-        yield Violation("absent-buffer", message, npu=int(file.step_npu[row]))
+        yield Violation("absent-buffer", message, npu=int(npu[row]))

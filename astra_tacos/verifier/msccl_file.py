@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,8 +139,7 @@ class MscclFile:
 
     def describe(self, row: int) -> str:
         """`gpu 3, tb 1, step 2`; steps count from 0 in the order of the file."""
-        firsts = [block.first for block in self.blocks]
-        block = self.blocks[int(np.searchsorted(firsts, row, side="right")) - 1]
+        block = self.blocks[bisect_right(self.blocks, row, key=lambda block: block.first) - 1]
         return f"gpu {block.npu}, tb {block.number}, step {row - block.first}"
 
 

@@ -120,6 +120,7 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
 
 def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for steps and copies that use places past the end of the buffers that a collective has."""
+    npus = file.step_npu
     for row, buffer, offset in _uses(file):
         outside = (offset < 0) | (file.cnt[row] < 1) | ((offset + file.cnt[row]) * layout.grain > layout.size[buffer])
         for at in np.flatnonzero(outside).tolist():
@@ -130,7 +131,7 @@ def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
                 f"{file.describe(int(row[at]))}: chunks {first} to {first + int(file.cnt[row[at]]) - 1} of buffer {name}, "
                 f"which has {has} in {'an' if (file.collective or '')[:1] == 'a' else 'a'} {file.collective or file.coll}"
             )
-            yield Violation("chunk-range", message, npu=int(file.step_npu[row[at]]))
+            yield Violation("chunk-range", message, npu=int(npus[row[at]]))
     for npu, first, last in file.copies.tolist():
         for name, offset in (("i", first), ("o", last)):
             if (offset + 1) * layout.grain > layout.size[BUFFERS.index(name)]:
@@ -157,11 +158,12 @@ def nowhere(file: MscclFile) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
 
 def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for steps whose source and destination overlap but differ: threads read what others have written already."""
+    npu = file.step_npu
     src, dst, _ = step_locations(file, layout)
     both = np.isin(file.kind, READS_SRC) & np.isin(file.kind, WRITES_DST)
     for row in np.flatnonzero(both & (src != dst) & (np.abs(src - dst) < file.cnt * layout.grain)).tolist():
         message = f"{file.describe(row)}: source and destination overlap, but differ"
-        yield Violation("overlap", message, npu=int(file.step_npu[row]))
+        yield Violation("overlap", message, npu=int(npu[row]))
 
 
 def _own_counts(file: MscclFile) -> NDArray[np.int64]:

@@ -67,25 +67,18 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
 
 def _check_fused(file: MscclFile) -> Iterator[Violation]:
     """Violations for `re` steps that executors make one with those before them, with the count of the last."""
-    for block in file.blocks:
-        reductions = 0
-        for row in range(block.first, block.last):
-            if file.kind[row] != _REDUCE:
-                continue
-            reductions += 1
-            before = row - 1
-            fused = (
-                row > block.first
-                and file.kind[before] == _REDUCE
-                and (file.srcbuf[row], file.dstbuf[row]) == (file.srcbuf[before], file.dstbuf[before])
-                and file.dstoff[row] == file.dstoff[before]
-                and file.depid[row] < 0
-                and file.hasdep[before] == 0
-                and reductions != _MAX_FUSED + 1
-            )
-            if fused and file.cnt[row] != file.cnt[before]:
-                message = f"{file.describe(row)}: cnt is {file.cnt[row]}, {file.cnt[before]} in the re step that it is fused with"
-                yield Violation("fused-count", message, npu=block.npu)
+    rows = np.flatnonzero((file.kind[1:] == _REDUCE) & (file.kind[:-1] == _REDUCE)) + 1
+    before = rows - 1
+    npu, block = file.step_npu, file.block_of
+    first = np.array([each.first for each in file.blocks], np.int64)[block[rows]]
+    earlier = np.concatenate(([0], np.cumsum(file.kind == _REDUCE)))
+    fused = (block[rows] == block[before]) & (file.depid[rows] < 0) & (file.hasdep[before] == 0)
+    fused &= earlier[rows] - earlier[first] != _MAX_FUSED
+    for column in (file.srcbuf, file.dstbuf, file.dstoff):
+        fused &= column[rows] == column[before]
+    for row in rows[fused & (file.cnt[rows] != file.cnt[before])].tolist():
+        message = f"{file.describe(row)}: cnt is {file.cnt[row]}, {file.cnt[row - 1]} in the re step that it is fused with"
+        yield Violation("fused-count", message, npu=int(npu[row]))
 
 
 def _check_blocks(file: MscclFile) -> Iterator[Violation]:
@@ -127,14 +120,15 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
     for code, fault, what in faults:
         for row in np.flatnonzero(fault).tolist():
             yield Violation(code, f"{file.describe(row)}: {what}")
+    npu = file.step_npu
     for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
-        declared = file.buffer_chunks[file.step_npu, buffer]
+        declared = file.buffer_chunks[npu, buffer]
         outside = np.isin(file.kind, kinds) & ((offset < 0) | (offset + file.cnt > declared))
         for row in np.flatnonzero(outside).tolist():
             message = (
                 f"{file.describe(row)}: chunks {offset[row]} to {offset[row] + file.cnt[row] - 1} of a buffer of {declared[row]}"
             )
-            yield Violation("chunk-range", message, npu=int(file.step_npu[row]))
+            yield Violation("chunk-range", message, npu=int(npu[row]))
 
 
 def _check_dependencies(file: MscclFile) -> Iterator[Violation]:

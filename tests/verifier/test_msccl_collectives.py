@@ -261,6 +261,13 @@ def test_steps_that_move_more_than_can_be_followed_are_refused(tmp_path: Path) -
         verify_msccl_xml(path)
 
 
+def test_a_small_file_with_very_many_chunks_gets_one_violation(tmp_path: Path) -> None:
+    text = direct_program("allreduce", 2, 3, in_place=True).replace('nchunksperloop="3"', 'nchunksperloop="2000000"')
+    verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
+    message = "chunk-missing: all-reduce: steps write 6 chunks, but 2000000 or more have to be written"
+    assert [str(violation) for violation in verdict.violations] == [message]
+
+
 def test_circular_dependencies_deadlock(tmp_path: Path) -> None:
     text = direct_program("broadcast", 2, 1, in_place=True).replace(
         'depid="-1" deps="-1" hasdep="0"', 'depid="1" deps="0" hasdep="1"'
