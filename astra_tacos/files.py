@@ -69,11 +69,17 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def replaced_file(path: Path) -> Iterator[Path]:
+def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.
 
     Where a link leads to is replaced, the link stays; what is no regular file (a pipe, a terminal) is written to as it is.
     Temporaries that killed processes left in the folder go.
+
+    Parameters
+    ----------
+    suffix
+        What the temporary's name has to end in, for libraries that append it where it is missing: they write to another file
+        otherwise. Such a temporary is not there yet, and alone in a folder of its own.
 
     Raises
     ------
@@ -83,21 +89,26 @@ def replaced_file(path: Path) -> Iterator[Path]:
     if not path.name or path.is_dir():
         raise ConfigError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
-        with _named(path, path):
-            yield path
+        with _named(path, path), temporaries.scratch_directory() if suffix else contextlib.nullcontext() as scratch:
+            temporary = path if scratch is None else scratch / f"output{suffix}"
+            yield temporary
+            if scratch is not None:
+                with temporary.open("rb") as source, path.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
         return
     target = path.resolve()
     with _named(path, Path(target.anchor)):
         target.parent.mkdir(parents=True, exist_ok=True)
         if not temporaries.is_own(target):
             temporaries.remove_stale(target.parent)
-        temporary = temporaries.create_file(target)
+        made = temporaries.create_directory(target) if suffix else temporaries.create_file(target)
+    temporary = made / f"output{suffix}" if suffix else made
     try:
-        with _named(path, temporary):
+        with _named(path, made), _named_as(path, temporary):
             yield temporary
             temporary.replace(target)
     finally:
-        temporaries.remove(temporary)
+        temporaries.remove(made)
 
 
 @contextlib.contextmanager
@@ -120,13 +131,9 @@ def replaced_directory(path: Path) -> Iterator[Path]:
         temporaries.remove_stale(target.parent)
         temporary = temporaries.create_directory(target)
     try:
-        with _named(path, temporary):
+        with _named(path, temporary), _named_as(path, temporary):
             yield temporary
             _replace_directory(temporary, target)
-    except AstraTacosError as error:
-        if str(temporary) in str(error):  # what is gone is not named
-            raise type(error)(str(error).replace(str(temporary), str(path))) from None
-        raise
     finally:
         temporaries.remove(temporary)
 
@@ -174,6 +181,17 @@ def exchange(one: Path, other: Path) -> bool:
     if number in _CANNOT_EXCHANGE:
         return False
     raise OSError(number, os.strerror(number), str(other))
+
+
+@contextlib.contextmanager
+def _named_as(path: Path, temporary: Path) -> Iterator[None]:
+    """Errors of this package do not name what is gone, but the path that the user knows."""
+    try:
+        yield
+    except AstraTacosError as error:
+        if str(temporary) in str(error):
+            raise type(error)(str(error).replace(str(temporary), str(path))) from None
+        raise
 
 
 @contextlib.contextmanager

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from astra_tacos import temporaries
@@ -55,6 +58,32 @@ def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Pa
         first.write_text("first")
     assert path.read_text() == "first"
     assert [entry.name for entry in tmp_path.iterdir()] == ["row.json"]
+
+
+def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for number in (1, 2):
+        with replaced_file(path, ".npy") as temporary:
+            np.save(temporary, np.array([number]))
+        assert np.load(path).tolist() == [number]
+    with pytest.raises(ConfigError, match=f"^{path}: is odd$"), replaced_file(path, ".npy") as temporary:
+        np.save(temporary, np.array([3]))
+        raise ConfigError(f"{temporary}: is odd")
+    with pytest.raises(ConfigError, match=f"^{path}: cannot be written "), replaced_file(path, ".npy"):
+        pass  # nothing was written
+    assert np.load(path).tolist() == [2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_pipe_gets_what_was_written_under_a_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(path.read_bytes)
+        with replaced_file(path, ".npy") as temporary:
+            np.save(temporary, np.array([7]))
+        assert np.load(io.BytesIO(read.result())).tolist() == [7]
+    assert path.is_fifo() and [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
 
 
 def whole(path: Path) -> str:

@@ -113,8 +113,8 @@ class Exporter(Generic[Result]):
         What a path ends in that the user did not choose: `.xml`, or `_run` for a directory.
     write
         Takes a schedule that is legal and that `why_not` has no objection to, a path, and values of `options` by name. It writes
-        the file at exactly that path, or its files into that directory, which exists and is empty; both are temporary and get
-        their place when all has gone well. The same arguments give the same bytes.
+        the file at exactly that path, whose name ends in `suffix`, or its files into that directory, which exists and is empty;
+        both are temporary and get their place when all has gone well. The same arguments give the same bytes.
     why_not
         What of a schedule the format cannot express, in words that go on from "but"; None if it can express it.
     options
@@ -158,7 +158,7 @@ class Exporter(Generic[Result]):
             raise ConfigError(f"{self.name}: found a schedule of {schedule.collective.name}, but {reason}")
         if check:
             check_with_oracle(schedule)
-        with (replaced_file if self.writes == "file" else replaced_directory)(path) as temporary:
+        with replaced_file(path, self.suffix) if self.writes == "file" else replaced_directory(path) as temporary:
             result = self.write(schedule, temporary, **options)
         return replace(result, path=path)
 
