@@ -12,6 +12,7 @@ from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.schema import CommType
@@ -171,6 +172,34 @@ def ring_instead(facts: Facts) -> Iterator[Found]:
             yield Found(message, "expect it, or give a custom collective", _where(facts))
 
 
+def chunks_in_a_circle(facts: Facts) -> Iterator[Found]:
+    """Chunks of an All-Reduce over rings in several dimensions may wait for one another.
+
+    Under localBWAware a chunk visits dimensions on the way down and up again, and a dimension lets in as many chunks as
+    `active-chunks-per-dimension` says (`system/Sys.cc`, `SchedulerUnit`). Where latencies differ, NPUs let in chunks in different
+    orders, and each may hold a dimension for a chunk that another one holds up in the next: all ranks stall. It was seen with
+    the ns-3 backend on a torus with wrap-around links of other latencies (https://github.com/astra-sim/astra-sim/issues/370);
+    the replay tells whether it happens on the analytical ones.
+
+    Remedy: active-chunks-per-dimension no less than the chunks, of which there are preferred-dataset-splits or one more.
+    """
+    network, system = facts.inputs.network, facts.system
+    if network is None or system.collective_optimization != "localBWAware":
+        return
+    latencies = {dimension.latency_ns for dimension in network.dimensions}
+    latencies |= {link.latency_ns for link in network.link_overrides if link.latency_ns is not None}
+    active = system.active_chunks_per_dimension
+    for collectives, pattern, key, nodes in _native(facts):
+        num_rings = sum(name == "ring" for name in system.native.get(key, ())[: len(network.dimensions)])
+        if pattern != CommType.ALL_REDUCE or num_rings < 2 or len(latencies) < 2:
+            continue
+        sizes = collectives.size_bytes[nodes][facts.spans_network(collectives.group[nodes])]
+        chunks = int(count_chunks(key, sizes, facts.num_npus, system).max(initial=0))
+        if 0 < active < chunks:
+            what = f"{pattern_name(pattern)} over {num_rings} rings of unequal latency in {chunks} chunks, {active} at a time"
+            yield Found(f"{what}: they may wait for one another", f"set active-chunks-per-dimension to {chunks}", _where(facts))
+
+
 CHECKS = (
     Check("S04", Severity.ERROR, "no implementation of a pattern", no_implementation),
     Check("S05", Severity.ERROR, "more algorithms than dimensions", too_many_algorithms),
@@ -178,4 +207,5 @@ CHECKS = (
     Check("S07", Severity.ERROR, "no collective-optimization", optimization_absent),
     Check("S14", Severity.ERROR, "native algorithm that does not fit", unfit_algorithm),
     Check("S15", Severity.WARNING, "ring instead of other algorithms", ring_instead),
+    Check("S19", Severity.WARNING, "chunks that may wait for one another", chunks_in_a_circle),
 )

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.run_length import EXACT_NS
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT, WORKLOAD_ATTRIBUTES
 from astra_tacos.units import NS_PER_US
 
-_LONGEST_NS = 1 << 53
 """ASTRA-sim keeps time as a double between events."""
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
@@ -168,12 +168,12 @@ def size_huge(facts: Facts) -> Iterator[FoundRows | Found]:
     for view in facts.views:
         comm = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV) & facts.communicates
         size = view.trace.size_bytes
-        where = comm & ((size < ABSENT) | (size > _LONGEST_NS))
+        where = comm & ((size < ABSENT) | (size > EXACT_NS))
         yield view.each(where, "comm_size is {bytes}", "correct it")
-        single = (view.trace.duration_us < 0) | (view.trace.duration_us > _LONGEST_NS // NS_PER_US)
+        single = (view.trace.duration_us < 0) | (view.trace.duration_us > EXACT_NS // NS_PER_US)
         yield view.each(single, "takes {us} us, more than ASTRA-sim's clock counts", "durations are microseconds")
         total = np.bincount(view.rank[~single], view.trace.duration_us[~single], view.trace.num_ranks)
-        for rank in np.flatnonzero(total * NS_PER_US > _LONGEST_NS).tolist():
+        for rank in np.flatnonzero(total * NS_PER_US > EXACT_NS).tolist():
             yield Found("the rank computes for more than 2**53 ns", "durations are microseconds", view.files.file(rank), rank)
 
 

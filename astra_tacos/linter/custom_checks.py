@@ -61,7 +61,8 @@ def too_many_positions(facts: Facts) -> Iterator[Found]:
                 if beyond.any():
                     severity = Severity.ERROR
                     message += f": {int(beyond.sum()):,} messages of its ranks go beyond the group"
-            yield Found(message, "use a trace for so many ranks", files.file(size), severity=severity)
+            first = next(rank for rank in files.ranks if rank >= size)
+            yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
 
 def other_kinds(facts: Facts) -> Iterator[FoundRows]:

@@ -64,8 +64,12 @@ class Facts:
 
     @cached_property
     def custom_files(self) -> tuple[TraceFiles, ...]:
-        """Files of those custom traces."""
-        return tuple(read_trace_files(prefix, self.inputs.directory / prefix) for prefix in self.implementations[0])
+        """Files of those custom traces; those past the largest group that uses them are never opened."""
+        sizes = {number: [self.group_size(group) for group in groups] for number, groups in self.uses.items()}
+        return tuple(
+            read_trace_files(prefix, self.inputs.directory / prefix, max(sizes.get(number, ()), default=None))
+            for number, prefix in enumerate(self.implementations[0])
+        )
 
     @cached_property
     def custom(self) -> dict[int, TraceView]:
@@ -143,7 +147,7 @@ class Facts:
             return False
         view, messages = self.custom[number], self.custom_messages[number]
         source, target = view.rank[messages.send], view.rank[messages.recv]
-        size = view.num_ranks
+        size = view.trace.num_ranks
         graph = coo_array((np.ones(len(source)), (source, target)), shape=(size, size))
         count, _ = connected_components(graph, connection="strong")
         return bool(count == 1)

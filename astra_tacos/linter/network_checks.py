@@ -10,6 +10,7 @@ from astra_tacos.config.network import ASTRA_SIM_BLOCKS, NetworkConfig
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.run_length import EXACT_NS, longest_latency_ns, shortest_rank_ns
 from astra_tacos.linter.zero_time import access_ns, first_issued, first_sends, roofline_ns, serialisation_ns, shortest_ns
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import NATIVE
@@ -124,10 +125,36 @@ def instant_link(facts: Facts) -> Iterator[FoundRows]:
         yield view.each(rows, "{size} take a link no time", "send more at once")
 
 
+def beyond_exact_time(facts: Facts) -> Iterator[Found]:
+    """Latencies take the run past 2**53 ns, some 104 days, from where ASTRA-sim loses events.
+
+    Its clock counts in integers of 64 bits, but what its system layer asks for is a double, which has no odd numbers from 2**53
+    on (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`). An event is looked up by a time that differs
+    from the one it was kept under, so that it never happens (`system/Sys.cc`, `call_events`): ranks stall, without a word. From
+    2**64 ns on the clock starts again from 0. That is an error where latencies alone come to so much on some rank, and a warning
+    where they may. (A06 is the same for durations.)
+
+    Remedy: give latencies in nanoseconds.
+    """
+    view, network = facts.workload, facts.inputs.network
+    if view is None or facts.system.replay_only:
+        return
+    remedy = "latency counts in ns"
+    shortest = shortest_rank_ns(facts, view)
+    if shortest.max(initial=0.0) >= EXACT_NS:
+        rank = int(shortest.argmax())
+        message = f"rank {rank} takes {shortest[rank]:.3g} ns or more: past 2**53 ns ASTRA-sim loses events, and ranks stall"
+        yield Found(message, remedy, view.files.file(rank), rank)
+    elif network is not None and (longest := longest_latency_ns(facts, view)) >= EXACT_NS:
+        message = f"latencies may come to {longest:.3g} ns: past 2**53 ns ASTRA-sim loses events, and ranks stall"
+        yield Found(message, remedy, network.source, severity=Severity.WARNING)
+
+
 CHECKS = (
     Check("N01", Severity.ERROR, "ring of two NPUs", ring_of_two),
     Check("N02", Severity.WARNING, "more dimensions than the backend takes", several_dimensions),
     Check("N03", Severity.WARNING, "network beyond ASTRA-sim", beyond_astra_sim),
     Check("N04", Severity.ERROR, "less than 1 ns at time 0", instant_at_start),
     Check("N05", Severity.WARNING, "messages that take a link no time", instant_link),
+    Check("N06", Severity.ERROR, "time beyond 2**53 ns", beyond_exact_time),
 )

@@ -221,6 +221,17 @@ NETWORKS = [
         0,
         WARNING,
     ),
+    Case(
+        "N06", RunFiles(alike(lambda _: [coll(0)], 8), latency=1e15, topology=("Ring",)), "rank 0 takes 1.4e+16 ns", "w.0.et", 0
+    ),
+    Case("N06", RunFiles([[send(0, 1)], [recv(0, 0)]], latency=1e19), "rank 0 takes 1e+19 ns or more", "w.0.et", 0),
+    Case(
+        "N06",
+        RunFiles(alike(lambda _: [coll(0)], 3), latency=1e15),
+        "latencies may come to 1.8e+16 ns",
+        "network.yml",
+        severity=WARNING,
+    ),
 ]
 
 GRID = {"topology": ("FullyConnected", "FullyConnected"), "npus": (2, 2)}
@@ -335,6 +346,19 @@ SYSTEMS = [
         "ALL_REDUCE runs as a ring in group 1",
         "system.json",
         severity=WARNING,
+    ),
+    Case(
+        "S19",
+        RunFiles(
+            alike(lambda _: [coll(0, size=1 << 20)], 9),
+            system={"collective-optimization": "localBWAware", "preferred-dataset-splits": 4, "active-chunks-per-dimension": 2},
+            topology=("Ring", "Ring"),
+            npus=(3, 3),
+        ),
+        "ALL_REDUCE over 2 rings of unequal latency in 4 chunks, 2 at a time",
+        "system.json",
+        severity=WARNING,
+        edit=lambda folder: rewrite("network.yml", (folder / "network.yml").read_text().replace("500, 500", "500, 800"))(folder),
     ),
     Case(
         "S16",
@@ -673,6 +697,23 @@ CUSTOMS = [
         "made for 3 positions, used by the group of all ranks of 2",
         "c.2.et",
         severity=WARNING,
+    ),
+    Case(
+        "T02",
+        custom(one_step_exchange()),
+        "made for 6 positions, used by the group of all ranks of 2",
+        "c.5.et",
+        severity=WARNING,
+        edit=lambda folder: (folder / "collective" / "c.5.et").write_bytes(b"no trace"),
+    ),
+    Case(
+        "F07",
+        FINE,
+        "files of rank 9 are never read",
+        "w.9.et",
+        9,
+        severity=WARNING,
+        edit=lambda folder: (folder / "workload" / "w.9.et").write_bytes(b"no trace"),
     ),
     Case("T02", custom(one_step_exchange(3), 2), "messages of its ranks go beyond the group", "collective/c.2.et"),
     Case(

@@ -1,0 +1,84 @@
+"""How long the latencies of a run's messages take, at least and at most."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.linter.collectives import Collectives
+from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.trace_view import TraceView
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.trace.schema import CommType, NodeType
+
+EXACT_NS = 1 << 53
+"""ASTRA-sim hands times around as doubles (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`)."""
+
+
+def shortest_rank_ns(facts: Facts, view: TraceView) -> NDArray[np.float64]:
+    """float64[num_ranks], time that each rank takes at least: it runs one collective or send at a time.
+
+    Source: `workload/HardwareResource.cc`.
+    """
+    ranks = view.trace.num_ranks
+    latency_ns = _latencies_ns(facts)
+    if not latency_ns.size or not facts.communicates:
+        return np.zeros(ranks)
+    sends = view.rows(NodeType.COMM_SEND) & view.runs
+    sent_ns: NDArray[np.float64] = np.bincount(view.rank[sends], minlength=ranks) * latency_ns.min()
+    collectives = facts.collectives
+    if collectives is not None:
+        sent_ns += np.bincount(collectives.rank, _shortest_native_ns(facts, view, collectives, latency_ns), ranks)
+    return sent_ns
+
+
+def longest_latency_ns(facts: Facts, view: TraceView) -> float:
+    """What all latencies of a run come to at most: one message after the other, in rings of all NPUs that reduce and gather."""
+    latency_ns = _latencies_ns(facts)
+    if not latency_ns.size or not facts.communicates:
+        return 0.0
+    messages = int(view.rows(NodeType.COMM_SEND).sum()) + 2 * facts.num_npus * int(view.rows(NodeType.COMM_COLL).sum())
+    messages += sum(int(custom.rows(NodeType.COMM_SEND).sum()) for custom in facts.custom.values())
+    return messages * float(latency_ns.max())
+
+
+def _latencies_ns(facts: Facts) -> NDArray[np.float64]:
+    """Of dimensions or links, and of links that have one of their own."""
+    network = facts.inputs.network
+    if network is None:
+        return np.empty(0)
+    links = (*network.links, *network.link_overrides)
+    own = [link.latency_ns for link in links if link.latency_ns is not None]
+    return np.array([*(dimension.latency_ns for dimension in network.dimensions), *own])
+
+
+def _shortest_native_ns(
+    facts: Facts, view: TraceView, collectives: Collectives, latency_ns: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """float64[num collectives], 0 for custom ones, whose traces say what they send."""
+    network = facts.inputs.network
+    shortest = np.zeros(len(collectives.row))
+    if network is None:
+        return shortest
+    least = float(latency_ns.min())
+    for pattern, key in PATTERN_KEYS.items():
+        given = facts.system.native.get(key, ())
+        native = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
+        for group in np.unique(collectives.group[native]).tolist() if given else ():
+            size, names = facts.group_size(group), given
+            sizes = [dimension.size for dimension in network.dimensions]
+            if size < facts.num_npus or not sizes:  # some of the network's NPUs are one dimension
+                sizes, names = [size], names if len(names) == 1 else ("ring",)
+            steps = sum(_steps(name, pattern, count) for name, count in zip(names, sizes, strict=False))
+            shortest[native & (collectives.group == group)] = max(steps, 1) * least
+    chooses_dimensions = view.columns.involved_count[collectives.row] > 0
+    return np.where(chooses_dimensions, np.minimum(shortest, least), shortest)
+
+
+def _steps(name: str, pattern: int, count: int) -> int:
+    """Messages that follow one another in a dimension of `count` NPUs, at least; a name that is not known counts for one."""
+    halves = max(count - 1, 1).bit_length()
+    phases = 2 if pattern == CommType.ALL_REDUCE else 1
+    if pattern == CommType.ALL_TO_ALL:
+        return 1
+    return phases * {"ring": count - 1, "halvingDoubling": halves, "doubleBinaryTree": 1}.get(name.rstrip("0123456789"), 1)
