@@ -63,14 +63,9 @@ def replay_run(
     """
     chosen = choose_backend(backend, run.network)
     workload = run.workload
-    if workload.num_ranks < run.network.num_npus:
+    if workload.num_ranks != run.network.num_npus:
         raise ConfigError(
             f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"
-        )
-    if workload.num_ranks > run.network.num_npus:
-        raise ConfigError(
-            f"{workload.prefix}: traces of {workload.num_ranks} ranks, of which ASTRA-sim would run {run.network.num_npus}: "
-            f"{run.network.source} has that many NPUs"
         )
     actions, casts = workload_actions(run), cast_collectives(run)
     model = NETWORK_MODELS[chosen](run.network)

@@ -74,7 +74,7 @@ def read_run(
     remote_memory: str | Path | None = None,
     directory: str | Path = Path(),
 ) -> Run:
-    """Read all files of a run.
+    """Read all files of a run. Traces past the network's NPUs are not opened, as in ASTRA-sim.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def read_run(
     nowhere = "no file (--comm-group)" if groups is None else f'no file, as the path {groups} has "empty" in it'
     communicator = CommunicatorGroups(nowhere, {}) if no_groups else read_communicator_groups(str(groups))
     memory = None if remote_memory is None else read_remote_memory(remote_memory)
-    trace = read_trace(workload, chunks=False, workload=True)
+    trace = read_trace(workload, chunks=False, workload=True, most_ranks=network_config.num_npus)
     prefixes, implementation = implementations(trace, system_config)
     return Run(
         workload=trace,
@@ -105,7 +105,9 @@ def read_run(
         groups=communicator,
         remote_memory=memory,
         prefixes=prefixes,
-        collectives=tuple(_read_collective(prefix, system_config, Path(directory)) for prefix in prefixes),
+        collectives=tuple(
+            _read_collective(prefix, system_config, Path(directory), network_config.num_npus) for prefix in prefixes
+        ),
         implementation=implementation,
         directory=Path(directory),
     )
@@ -148,7 +150,7 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
     return tuple(names[i] for i in used.tolist()), np.where(implementation >= 0, renumber[implementation], implementation)
 
 
-def _read_collective(prefix: str, system: SystemConfig, directory: Path) -> Trace:
+def _read_collective(prefix: str, system: SystemConfig, directory: Path, num_npus: int) -> Trace:
     path = directory / prefix
     if not path.with_name(f"{path.name}.0.et").is_file():
         beside = Path(system.source).parent / prefix
@@ -157,7 +159,7 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path) -> Trac
                 f"{path}.0.et: no such file: {system.source} names it relative to the directory that ASTRA-sim is started in, "
                 f"expected to be started in {Path(system.source).parent} (--directory)"
             )
-    return read_trace(path, chunks=False)
+    return read_trace(path, chunks=False, most_ranks=num_npus)
 
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:

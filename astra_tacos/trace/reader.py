@@ -28,8 +28,8 @@ _THREADED_BYTES = 1 << 21
 """Files of less than this together are read faster by one thread."""
 
 
-def trace_files(prefix: str | Path) -> list[Path]:
-    """`PREFIX.0.et`, `PREFIX.1.et`, ... as far as they go without a gap.
+def trace_files(prefix: str | Path, most_ranks: int = MAX_RANKS) -> list[Path]:
+    """`PREFIX.0.et`, `PREFIX.1.et`, ... as far as they go without a gap; those from `most_ranks` on do not count.
 
     Raises
     ------
@@ -38,18 +38,19 @@ def trace_files(prefix: str | Path) -> list[Path]:
     """
     prefix = Path(prefix)
     files: list[Path] = []
-    while len(files) < MAX_RANKS and (path := Path(f"{prefix}.{len(files)}.et")).is_file():
+    while len(files) < min(most_ranks, MAX_RANKS) and (path := Path(f"{prefix}.{len(files)}.et")).is_file():
         files.append(path)
     if not files:
         raise ConfigError(f"{prefix}.0.et: no such file, expected a trace per rank: PREFIX.0.et, PREFIX.1.et, ...")
     numbers = [path.name[len(prefix.name) + 1 : -3] for path in prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et")]
-    beyond = sorted(int(number) for number in numbers if number.isascii() and number.isdigit() and int(number) >= len(files))
+    given = [int(number) for number in numbers if number.isascii() and number.isdigit()]
+    beyond = sorted(number for number in given if len(files) <= number < most_ranks)
     if beyond:
         raise ConfigError(f"{prefix}.{len(files)}.et: no such file, although there is one of rank {beyond[0]}")
     return files
 
 
-def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = False) -> Trace:
+def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = False, most_ranks: int = MAX_RANKS) -> Trace:
     """Read the traces of all ranks; files may be compressed with gzip.
 
     Files are read in threads. Of each, its bytes are held in memory while it is read.
@@ -60,6 +61,8 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
         Rank r is read from `PREFIX.r.et`.
     chunks, workload
         Whether to read those columns.
+    most_ranks
+        Files of later ranks are not opened.
 
     Raises
     ------
@@ -67,7 +70,7 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
         If a file is missing, cannot be read, is truncated or no Chakra trace, has no node, or two of its nodes have one id, with
         file and byte offset; or if memory does not suffice.
     """
-    files = trace_files(prefix)
+    files = trace_files(prefix, most_ranks)
     is_small = sum(path.stat().st_size for path in files) < _THREADED_BYTES
     threads = 1 if is_small else min(os.cpu_count() or 1, len(files))
     loads = [partial(_load, path) for path in files]
