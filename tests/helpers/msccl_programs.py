@@ -95,6 +95,30 @@ def direct_program(coll: str, ngpus: int, part: int, *, in_place: bool, root: in
     return _written(gpus, name or coll, chunks, whole, in_place)
 
 
+def ring_all_reduce(ngpus: int) -> str:
+    """An All-Reduce in place with fused steps: chunk c starts at GPU c, is summed on its way round, and goes round once more."""
+    lines = [
+        f'<algo name="ring" proto="LL" nchannels="{ngpus}" nchunksperloop="{ngpus}" ngpus="{ngpus}" coll="allreduce" inplace="1" '
+        'outofplace="0" minBytes="0" maxBytes="0">'
+    ]
+    for rank in range(ngpus):
+        lines.append(f'<gpu id="{rank}" i_chunks="{ngpus}" o_chunks="0" s_chunks="0">')
+        for chunk in range(ngpus):
+            place = (rank - chunk) % ngpus
+            kinds = ("s" if place == 0 else "rrcs" if place == ngpus - 1 else "rrs", "r" if place == ngpus - 2 else "rcs")
+            kinds = kinds[: 1 if place == ngpus - 1 else 2]
+            ends = f'send="{(rank + 1) % ngpus}" recv="{(rank - 1) % ngpus}"'
+            lines.append(f'<tb id="{chunk}" {ends} chan="{chunk}">')
+            for s, kind in enumerate(kinds):
+                lines.append(
+                    f'<step s="{s}" type="{kind}" srcbuf="i" srcoff="{chunk}" dstbuf="i" dstoff="{chunk}" cnt="1" depid="-1" '
+                    'deps="-1" hasdep="0"/>'
+                )
+            lines.append("</tb>")
+        lines.append("</gpu>")
+    return "\n".join((*lines, "</algo>"))
+
+
 def _move(gpus: list[Gpu], src: int, dst: int, source: tuple[str, int], target: tuple[str, int], count: int) -> None:
     if src != dst:
         gpus[src].add("s", source, target, count, peer=dst)

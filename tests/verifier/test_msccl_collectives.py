@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from helpers.msccl_interpreter import computes_its_collective
 from helpers.msccl_mutants import KINDS, mutate
-from helpers.msccl_programs import COLLS, direct_program
+from helpers.msccl_programs import COLLS, direct_program, ring_all_reduce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +42,14 @@ def test_a_right_program_is_proven(tmp_path: Path, coll: str, in_place: bool) ->
         assert (verdict.violations, verdict.collective) == ((), NAMES.get(coll, coll))
         assert verdict.proven and computes_its_collective(path, 1, root)
         assert verify_msccl_xml(path, NAMES.get(coll, coll)).proven
+
+
+@pytest.mark.parametrize("ngpus", (3, 4, 6))
+def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path: Path, ngpus: int) -> None:
+    """The sum of an `rrs` step has a place of its own; counted over all steps, it was one of the next GPU's chunks: a race."""
+    path = written(tmp_path / "a.xml", ring_all_reduce(ngpus))
+    assert computes_its_collective(path, 1)
+    assert verify_msccl_xml(path) == ProgramVerdict("all-reduce", ngpus, 2 * ngpus * (ngpus - 1), None, ())
 
 
 @pytest.mark.parametrize("coll", COLLS)
