@@ -12,7 +12,7 @@ import astra_tacos
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"extras", "units", "temporaries", "input_file", "csr", "version"},
+    {"extras", "units", "temporaries", "input_file", "csr", "version", "blocks"},
     {"files"},
     {"config"},
     {"archive"},

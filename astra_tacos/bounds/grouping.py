@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.composition import BUILDING_BLOCKS
 from astra_tacos.topology.topology import Topology
 
 _MOST_SPEEDS = 8
@@ -41,11 +40,11 @@ def device_groups(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
 
 
 def is_transitive(topology: Topology) -> bool:
-    """Whether every NPU can be turned into every other: rings, switches and full connections, with all of their links."""
-    if not topology.is_regular or any(dimension.block == "Mesh" for dimension in topology.dimensions):
+    """Whether translations take every NPU to every other: those of its building blocks, of which no link is missing."""
+    if not topology.is_regular or any(d.building_block.translations(d.size) is None for d in topology.dimensions):
         return False
-    blocks = (len(BUILDING_BLOCKS[d.block](d.size).src) * topology.num_npus // d.size for d in topology.dimensions)
-    return topology.num_links == sum(blocks)
+    links = (d.building_block.num_links(d.size) * topology.num_npus // d.size for d in topology.dimensions)
+    return topology.num_links == sum(links)
 
 
 def is_symmetric(topology: Topology) -> bool:

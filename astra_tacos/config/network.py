@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
+from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
 from astra_tacos.config.yaml_text import describe, read_yaml_mapping
@@ -19,7 +21,6 @@ from astra_tacos.errors import ConfigError
 
 MAX_NPUS = 1_000_000
 _MAX_BANDWIDTH_GIBPS = 1e12
-ASTRA_SIM_BLOCKS = ("Ring", "FullyConnected", "Switch")
 _EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
 
@@ -32,6 +33,11 @@ class Dimension:
     size: int
     bandwidth_gibps: float
     latency_ns: float
+
+    @property
+    def building_block(self) -> BuildingBlock:
+        """The building block of that name, ConfigError if there is none."""
+        return building_block(self.block)
 
 
 def describe_dimensions(dimensions: Sequence[Dimension]) -> str:
@@ -105,14 +111,41 @@ def read_network(path: str | Path) -> NetworkConfig:
 def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:
     if "topology" in extension:
         topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology", "astra_tacos.")
+        check_block_names(f"{path}: {topology_key}", blocks, tuple(BUILDING_BLOCKS))
     else:
         topology_key, blocks = "topology", _list(path, document, "topology")
-        for index, block in enumerate(blocks):
-            if block not in ASTRA_SIM_BLOCKS:
-                expected = " or ".join(ASTRA_SIM_BLOCKS)
-                hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if block == "Mesh" else ""
-                raise ConfigError(f"{path}: topology[{index}] is {describe(block)}, expected {expected}{hint}")
+        check_block_names(f"{path}: {topology_key}", blocks, ASTRA_SIM_BLOCKS)
     return make_dimensions(path, document, blocks, topology_key)
+
+
+def check_block_names(where: str, blocks: Sequence[object], names: Sequence[str]) -> None:
+    """Check that each entry of a list is one of some names of building blocks.
+
+    Raises
+    ------
+    ConfigError
+        If not; `where` is what the list is called.
+    """
+    for index, block in enumerate(blocks):
+        if not isinstance(block, str) or block not in names:
+            known = isinstance(block, str) and block in BUILDING_BLOCKS
+            hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if known else ""
+            raise ConfigError(f"{where}[{index}] is {describe(block)}, expected {' or '.join(names)}{hint}")
+
+
+def check_block_sizes(source: str, dimensions: Sequence[Dimension]) -> None:
+    """Check that building blocks have these names, and can have these sizes.
+
+    Raises
+    ------
+    ConfigError
+        If not; `source` is the file that they are from.
+    """
+    check_block_names(f"{source}: astra_tacos.topology", [dimension.block for dimension in dimensions], tuple(BUILDING_BLOCKS))
+    for index, dimension in enumerate(dimensions):
+        expected = dimension.building_block.expected_size(dimension.size)
+        if expected is not None:
+            raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected {expected} for a {dimension.block}")
 
 
 def make_dimensions(
@@ -128,6 +161,8 @@ def make_dimensions(
     ----------
     path
         What to call the mapping in messages.
+    blocks
+        Names of building blocks.
     topology_key, bandwidth_key
         Where the blocks came from, and where bandwidths are found.
 
@@ -143,7 +178,9 @@ def make_dimensions(
     sizes = _sizes(path, lists["npus_count"])
     bandwidths = [_bandwidth(path, f"{bandwidth_key}[{i}]", value) for i, value in enumerate(lists[bandwidth_key])]
     latencies = [_latency(path, f"latency[{i}]", value) for i, value in enumerate(lists["latency"])]
-    return tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
+    dimensions = tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
+    check_block_sizes(str(path), dimensions)
+    return dimensions
 
 
 def _list(path: str | Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from astra_tacos.config.link_table import COLUMNS
-from astra_tacos.config.network import ASTRA_SIM_BLOCKS, Dimension, LinkSpec, NetworkConfig
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 
 LINK_TABLE = "links.csv"
 
@@ -17,7 +17,7 @@ def network_yaml(dimensions: Sequence[Dimension], extension: Sequence[str] = ())
     Blocks that ASTRA-sim lacks make `topology` go under that key, too.
     """
     blocks = f"topology: [ {', '.join(dimension.block for dimension in dimensions)} ]\n"
-    if dimensions and any(dimension.block not in ASTRA_SIM_BLOCKS for dimension in dimensions):
+    if dimensions and not all(dimension.building_block.is_in_astra_sim for dimension in dimensions):
         extension, blocks = [blocks, *extension], ""
     lists = (
         blocks

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from astra_tacos.config.network import ASTRA_SIM_BLOCKS, Dimension
+from astra_tacos.blocks.fully_connected import FULLY_CONNECTED
+from astra_tacos.config.network import Dimension
+from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.topology.topology import Topology
@@ -59,21 +61,24 @@ def _blocking(topology: Topology) -> AstraSimNetwork:
         if topology.is_uniform:
             return AstraSimNetwork((_stand_in(topology),), CONGESTION_UNAWARE, True, _stand_in_note(topology))
         return _approximate(topology)
-    dimensions = tuple(_as_ring(dimension) for dimension in topology.dimensions)
+    dimensions = tuple(map(_stand_in_of, topology.dimensions))
     if not topology.is_regular:
         note = "ASTRA-sim knows no links that differ within a dimension: it runs without the overrides"
         return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
     if topology.has_switches:
         note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
         return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
-    note = "Mesh is written as Ring: neighbours cost the same" if dimensions != topology.dimensions else ""
+    pairs = zip(topology.dimensions, dimensions, strict=True)
+    others = dict.fromkeys(f"{own.block} is written as {other.block}" for own, other in pairs if own != other)
+    note = f"{', '.join(others)}: neighbours cost the same" if others else ""
     return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, True, note)
 
 
 def _pipelined(topology: Topology) -> AstraSimNetwork:
     if len(topology.dimensions) == 1 and topology.is_regular:
         dimension = topology.dimensions[0]
-        if dimension.block in ASTRA_SIM_BLOCKS and (dimension.block != "Ring" or dimension.size > 2):
+        block = dimension.building_block
+        if block.is_in_astra_sim and block.aware_substitute(dimension.size) is None:
             note = _PORT_NOTE if topology.has_switches else ""
             return AstraSimNetwork(topology.dimensions, CONGESTION_AWARE, not topology.has_switches, note)
     if topology.is_uniform and not topology.has_switches:
@@ -81,7 +86,7 @@ def _pipelined(topology: Topology) -> AstraSimNetwork:
     if not topology.dimensions:
         return _approximate(topology)
     note = "stock ASTRA-sim has no congestion-aware model of this network: its cycles will differ from the prediction"
-    return AstraSimNetwork(tuple(_as_ring(d) for d in topology.dimensions), CONGESTION_UNAWARE, False, note)
+    return AstraSimNetwork(tuple(map(_stand_in_of, topology.dimensions)), CONGESTION_UNAWARE, False, note)
 
 
 def _approximate(topology: Topology) -> AstraSimNetwork:
@@ -91,14 +96,16 @@ def _approximate(topology: Topology) -> AstraSimNetwork:
 
 def _stand_in(topology: Topology) -> Dimension:
     bandwidth, latency = float(topology.link_bandwidth_gibps.min()), float(topology.link_latency_ns.max())
-    return Dimension("FullyConnected", topology.num_npus, bandwidth, latency)
+    return Dimension(FULLY_CONNECTED.name, topology.num_npus, bandwidth, latency)
 
 
 def _stand_in_note(topology: Topology) -> str:
-    return f"network.yml is FullyConnected {topology.num_npus}, an exact stand-in: the traces use only links of {topology.name}"
+    shape = f"{FULLY_CONNECTED.name} {topology.num_npus}"
+    return f"network.yml is {shape}, an exact stand-in: the traces use only links of {topology.name}"
 
 
-def _as_ring(dimension: Dimension) -> Dimension:
-    if dimension.block != "Mesh":
-        return dimension
-    return Dimension("Ring", dimension.size, dimension.bandwidth_gibps, dimension.latency_ns)
+def _stand_in_of(dimension: Dimension) -> Dimension:
+    block = dimension.building_block.unaware_stand_in(dimension.size)
+    if block is None:
+        raise ConfigError(f"{dimension.block} {dimension.size}: ASTRA-sim has no network that stands for it")
+    return replace(dimension, block=block)

@@ -220,7 +220,8 @@ def peer_itself(facts: Facts) -> Iterator[FoundRows]:
     Remedy: leave send and receive out.
     """
     network = facts.inputs.network
-    if facts.queues and network and all(dimension.block == "Switch" for dimension in network.dimensions) and network.dimensions:
+    dimensions = network.dimensions if facts.queues and network else ()
+    if dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
         return
     for view in facts.views:
         where = _messages(facts, view) & (view.trace.peer == view.rank)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.config.network import ASTRA_SIM_BLOCKS, NetworkConfig
+from astra_tacos.config.network import NetworkConfig
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
@@ -27,9 +27,10 @@ def ring_of_two(facts: Facts) -> Iterator[Found]:
     Remedy: FullyConnected is the same network for two NPUs.
     """
     network, backend = facts.inputs.network, facts.inputs.backend
-    if network and not backend.takes_rings(network):
-        message = f"a Ring of {backend.smallest_ring - 1} NPUs aborts the {backend} backend"
-        yield Found(message, "use FullyConnected", network.source)
+    fault = backend.aborted_by(network) if network else None
+    if network and fault:
+        message = f"a {fault.block} of {fault.size} NPUs aborts the {backend} backend"
+        yield Found(message, f"use {fault.building_block.aware_substitute(fault.size)}", network.source)
 
 
 def several_dimensions(facts: Facts) -> Iterator[Found]:
@@ -65,7 +66,7 @@ def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
 def _extensions(network: NetworkConfig) -> Iterator[str]:
     if network.links:
         yield f"the network is a list of {len(network.links):,} links"
-    others = sorted({dimension.block for dimension in network.dimensions} - set(ASTRA_SIM_BLOCKS))
+    others = sorted({dimension.block for dimension in network.dimensions if not dimension.building_block.is_in_astra_sim})
     if others:
         yield f"a dimension is a {' and a '.join(others)}"
     if network.failed_links:

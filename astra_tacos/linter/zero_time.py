@@ -67,7 +67,7 @@ def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArr
         return serialisation_ns(facts, view, rows)
     size = view.trace.size_bytes[rows]
     times = [
-        (2 if dimension.block == "Switch" else 1) * dimension.latency_ns
+        dimension.building_block.fewest_crossed(dimension.size) * dimension.latency_ns
         + size / bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
         for dimension in network.dimensions
     ]

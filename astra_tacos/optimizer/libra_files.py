@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.config.network import ASTRA_SIM_BLOCKS, MAX_NPUS
+from astra_tacos.blocks import ASTRA_SIM_BLOCKS, building_block
+from astra_tacos.config.network import MAX_NPUS, check_block_names
 from astra_tacos.config.yaml_text import describe, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.shape import Shape
@@ -16,7 +17,7 @@ from astra_tacos.optimizer.shape import Shape
 PHASES = ("Forward", "InputGrad", "WeightGrad")
 NOT_INVOLVED = -1
 _NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
-_PART_KEYS = ("Link", "Switch", "Nic")
+_LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
 _MAX_DIMENSIONS = 16
 _MAX_PRICE = 1e12
 
@@ -30,7 +31,8 @@ class CostModel:
     dimensions: tuple[str, ...] | None
 
     def prices(self, shape: Shape) -> tuple[float, ...]:
-        """Dollars per GB/s of one NPU in each dimension: a link, and for a Switch its port and the NIC of tiers that price one.
+        """Dollars per GB/s of one NPU in each dimension: a link, and where it leads to a switch,
+        a port of that and the NIC of tiers that price one.
 
         Raises
         ------
@@ -44,19 +46,20 @@ class CostModel:
             raise ConfigError(
                 f"{self.source}: CostDimension has {len(tiers)} entries, {shape.source} has {shape.num_dimensions} dimensions"
             )
-        return tuple(self._price(tier, block) for tier, block in zip(tiers, shape.blocks, strict=True))
+        return tuple(self._price(*row) for row in zip(tiers, shape.blocks, shape.sizes, strict=True))
 
-    def _price(self, tier: str, block: str) -> float:
+    def _price(self, tier: str, block: str, size: int) -> float:
         if tier not in self.tiers:
             raise ConfigError(
                 f"{self.source}: the tier {tier} is missing, expected its prices; there are {', '.join(self.tiers)}"
             )
         parts = self.tiers[tier]
-        needed = ("Link", "Switch") if block == "Switch" else ("Link",)
+        has_ports = building_block(block).num_switches(size) > 0
+        needed = (_LINK, _SWITCH_PORT) if has_ports else (_LINK,)
         for part in needed:
             if part not in parts:
                 raise ConfigError(f"{self.source}: {tier}.{part} is missing, expected dollars per GB/s for a {block}")
-        return sum(parts[part] for part in needed) + (parts.get("Nic", 0.0) if block == "Switch" else 0.0)
+        return sum(parts[part] for part in needed) + (parts.get(_NIC, 0.0) if has_ports else 0.0)
 
 
 def read_libra_network(path: Path, latency_ns: float) -> Shape:
@@ -70,9 +73,7 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
     document = read_yaml_mapping(path)
     _check_keys(path, document, _NETWORK_KEYS)
     blocks = _list(path, document, "Topology")
-    for index, block in enumerate(blocks):
-        if block not in ASTRA_SIM_BLOCKS:
-            raise ConfigError(f"{path}: Topology[{index}] is {describe(block)}, expected {' or '.join(ASTRA_SIM_BLOCKS)}")
+    check_block_names(f"{path}: Topology", blocks, ASTRA_SIM_BLOCKS)
     sizes = _list(path, document, "NpusCount", len(blocks))
     for index, size in enumerate(sizes):
         if isinstance(size, bool) or not isinstance(size, int) or size < 2:

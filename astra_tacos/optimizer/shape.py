@@ -1,8 +1,8 @@
 """A network without its bandwidths, and what a bandwidth per NPU means for its links.
 
 A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files give
-GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). An NPU has two links in a Ring (one in a ring of two),
-n - 1 in a FullyConnected, one to a Switch; of a Mesh, an open line, the ends count, which have one.
+GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). How many links an NPU has in a dimension, its building block
+says; of a Mesh, an open line, the ends count, which have one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from astra_tacos.blocks import building_block
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.config.network_yaml import network_yaml
 from astra_tacos.errors import ConfigError
@@ -52,9 +53,7 @@ class Shape:
 
 def links_per_npu(block: str, size: int) -> int:
     """Links by which an NPU sends into a dimension."""
-    if block == "FullyConnected":
-        return size - 1
-    return 2 if block == "Ring" and size > 2 else 1
+    return building_block(block).links_per_npu(size)
 
 
 def link_gibps(block: str, size: int, gbps_per_npu: float) -> float:

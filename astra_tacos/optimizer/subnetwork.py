@@ -11,25 +11,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from astra_tacos.blocks import building_block
 from astra_tacos.config.network import Dimension
-from astra_tacos.optimizer.demand import Demand, stages
+from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.demand import MESSAGE, Demand, stages
 from astra_tacos.optimizer.job import Job
 from astra_tacos.optimizer.model import Model, profile_arrays
 from astra_tacos.optimizer.shape import Shape, link_gibps, links_per_npu, npu_gbps
 
 
 def sub_dimension(shape: Shape, demand: Demand, dimension: int, gbps: float) -> Dimension:
-    """What the members of a demand have of a dimension, where every NPU has `gbps` in it."""
+    """What the members of a demand have of a dimension, where every NPU has `gbps` in it.
+
+    Raises
+    ------
+    ConfigError
+        If that is not known of such a part of its building block.
+    """
     block, size, latency = shape.blocks[dimension], shape.sizes[dimension], shape.latency_ns[dimension]
     members, stride = demand.members[dimension], demand.strides[dimension]
-    bandwidth = link_gibps(block, size, gbps)
-    if members == size or block in ("FullyConnected", "Switch"):
-        return Dimension(block, members, bandwidth, latency)
-    bandwidth, latency = bandwidth / stride, latency * stride
-    if block == "Mesh" or members * stride != size:
-        return Dimension("Mesh", members, bandwidth, latency)
-    both_ways = 2 if members == 2 else 1  # a ring of two is one link each way; here either half of the ring leads there
-    return Dimension("Ring", members, bandwidth * both_ways, latency)
+    part = building_block(block).shared_part(size, np.arange(members) * stride)
+    if part is None:
+        raise ConfigError(
+            f"{shape.source}: {members} members of a {block} {size} that are {stride} apart have no links that are known to be "
+            f"theirs, expected all {size} of them"
+        )
+    return Dimension(part.block, members, link_gibps(block, size, gbps) * part.bandwidth, latency * part.latency)
 
 
 def subnetwork(shape: Shape, demand: Demand, split: Sequence[float]) -> tuple[Dimension, ...]:
@@ -43,10 +50,14 @@ def subnetwork_model(job: Job, shape: Shape) -> Model:
     fixed, load = [], []
     for demand in job.demands:
         rows = np.zeros((len(demand.involved), shape.num_dimensions))
+        latency_ns = 0.0
         for row, stage in enumerate(stages(demand, links)):
-            part = sub_dimension(shape, demand, stage.dimension, 1.0)
-            share = 1.0 if demand.pattern == "message" else npu_gbps(part)
+            share, latency = 1.0, shape.latency_ns[stage.dimension]
+            if demand.pattern != MESSAGE:
+                part = sub_dimension(shape, demand, stage.dimension, 1.0)
+                share, latency = npu_gbps(part), part.latency_ns
             rows[row, stage.dimension] = stage.traffic_bytes / share
+            latency_ns += latency
         load.append(rows)
-        fixed.append(sum(shape.latency_ns[dimension] * demand.strides[dimension] for dimension in demand.involved))
+        fixed.append(latency_ns)
     return Model(np.array(fixed, np.float64), tuple(load), *profile_arrays(job))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks import building_block
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import MESSAGE, Demand
 from astra_tacos.optimizer.job import Job, Profile
@@ -61,18 +62,22 @@ def block_of(ranks: Sequence[int] | NDArray[np.int64], shape: Shape, name: str) 
     Raises
     ------
     ConfigError
-        If the ranks are not all combinations of evenly spaced coordinates.
+        If the ranks are not all combinations of evenly spaced coordinates, or those of a dimension are such a part of it of which
+        nobody knows what links they have to themselves.
     """
     rest = np.asarray(ranks, np.int64)
     if not rest.size or rest.max() >= shape.num_npus:
         found = "no ranks" if not rest.size else f"rank {rest.max()}"
         raise ConfigError(f"{name} has {found}, expected ranks below {shape.num_npus}")
     members, strides = [], []
-    for size in shape.sizes:
+    for block, size in zip(shape.blocks, shape.sizes, strict=True):
         coordinates = np.unique(rest % size)
         steps = np.unique(np.diff(coordinates))
         if len(steps) > 1:
             break
+        if steps.size and building_block(block).shared_part(size, coordinates) is None:
+            places = ", ".join(map(str, coordinates[:8].tolist())) + (", ..." if len(coordinates) > 8 else "")
+            raise ConfigError(f"{name} has the members {places} of a {block} {size}, expected all of it or a part with own links")
         members.append(len(coordinates))
         strides.append(int(steps[0]) if steps.size else 1)
         rest = rest // size

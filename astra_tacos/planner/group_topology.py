@@ -89,7 +89,8 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
 def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> Topology | None:
     """The topology of a group that is a part of every dimension of a regular network, else None.
 
-    A part of a ring is a line, and so is that of a line; of the other building blocks any part is one of their kind.
+    A part of a building block may be one, too: of a ring, neighbours are a line. Where messages hop through members, those that
+    are not in the group may offer more routes than the part has.
     """
     if not config.dimensions or config.link_overrides or config.failed_links:
         return None
@@ -99,12 +100,13 @@ def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> T
         left, most = left // dimension.size, most * len(present)
         if len(present) == 1:
             continue
-        part = replace(dimension, size=len(present))
-        if len(present) < dimension.size and dimension.block in ("Ring", "Mesh"):
-            if reach != "needed" or present[-1] - present[0] >= len(present):
-                return None
-            part = replace(part, block="Mesh")
-        dimensions.append(part)
+        block = dimension.building_block
+        part: str | None = block.name
+        if len(present) < dimension.size:
+            part = None if block.hops_through_members and reach != "needed" else block.part(dimension.size, present)
+        if part is None:
+            return None
+        dimensions.append(replace(dimension, block=part, size=len(present)))
     return build_topology(NetworkConfig(config.source, tuple(dimensions))) if most == len(members) else None
 
 

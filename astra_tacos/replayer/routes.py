@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.config.network import NetworkConfig, check_block_sizes
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.topology.composition import build_topology
@@ -53,7 +53,7 @@ class CongestionUnaware:
     Raises
     ------
     ConfigError
-        If the network is a graph without dimensions, or overrides links.
+        If the network is a graph without dimensions, or overrides links; or a dimension has no such building block.
     """
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -62,6 +62,7 @@ class CongestionUnaware:
             raise ConfigError(
                 f"{network.source}: astra_tacos.{key} is beyond the {CONGESTION_UNAWARE} backend, expected dimensions"
             )
+        check_block_sizes(network.source, network.dimensions)
         self._dimensions = network.dimensions
         self.link_src, self.link_dst = np.empty((2, 0), np.int32)
         self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
@@ -72,8 +73,8 @@ class CongestionUnaware:
         for dimension in self._dimensions:
             here, there = (src // stride) % dimension.size, (dst // stride) % dimension.size
             first = (here != there) & (latency_ns < 0)
-            hops = 2 if dimension.block == "Switch" else np.abs(_steps(dimension, here, there))
-            latency_ns = np.where(first, hops * dimension.latency_ns, latency_ns)
+            hops = dimension.building_block.num_crossed(dimension.size, here[first], there[first])
+            latency_ns[first] = hops * dimension.latency_ns
             rate[first] = bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
             stride *= dimension.size
         return Routes(np.zeros(len(src), np.int64), np.empty(0, np.int32), latency_ns, rate)
@@ -82,9 +83,9 @@ class CongestionUnaware:
 class CongestionAware:
     """Links are first in, first out; each hop takes int(latency + size / bandwidth) and holds its link for int(size / bandwidth).
 
-    `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. It goes beyond ASTRA-sim, which has one dimension and no Mesh here:
-    routes cross the dimensions in order, lowest first, on links of their own; link overrides and failures count; a graph
-    without dimensions takes messages between neighbours.
+    `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. It goes beyond ASTRA-sim, which has one dimension and fewer building
+    blocks here: routes cross the dimensions in order, lowest first, on links of their own; link overrides and failures count; a
+    graph without dimensions takes messages between neighbours.
     """
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -144,27 +145,16 @@ def crossed_pairs(
     at, stride = src.copy(), 1
     for dimension in network.dimensions:
         here, there = (at // stride) % dimension.size, (dst // stride) % dimension.size
-        left = _steps(dimension, here, there)
-        hopping = dimension.block in ("Ring", "Mesh")
-        while (moving := np.flatnonzero(left)).size:
-            to = (here[moving] + np.sign(left[moving])) % dimension.size if hopping else there[moving]
+        while (moving := np.flatnonzero(here != there)).size:
+            to = dimension.building_block.next_member(dimension.size, here[moving], there[moving])
             target = at[moving] + (to - here[moving]) * stride
             owners.append(moving)
             sources.append(at[moving])
             targets.append(target)
             at[moving], here[moving] = target, to
-            left[moving] -= np.sign(left[moving])
         stride *= dimension.size
     if not owners:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     owner, source, target = (np.concatenate(column) for column in (owners, sources, targets))
     order = np.argsort(owner, kind="stable")
     return owner[order], source[order], target[order]
-
-
-def _steps(dimension: Dimension, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Hops from one coordinate to another, negative towards lower ones; a ring's tie goes upwards (`Ring.cpp`)."""
-    if dimension.block == "Ring":
-        up = (there - here) % dimension.size
-        return np.where(dimension.size - up < up, up - dimension.size, up)
-    return there - here if dimension.block == "Mesh" else (there != here).astype(np.int64)

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks.building_block import Drawing
 from astra_tacos.config.network import Dimension
 from astra_tacos.report.graph_layout import lay_out_graph
 from astra_tacos.topology.topology import Topology
 
 Points = NDArray[np.float64]
 
-_LINES = ("Ring", "Mesh")
+IN_GRIDS = (Drawing.LINE, Drawing.RING)
+"""Blocks that become a grid where they follow one another."""
 _LONGEST_LINE = 12
 """A mesh of one dimension and more NPUs is folded into rows."""
 _MARGIN = 0.03
@@ -96,7 +98,7 @@ def _is_composed(topology: Topology) -> bool:
     """Whether the devices are numbered as the dimensions say; links may be missing."""
     sizes = [dimension.size for dimension in topology.dimensions]
     npus = math.prod(sizes)
-    switches = sum(npus // d.size for d in topology.dimensions if d.block == "Switch")
+    switches = sum(npus // d.size for d in topology.dimensions if d.building_block.drawing is Drawing.STAR)
     return (npus, switches) == (topology.num_npus, topology.num_switches)
 
 
@@ -108,7 +110,7 @@ def _by_dimension(topology: Topology) -> tuple[Points, Points]:
     parts = [p.offsets[npus // stride % d.size] for p, stride, d in zip(placed, strides[:-1], dimensions, strict=True)]
     positions = [np.sum(parts, axis=0)]
     for index, dimension in enumerate(dimensions):
-        if dimension.block == "Switch":  # where its members are among their like, drawn small in the middle
+        if dimension.building_block.drawing is Drawing.STAR:  # where its members are among their like, drawn small in the middle
             groups = np.flatnonzero(npus // strides[index] % dimension.size == 0)
             inner = sum((part[groups] for part in parts[:index]), np.zeros((len(groups), 2)))
             outer = sum((part[groups] for part in parts[index + 1 :]), np.zeros((len(groups), 2)))
@@ -135,7 +137,7 @@ def _place(dimensions: Sequence[Dimension]) -> list[_Placed]:
     index = 0
     while index < len(dimensions):
         run = index
-        while run < len(dimensions) and run - index < 3 and dimensions[run].block in _LINES:
+        while run < len(dimensions) and run - index < 3 and dimensions[run].building_block.drawing in IN_GRIDS:
             run += 1
         if run - index > 1:
             for which, part in _grid([d.size for d in dimensions[index:run]], width, height):
@@ -180,9 +182,10 @@ def _grid(sizes: list[int], width: float, height: float) -> list[tuple[int, _Pla
 
 def _alone(dimension: Dimension, width: float, height: float) -> _Placed:
     """One dimension: two side by side, a mesh as a line or folded one, all others as a circle."""
-    size, is_switch = dimension.size, dimension.block == "Switch"
+    size, drawing = dimension.size, dimension.building_block.drawing
+    is_switch = drawing is Drawing.STAR
     reach = math.hypot(width, height) / 2
-    if dimension.block == "Mesh" and size > 2:
+    if drawing is Drawing.LINE and size > 2:
         return _Placed(_folded(size, width + _gap(width), height + _gap(height)))
     chord = 2 * reach + _gap(2 * reach)
     if is_switch:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.config.network import Dimension, NetworkConfig
     from astra_tacos.schedule.timing import LinkModel
 
 STOCK = "ASTRA-sim"
@@ -34,8 +34,6 @@ class Backend:
         ASTRA-sim's program for it.
     most_dimensions
         Dimensions of a network that stock ASTRA-sim takes, None for any number.
-    smallest_ring
-        NPUs of the smallest Ring that stock ASTRA-sim takes.
     branch
         A version of ASTRA-sim that takes more dimensions than stock, and that the replay equals; None if there is none.
     """
@@ -45,7 +43,6 @@ class Backend:
     link_model: LinkModel
     binary: str
     most_dimensions: int | None
-    smallest_ring: int
     branch: str | None
 
     def __str__(self) -> str:
@@ -55,22 +52,23 @@ class Backend:
         """Whether stock ASTRA-sim takes so many dimensions."""
         return self.most_dimensions is None or len(network.dimensions) <= self.most_dimensions
 
-    def takes_rings(self, network: NetworkConfig) -> bool:
-        """Whether stock ASTRA-sim takes Rings as small as the network's; True where it does not get as far as its Rings."""
-        rings = (dim.size for dim in network.dimensions if dim.block == "Ring")
-        return not self.takes_dimensions(network) or all(size >= self.smallest_ring for size in rings)
+    def aborted_by(self, network: NetworkConfig) -> Dimension | None:
+        """The first dimension that stock ASTRA-sim aborts on; None if there is none, or it does not get as far as that."""
+        if not self.models_congestion or not self.takes_dimensions(network):
+            return None
+        return next((dim for dim in network.dimensions if dim.building_block.aware_substitute(dim.size) is not None), None)
 
     def refusals(self, network: NetworkConfig) -> tuple[str, ...]:
         """Why stock ASTRA-sim does not run this network, one reason each; empty where it does."""
-        from astra_tacos.config.network import ASTRA_SIM_BLOCKS
-
         reasons = []
         if not self.takes_dimensions(network):
             count = "one dimension" if self.most_dimensions == 1 else f"{self.most_dimensions} dimensions"
             reasons.append(f"its {self.name} model takes {count}")
-        if not self.takes_rings(network):
-            reasons.append(f"its {self.name} model aborts on a Ring of {self.smallest_ring - 1}")
-        reasons += [f"it has no {block}" for block in sorted({dim.block for dim in network.dimensions} - set(ASTRA_SIM_BLOCKS))]
+        fault = self.aborted_by(network)
+        if fault is not None:
+            reasons.append(f"its {self.name} model aborts on a {fault.block} of {fault.size}")
+        others = {dim.block for dim in network.dimensions if not dim.building_block.is_in_astra_sim}
+        reasons += [f"it has no {block}" for block in sorted(others)]
         if not network.dimensions or network.link_overrides or network.failed_links:
             reasons.append("it has no links of their own")
         return tuple(reasons)
@@ -89,7 +87,6 @@ CONGESTION_AWARE = Backend(
     link_model="pipelined",
     binary="AstraSim_Analytical_Congestion_Aware",
     most_dimensions=1,
-    smallest_ring=3,
     branch="ASTRA-sim's branch will/congestion-multidim",
 )
 CONGESTION_UNAWARE = Backend(
@@ -98,7 +95,6 @@ CONGESTION_UNAWARE = Backend(
     link_model="blocking",
     binary="AstraSim_Analytical_Congestion_Unaware",
     most_dimensions=None,
-    smallest_ring=2,
     branch=None,
 )
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.archive import opened_archive, text, whole, write_archive
+from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
@@ -138,7 +139,11 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
 def _dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
     about = {"block": block, "size": size}
     speed, latency = _number(bandwidth_gibps), _number(latency_ns)
-    return Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+    dimension = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+    known = BUILDING_BLOCKS.get(dimension.block)
+    if known is None or dimension.size < 2 or known.expected_size(dimension.size) is not None:
+        raise ValueError(f"a dimension is {describe(dimension.block)} of {dimension.size}")
+    return dimension
 
 
 def _number(value: object) -> float:

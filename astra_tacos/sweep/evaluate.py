@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from astra_tacos.blocks.ring import RING
+from astra_tacos.blocks.switch import SWITCH
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import AstraTacosError, SynthesisError
 from astra_tacos.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
@@ -48,7 +50,7 @@ class _Warnings(logging.Handler):
 
 def warm_up() -> None:
     """Have all kernels compiled, or loaded, so that no point's time is spent on that, of every synthesizer."""
-    network = NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 50.0, 500.0)))
+    network = NetworkConfig("", (Dimension(RING.name, 4, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
     for collective in ("all-reduce", "broadcast", "all-to-all"):  # what others do, one of these does
         for synthesizer in SYNTHESIZERS:
             task = CollectiveTask(

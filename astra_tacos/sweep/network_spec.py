@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.config.network import NetworkConfig, describe_dimensions, make_dimensions, read_network
+from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.config.network import NetworkConfig, check_block_names, describe_dimensions, make_dimensions, read_network
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.shape import link_gibps, npu_gbps
 from astra_tacos.sweep.expression import Names
 from astra_tacos.sweep.field import MARK, Field, check_keys, read_field
 from astra_tacos.sweep.settings import read_number
-from astra_tacos.topology.composition import BUILDING_BLOCKS
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -75,9 +75,7 @@ class NetworkSpec:
         blocks = template["topology"]
         if not isinstance(blocks, list) or not blocks:
             raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
-        for index, block in enumerate(blocks):
-            if not isinstance(block, str) or block not in BUILDING_BLOCKS:
-                raise ConfigError(f"{where}.topology[{index}] is {describe(block)}, expected {' or '.join(BUILDING_BLOCKS)}")
+        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
         key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
         dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
         if key == _PER_NPU:

@@ -1,1 +1,1 @@
-"""Networks as arrays of directed links; `BUILDING_BLOCKS` in `composition` lists what a dimension can be."""
+"""Networks as arrays of directed links."""

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.config.yaml_text import describe
+from astra_tacos.blocks.building_block import BlockLinks
+from astra_tacos.config.network import Dimension, NetworkConfig, check_block_sizes
 from astra_tacos.errors import ConfigError
-from astra_tacos.topology.building_block import BlockLinks
-from astra_tacos.topology.fully_connected import fully_connected
-from astra_tacos.topology.mesh import mesh
-from astra_tacos.topology.ring import ring
-from astra_tacos.topology.switch import switch
 from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
-
-BUILDING_BLOCKS: dict[str, Callable[[int], BlockLinks]] = {
-    "Ring": ring,
-    "FullyConnected": fully_connected,
-    "Switch": switch,
-    "Mesh": mesh,
-}
 
 
 def build_topology(network: NetworkConfig) -> Topology:
@@ -33,8 +20,8 @@ def build_topology(network: NetworkConfig) -> Topology:
     Raises
     ------
     ConfigError
-        If a building block is unknown, a failed or overridden link does not exist, the network is disconnected (an unreachable
-        pair is named), or it has more channels than can be handled.
+        If a building block is unknown or cannot have its size, a failed or overridden link does not exist, the network is
+        disconnected (an unreachable pair is named), or it has more channels than can be handled.
     """
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
@@ -49,7 +36,7 @@ def _compose(network: NetworkConfig) -> Topology:
     blocks: list[tuple[BlockLinks, int, Dimension]] = []
     stride = 1
     for dimension in network.dimensions:
-        blocks.append((BUILDING_BLOCKS[dimension.block](dimension.size), stride, dimension))
+        blocks.append((dimension.building_block.links(dimension.size), stride, dimension))
         stride *= dimension.size
     src: list[NDArray[np.int64]] = []
     dst: list[NDArray[np.int64]] = []
@@ -81,21 +68,17 @@ def _compose(network: NetworkConfig) -> Topology:
 
 
 def check_dimensions(network: NetworkConfig) -> None:
-    """Check, before any array is made, that there are such building blocks, and not too many channels.
+    """Check, before any array is made, that there are such building blocks of these sizes, and not too many channels.
 
     Raises
     ------
     ConfigError
         If not.
     """
+    check_block_sizes(network.source, network.dimensions)
     total = 0
-    for index, dimension in enumerate(network.dimensions):
-        if dimension.block not in BUILDING_BLOCKS:
-            raise ConfigError(
-                f"{network.source}: astra_tacos.topology[{index}] is {describe(dimension.block)}, "
-                f"expected {' or '.join(BUILDING_BLOCKS)}"
-            )
-        total += _estimated_channels(dimension) * (network.num_npus // dimension.size)
+    for dimension in network.dimensions:
+        total += dimension.building_block.estimated_channels(dimension.size) * (network.num_npus // dimension.size)
         if total > MAX_CHANNELS:
             raise ConfigError(
                 f"{network.source}: {dimension.block} {dimension.size} among {network.num_npus:,} NPUs makes {total:,} channels, "
@@ -107,18 +90,8 @@ def count_links(network: NetworkConfig) -> int:
     """Links of a network, those that failed left out, without building it."""
     links = len(network.links)
     for dimension in network.dimensions:
-        links += _links_of_group(dimension.block, dimension.size) * (network.num_npus // dimension.size)
+        links += dimension.building_block.num_links(dimension.size) * (network.num_npus // dimension.size)
     return links - len(network.failed_links)
-
-
-@lru_cache(maxsize=256)
-def _links_of_group(block: str, size: int) -> int:
-    return len(BUILDING_BLOCKS[block](size).src)
-
-
-def _estimated_channels(dimension: Dimension) -> int:
-    """Channels of one group of a dimension, before its arrays are made: quadratic blocks could fill the memory."""
-    return dimension.size * (dimension.size - 1 if dimension.block in ("FullyConnected", "Switch") else 2)
 
 
 def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:

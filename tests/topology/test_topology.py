@@ -12,23 +12,11 @@ from hypothesis import given
 
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError
-from astra_tacos.topology.composition import BUILDING_BLOCKS
 from astra_tacos.topology.topology import NO_LINK
 
 
 def ends(network) -> set[tuple[int, int]]:
     return set(zip(network.link_src.tolist(), network.link_dst.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("block", BUILDING_BLOCKS)
-@pytest.mark.parametrize("size", [2, 3, 6])
-def test_every_block_connects_its_members(block: str, size: int) -> None:
-    links = BUILDING_BLOCKS[block](size)
-    pairs = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
-    assert len(set(pairs)) == len(pairs)
-    assert all(src != dst for src, dst in pairs)
-    assert networkx.is_strongly_connected(networkx.DiGraph(pairs))
-    assert max(max(pair) for pair in pairs) == size + links.num_switches - 1
 
 
 def test_ring_of_two_is_one_link_each_way() -> None:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.network import Dimension
 from astra_tacos.report.graph_layout import lay_out_graph
+from astra_tacos.report.topology_layout import IN_GRIDS
 from astra_tacos.topology.topology import NO_DIMENSION, Topology
 
 MOST_DEVICES = 320
 MOST_LINKS = 1_500
 _MOST_GROUPS = {True: 260, False: 130}
 """In a grid, and around a circle."""
-_LINES = ("Ring", "Mesh")
 _CELLS = 12
 """Squares along a side of the drawing of a large graph, each of which becomes one NPU."""
 
@@ -74,13 +75,13 @@ def _fits(devices: int, links: int) -> bool:
 
 def _small_sizes(topology: Topology, sizes: list[int]) -> list[int]:
     small = list(sizes)
-    blocks = [dimension.block for dimension in topology.dimensions]
+    blocks = [dimension.building_block for dimension in topology.dimensions]
     while True:
         first = next(index for index, size in enumerate(small) if size > 1)
         last = first
-        while last + 1 < len(small) and blocks[first] in _LINES and blocks[last + 1] in _LINES:
+        while last + 1 < len(small) and blocks[first].drawing in IN_GRIDS and blocks[last + 1].drawing in IN_GRIDS:
             last += 1
-        devices, links = _count(small, blocks)
+        devices, links = _count(small, sizes, blocks)
         if devices <= _MOST_GROUPS[last > first] and links <= MOST_LINKS:
             return small
         if any(size > 1 for size in small[last + 1 :]):
@@ -90,12 +91,15 @@ def _small_sizes(topology: Topology, sizes: list[int]) -> list[int]:
             small[widest] = -(-small[widest] // 2)
 
 
-def _count(sizes: list[int], blocks: list[str]) -> tuple[int, int]:
-    npus = math.prod(sizes)
-    each = {"Ring": 2, "Mesh": 2, "Switch": 2}
-    links = sum(npus * each.get(block, size - 1) for size, block in zip(sizes, blocks, strict=True) if size > 1)
-    switches = sum(npus // size for size, block in zip(sizes, blocks, strict=True) if block == "Switch" and size > 1)
-    return npus + switches, links
+def _count(small: list[int], sizes: list[int], blocks: list[BuildingBlock]) -> tuple[int, int]:
+    """Devices and, at most, links of a network of so many groups along each dimension."""
+    npus = math.prod(small)
+    devices, links = npus, 0
+    for few, size, block in zip(small, sizes, blocks, strict=True):
+        if few > 1:
+            devices += npus // few * block.num_switches(size)
+            links += npus // few * block.most_links_between(few)
+    return devices, links
 
 
 def _by_dimension(topology: Topology, small: list[int]) -> Grouped:
@@ -108,15 +112,18 @@ def _by_dimension(topology: Topology, small: list[int]) -> Grouped:
     device[: topology.num_npus] = sum(c * s for c, s in zip(coordinates, small_strides, strict=True))
     switches, small_switches, small_npus = topology.num_npus, math.prod(small), math.prod(small)
     for index, dimension in enumerate(topology.dimensions):
-        if dimension.block != "Switch":
+        of_group = dimension.building_block.num_switches(dimension.size)
+        if not of_group:
             continue
         members = np.flatnonzero(npus // strides[index] % sizes[index] == 0)
+        count = len(members) * of_group
         if small[index] > 1:
             base = device[members]  # member 0 of the small group: its number without the coordinate of this dimension
             inner, outer = base % small_strides[index], base // (small_strides[index] * small[index])
-            device[switches : switches + len(members)] = small_switches + outer * small_strides[index] + inner
-            small_switches += small_npus // small[index]
-        switches += len(members)
+            first = (outer * small_strides[index] + inner) * of_group
+            device[switches : switches + count] = small_switches + (first[:, None] + np.arange(of_group)).ravel()
+            small_switches += small_npus // small[index] * of_group
+        switches += count
     kept = [index for index, few in enumerate(small) if few > 1]
     number = np.full(len(small), -1)
     number[kept] = np.arange(len(kept))

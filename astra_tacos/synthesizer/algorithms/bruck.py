@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks.spreading import binomial_tree
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.binomial_tree import binomial_tree
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.routing.routing import Spread, make_plan
 from astra_tacos.topology.topology import Topology

@@ -50,5 +50,4 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
 
 def npu_bandwidth(dimension: Dimension) -> float:
     """At which an NPU takes in, along a dimension, what the algorithm brings it there, GiB/s; at the end of a mesh."""
-    links = {"Ring": min(2, dimension.size - 1), "FullyConnected": dimension.size - 1}
-    return dimension.bandwidth_gibps * links.get(dimension.block, 1)
+    return dimension.bandwidth_gibps * dimension.building_block.links_per_npu(dimension.size)

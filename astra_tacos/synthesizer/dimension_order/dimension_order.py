@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.binomial_tree import binomial_tree
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.routing import Spread, make_plan
 from astra_tacos.topology.topology import Topology
@@ -82,7 +81,7 @@ def _spread_in_order(
         size, stride = dimensions[index].size, strides[index]
         place = base // stride % size
         base = base - place * stride
-        tree = _tree(dimensions[index])[way, place]
+        tree = dimensions[index].building_block.spread(size)[way, place]
         shape = (len(chunk), len(others), size - 1)
         start = base[:, None, None] + others[None, :, None]
         ends = (start + (tree[:, end] * stride)[:, None] for end in (0, 1))
@@ -92,29 +91,3 @@ def _spread_in_order(
         others = (others[:, None] + np.arange(size, dtype=np.int32) * stride).ravel()
         first_step += int(tree[:, 2].max()) + 1
     return tuple(np.concatenate(column) for column in columns)
-
-
-def _tree(dimension: Dimension) -> NDArray[np.int32]:
-    """int32[2, size, 3, size - 1]: source, destination and step of sends from each place, in one of two ways.
-
-    Ring: round it, one way or the other. Mesh: to both ends. FullyConnected: from the owner to all others. Switch: in a
-    binomial tree (halving and doubling) if the size is a power of two, else as FullyConnected.
-    """
-    size = dimension.size
-    place = np.arange(size, dtype=np.int32)[:, None]
-    hop = np.arange(1, size, dtype=np.int32)[None]
-    if dimension.block == "Ring":
-        round_it = [
-            np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)
-        ]
-        return np.stack(round_it).transpose(0, 2, 1, 3).astype(np.int32)
-    if dimension.block == "Mesh":
-        dst = np.array([np.delete(np.arange(size), at) for at in range(size)], np.int32)
-        src, step = dst - np.sign(dst - place), np.abs(dst - place) - 1
-    elif dimension.block == "Switch" and size & (size - 1) == 0:
-        near, far, when = binomial_tree(size)
-        src, dst, step = place ^ near, place ^ far, np.broadcast_to(when, (size, size - 1))
-    else:
-        src, dst, step = np.broadcast_to(place, (size, size - 1)), (place + hop) % size, hop - 1 + 0 * place
-    one = np.stack((src, dst, step), axis=1).astype(np.int32)
-    return np.stack((one, one))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks.building_block import NO_MEMBER
 from astra_tacos.config.network import Dimension
 
 _NO_EDGE = -2
@@ -24,11 +26,17 @@ _TRIES = 20
 def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]]:
     """Edge-disjoint cycles through all NPUs, each as int32[num_npus]; none if none are found.
 
-    Every dimension is taken for a ring, or a line if it is a mesh or has two NPUs; a single FullyConnected has more.
+    They follow the axes of the building blocks, rings and lines; there are none where a block has no axes. A block that is the
+    whole network may know more.
     """
-    if len(dimensions) == 1 and dimensions[0].block == "FullyConnected" and dimensions[0].size > 2:
-        return _of_full_graph(dimensions[0].size)
-    grid = _Grid(dimensions)
+    if len(dimensions) == 1:
+        known = dimensions[0].building_block.disjoint_cycles(dimensions[0].size)
+        if known is not None:
+            return [cycle.astype(np.int32) for cycle in known]
+    after = _axes(dimensions)
+    if not after:
+        return []
+    grid = _Grid(after)
     random = np.random.default_rng(0)
     best: list[NDArray[np.int32]] = []
     for _ in range(_DETOURS):
@@ -42,46 +50,49 @@ def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]
     return best
 
 
-def _of_full_graph(size: int) -> list[NDArray[np.int32]]:
-    """Walecki's zigzags: all NPUs but one on a circle, visited 0, 1, -1, 2, -2, ..., and the last one closes the cycle."""
-    hop = np.arange(size - 1)
-    zigzag = np.where(hop % 2, (hop + 1) // 2, -(hop // 2))
-    return [np.append((zigzag + first) % (size - 1), size - 1).astype(np.int32) for first in range((size - 1) // 2)]
+def _axes(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int64]]:
+    """int64[num_npus] for each axis of all dimensions, the NPU after each one, `NO_MEMBER` after a line; none if not known."""
+    npu, stride = np.arange(math.prod(dimension.size for dimension in dimensions)), 1
+    after: list[NDArray[np.int64]] = []
+    for dimension in dimensions:
+        axes = dimension.building_block.axes(dimension.size)
+        if axes is None:
+            return []
+        place = npu // stride % dimension.size
+        after += [np.where(axis[place] == NO_MEMBER, NO_MEMBER, npu + (axis[place] - place) * stride) for axis in axes]
+        stride *= dimension.size
+    return after
 
 
 class _Grid:
-    """Colours of the edges from every NPU to the next one along each dimension, and which cycle of a colour an NPU is in."""
+    """Colours of the edges from every NPU to the next one along each axis, and which cycle of a colour an NPU is in."""
 
-    def __init__(self, dimensions: tuple[Dimension, ...]) -> None:
-        sizes = [dimension.size for dimension in dimensions]
-        self.num_npus = math.prod(sizes)
-        npu = np.arange(self.num_npus)
-        self.place = np.stack(np.unravel_index(npu, sizes, order="F"))
-        self.next = np.empty_like(self.place)
-        for dimension in range(len(sizes)):
-            shifted = self.place.copy()
-            shifted[dimension] = (shifted[dimension] + 1) % sizes[dimension]
-            self.next[dimension] = np.ravel_multi_index(tuple(shifted), sizes, order="F")
-        self.colour = np.full(self.place.shape, _UNUSED)
+    def __init__(self, after: list[NDArray[np.int64]]) -> None:
+        self.num_npus = len(after[0])
+        self.next = np.stack(after)
+        self.colour = np.full(self.next.shape, _UNUSED)
         self.num_colours = 0
-        lines = [d for d, dimension in enumerate(dimensions) if dimension.block == "Mesh" or dimension.size == 2]
-        for dimension in range(len(sizes)):
-            if dimension in lines:
-                self.colour[dimension, self.place[dimension] == sizes[dimension] - 1] = _NO_EDGE
+        lines: list[_Line] = []
+        for axis, following in enumerate(after):
+            if (following == NO_MEMBER).any():
+                line = _Line.along(axis, following)
+                self.next[axis, line.is_end] = line.start[line.is_end]
+                self.colour[axis, line.is_end] = _NO_EDGE
+                lines.append(line)
             else:
-                self.colour[dimension] = self.num_colours
+                self.colour[axis] = self.num_colours
                 self.num_colours += 1
         # Planes of two lines. Lines of an odd length serve along a strip, so that the even ones are left to go across.
-        lines.sort(key=lambda d: (sizes[d] % 2 == 0, d))
-        while len(lines) > 1 and sizes[lines[-1]] % 2 == 0:
-            self._colour_strips(lines.pop(), lines.pop(0), sizes)
+        lines.sort(key=lambda line: (line.size % 2 == 0, line.axis))
+        while len(lines) > 1 and lines[-1].size % 2 == 0:
+            self._colour_strips(lines.pop(), lines.pop(0))
         self.cycle = np.array([self._label(colour) for colour in range(self.num_colours)]).reshape(-1, self.num_npus)
 
-    def _colour_strips(self, across: int, along: int, sizes: list[int]) -> None:
+    def _colour_strips(self, across: _Line, along: _Line) -> None:
         """A cycle round every strip, two NPUs wide, of the planes of two lines."""
-        self.colour[along, self.colour[along] != _NO_EDGE] = self.num_colours
-        at_an_end = (self.place[along] == 0) | (self.place[along] == sizes[along] - 1)
-        self.colour[across, at_an_end & (self.place[across] % 2 == 0)] = self.num_colours
+        self.colour[along.axis, ~along.is_end] = self.num_colours
+        at_an_end = (along.place == 0) | along.is_end
+        self.colour[across.axis, at_an_end & (across.place % 2 == 0)] = self.num_colours
         self.num_colours += 1
 
     def _label(self, colour: int) -> NDArray[np.int64]:
@@ -171,6 +182,35 @@ class _Grid:
             if colour >= 0:
                 first, second = self.cycle[colour, list(ends)]
                 self.cycle[colour, self.cycle[colour] == second] = first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """An axis that is lines of one length: where on its line every NPU is, and at which NPU that begins."""
+
+    axis: int
+    size: int
+    place: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+    @property
+    def is_end(self) -> NDArray[np.bool_]:
+        """bool[num_npus], whether a line ends there."""
+        is_end: NDArray[np.bool_] = self.place == self.size - 1
+        return is_end
+
+    @classmethod
+    def along(cls, axis: int, after: NDArray[np.int64]) -> _Line:
+        """The lines of an axis, of which the NPU after each one is given."""
+        start = np.flatnonzero(~np.isin(np.arange(len(after)), after))
+        place, first = np.empty((2, len(after)), np.int64)
+        at, size = start, 0
+        while len(at):
+            place[at], first[at] = size, start
+            size += 1
+            at = after[at]
+            at = at[at != NO_MEMBER]
+        return cls(axis, size, place, first)
 
 
 def _follow(neighbours: list[list[int]], start: int) -> list[int]:

@@ -17,17 +17,18 @@ _Rings = NDArray[np.int32]
 def find_rings(topology: Topology) -> _Rings:
     """int32[num_rings, num_npus], rings in the order in which they are gone round.
 
-    In a graph, what a search finds. Over dimensions, either edge-disjoint cycles or nested rings, gone round one way or both,
-    whichever load the busiest link least; of equals, the fewest. Rings with a missing link are left out, if at least as many
-    are whole; else it is routed around. So it is in the one logical ring, by id, of a graph in which none is found.
+    In a graph, or where nobody knows rings through a building block, what a search finds. Over dimensions, either edge-disjoint
+    cycles or nested rings, gone round one way or both, whichever load the busiest link least; of equals, the fewest. Rings with a
+    missing link are left out, if at least as many are whole; else it is routed around. So it is in the one logical ring, by id,
+    of a graph in which none is found.
     """
-    if not topology.dimensions:
-        return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
     layouts: list[_Rings] = []
     for cycles in (disjoint_cycles(topology.dimensions), nested_cycles(topology.dimensions)):
         if cycles:
             one_way = np.stack(cycles)
             layouts += [_whole_ones(topology, rings) for rings in (one_way, np.concatenate((one_way, one_way[:, ::-1])))]
+    if not layouts:
+        return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
     return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
 
 
@@ -49,27 +50,45 @@ def _busiest(topology: Topology, rings: _Rings) -> float:
 def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
     """Rings through all NPUs of the fastest dimension, then a step on in the next one, and so on, as NCCL goes through nodes.
 
-    There is one ring per NPU of a node, so that the steps from a node to the next are spread over its NPUs.
+    There is one ring per NPU of a node, so that the steps from a node to the next are spread over its NPUs. There are none
+    without dimensions, or where one is a building block of which nobody knows a tour.
     """
+    tours = [dimension.building_block.tour(dimension.size) for dimension in dimensions]
+    if not tours or any(tour is None for tour in tours):
+        return []
     strides = np.cumprod([1] + [dimension.size for dimension in dimensions[:-1]]).tolist()
     from_slow = sorted(range(len(dimensions)), key=lambda d: (dimensions[d].bandwidth_gibps, -d))
     rings = [np.zeros(1, np.int32)]
     for index in from_slow:
-        starts = 1 if dimensions[index].block == "Mesh" or len(rings[0]) == 1 else dimensions[index].size
-        paths = [_paths(dimensions[index], start, len(rings[0])) for start in range(starts)]
+        dimension, tour = dimensions[index], tours[index]
+        assert tour is not None
+        starts = dimension.size if tour.is_closed and len(rings[0]) > 1 else 1
+        is_free = dimension.size == 3 or not dimension.building_block.hops_through_members
+        paths = [_paths(tour.order, start, len(rings[0]), is_free) for start in range(starts)]
         rings = [(ring[:, None] + path * strides[index]).ravel() for path in paths for ring in rings][:_MOST_NESTED]
     return [ring.astype(np.int32) for ring in rings]
 
 
-def _paths(dimension: Dimension, start: int, count: int) -> NDArray[np.int64]:
+def _paths(order: NDArray[np.int64], start: int, count: int, is_free: bool) -> NDArray[np.int64]:
     """int64[count, size], a path through a dimension in each of so many places; each begins where the one before it ends.
 
     They go to and fro. With an odd number of places the last one ends where the first begins, if the dimension allows that.
+
+    Parameters
+    ----------
+    order
+        int64[size], a tour of the dimension.
+    start
+        Where on the tour the first path begins.
+    count
+        Number of places.
+    is_free
+        Whether members may follow one another in any order.
     """
-    size = dimension.size
+    size = len(order)
     forth = (start + np.arange(size)) % size
     paths = np.where(np.arange(count)[:, None] % 2, forth[::-1], forth)
-    if count > 1 and count % 2 and size > 2 and (size == 3 or dimension.block in ("FullyConnected", "Switch")):
+    if count > 1 and count % 2 and size > 2 and is_free:
         paths[-2] = (start - 1 + np.arange(size)) % size
         paths[-1] = (start + np.array([-2, -1, *range(1, size - 2), 0])) % size
-    return paths
+    return order[paths]

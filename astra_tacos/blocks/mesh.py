@@ -1,0 +1,73 @@
+"""Mesh: an open line of NPUs, a link each way between neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
+from astra_tacos.blocks.spreading import Spreads, both_ways_alike
+
+
+class _Mesh(BuildingBlock):
+    """A line; ASTRA-sim has no such block, a dimension of it is one axis of a k-D mesh."""
+
+    __slots__ = ()
+
+    name = "Mesh"
+    drawing = Drawing.LINE
+
+    def links(self, size: int) -> BlockLinks:
+        left = np.arange(size - 1)
+        return BlockLinks(np.concatenate((left, left + 1)), np.concatenate((left + 1, left)))
+
+    def estimated_channels(self, size: int) -> int:
+        return 2 * size
+
+    def links_per_npu(self, size: int) -> int:
+        """Of the ends, which have one."""
+        return 1
+
+    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+        crossed: NDArray[np.int64] = np.abs(dst - src)
+        return crossed
+
+    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        following: NDArray[np.int64] = here + np.sign(target - here)
+        return following
+
+    def spread(self, size: int) -> Spreads:
+        """To both ends."""
+        place = np.arange(size)[:, None]
+        dst = np.array([np.delete(np.arange(size), at) for at in range(size)])
+        return both_ways_alike(dst - np.sign(dst - place), dst, np.abs(dst - place) - 1)
+
+    def tour(self, size: int) -> Tour:
+        return Tour(np.arange(size), is_closed=False)
+
+    def axes(self, size: int) -> NDArray[np.int64]:
+        return line_axis(size)
+
+    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+        """A stretch of a line is a line."""
+        return self.name if members[-1] - members[0] == len(members) - 1 else None
+
+    def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
+        """Members that lie apart have a share of the links between them."""
+        apart = int(members[1] - members[0])
+        return SharedPart(self.name, 1 / apart, apart)
+
+    def unaware_stand_in(self, size: int) -> str:
+        """Neighbours in a ring cost the same."""
+        return "Ring"
+
+    def most_links_between(self, stretches: int) -> int:
+        return 2 * stretches
+
+
+def line_axis(size: int) -> NDArray[np.int64]:
+    """int64[1, size], the axis of members that follow one another along a line."""
+    return np.append(np.arange(1, size), NO_MEMBER)[None]
+
+
+MESH = _Mesh()
