@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import astra_tacos
+from astra_tacos.blocks import BUILDING_BLOCKS
 
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
@@ -106,6 +107,22 @@ def run(code: str) -> str:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = run("import astra_tacos, astra_tacos.cli.main, sys; print(*sys.modules)").split()
     assert not [name for name in HEAVY if name in loaded]
+
+
+NAMES_OF_OTHER_THINGS = {("optimizer/libra_files.py", "Switch"): "a part that LIBRA's cost models price: the port of a switch"}
+"""Text that only looks like the name of a building block, and what it is."""
+
+
+def test_only_a_blocks_own_file_knows_it_by_name() -> None:
+    """Whoever asks for a name forgets the next block: the questions are methods of `BuildingBlock`."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] == "blocks":
+            continue
+        texts = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        found |= {(place.as_posix(), name) for name in texts & set(BUILDING_BLOCKS)}
+    assert found == set(NAMES_OF_OTHER_THINGS)
 
 
 def test_kernels_keep_to_their_files() -> None:

@@ -201,3 +201,34 @@ def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_co
         read_network(path)
     assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
+
+
+@pytest.mark.parametrize("key", ["topology", "astra_tacos.topology"])
+def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "n.yml"
+    rest = "npus_count: [8]\nbandwidth: [50.0]\nlatency: [500.0]\n"
+    path.write_text(f"{'topology: [Hypercube]' if key == 'topology' else 'astra_tacos: {topology: [Hypercube]}'}\n{rest}")
+    if key == "topology":
+        with pytest.raises(ConfigError) as refused:
+            read_network(path)
+        expected = "expected Ring or FullyConnected or Switch (blocks that ASTRA-sim lacks belong in astra_tacos.topology)"
+        assert str(refused.value) == f"{path}: topology[0] is 'Hypercube', {expected}"
+    else:
+        assert read_network(path).dimensions == (Dimension("Hypercube", 8, 50.0, 500.0),)
+
+
+@pytest.mark.parametrize(
+    ("block", "size", "message"),
+    [
+        ("Hypercub", 8, "astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
+        ("[Ring]", 8, "astra_tacos.topology[0] is a list, expected Ring or "),
+        ("Hypercube", 12, "npus_count[0] is 12, expected a power of two for a Hypercube"),
+        ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
+    ],
+)
+def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path: Path, block: str, size: int, message: str) -> None:
+    path = tmp_path / "n.yml"
+    path.write_text(f"astra_tacos: {{topology: [{block}]}}\nnpus_count: [{size}]\nbandwidth: [50.0]\nlatency: [500.0]\n")
+    with pytest.raises(ConfigError) as refused:
+        read_network(path)
+    assert str(refused.value).startswith(f"{path}: {message}")

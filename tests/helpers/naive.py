@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
 
@@ -185,9 +185,22 @@ def naive_direct_delay(network: NetworkConfig, src: int, dst: int, size: int) ->
         if a != b:
             distance = abs(a - b)
             around = min(distance, dimension.size - distance)
-            hops = {"Ring": around, "Mesh": distance, "FullyConnected": 1, "Switch": 2}[dimension.block]
+            known = {"Ring": around, "Mesh": distance, "FullyConnected": 1, "Switch": 2}
+            hops = known[dimension.block] if dimension.block in known else len(naive_block_route(dimension, a, b))
             return int(hops * dimension.latency_ns + size / (dimension.bandwidth_gibps * 2**30 / 1e9))
     raise AssertionError("a message to oneself")
+
+
+def naive_block_route(dimension: Dimension, src: int, dst: int) -> list[int]:
+    """Members after the source on a shortest route through a block without switches; of equal ways over the first links."""
+    links = dimension.building_block.links(dimension.size)
+    after: dict[int, list[int]] = defaultdict(list)
+    for a, b in zip(links.src.tolist(), links.dst.tolist(), strict=True):
+        after[a].append(b)
+    routes: list[list[int]] = [[src]]
+    while all(route[-1] != dst for route in routes):
+        routes = [[*route, member] for route in routes for member in after[route[-1]] if member not in route]
+    return next(route[1:] for route in routes if route[-1] == dst)
 
 
 def naive_route(network: NetworkConfig, src: int, dst: int) -> list[Any]:
@@ -202,6 +215,8 @@ def naive_route(network: NetworkConfig, src: int, dst: int) -> list[Any]:
                 here[axis] = there[axis]
             elif dimension.block == "Mesh":
                 here[axis] += 1 if there[axis] > here[axis] else -1
+            elif dimension.block != "Ring":
+                here[axis] = naive_block_route(dimension, here[axis], there[axis])[0]
             else:
                 upwards = (there[axis] - here[axis]) % size
                 here[axis] = (here[axis] + (1 if upwards <= size - upwards else -1)) % size

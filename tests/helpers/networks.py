@@ -6,6 +6,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.composition import build_topology
@@ -47,17 +48,25 @@ def graph(*links: tuple[int, int, float, float]) -> Topology:
     return build_topology(NetworkConfig("graph.yml", (), tuple(LinkSpec(*link) for link in links)))
 
 
+def sizes_of(block: str, most: int) -> list[int]:
+    """Sizes that a building block can have, up to a limit."""
+    return [size for size in range(2, most + 1) if BUILDING_BLOCKS[block].expected_size(size) is None]
+
+
+SMALL_BLOCKS = [(block, size) for block in BUILDING_BLOCKS for size in (sizes_of(block, 5) or sizes_of(block, 50)[:2])]
+"""Every building block in its small sizes."""
+
+
 @st.composite
 def topologies(draw: st.DrawFn, most_npus: int = 18) -> Topology:
     """Connected networks of one to three dimensions, some with a link that is slower or gone."""
     dimensions = []
     npus = 1
     for _ in range(draw(st.integers(1, 3))):
-        size = draw(st.integers(2, 5))
+        block, size = draw(st.sampled_from(SMALL_BLOCKS))
         if npus * size > most_npus:
             break
         npus *= size
-        block = draw(st.sampled_from(("Ring", "FullyConnected", "Switch", "Mesh")))
         bandwidth = draw(st.sampled_from((12.5, 25.0, 50.0, 400.0)))
         latency = draw(st.sampled_from((0.0, 30.0, 500.0, 936.25)))
         dimensions.append((block, size, bandwidth, latency))

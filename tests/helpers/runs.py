@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from helpers.lint_runs import Node, RunFiles, coll, comp, node, recv, send
+from helpers.networks import sizes_of
 
+from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
@@ -47,9 +50,7 @@ def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = Non
     """Write a run, with a network of its own for each dimension if any are given; returns the folder."""
     files.write(folder)
     if dimensions is not None:
-        keys = ("topology", "npus_count", "bandwidth", "latency")
-        columns = zip(keys, zip(*dimensions, strict=True), strict=True)
-        (folder / "network.yml").write_text("".join(f"{key}: {json.dumps(list(values))}\n" for key, values in columns))
+        write_network(NetworkConfig("", tuple(Dimension(*row) for row in dimensions)), folder / "network.yml")
     return folder
 
 
@@ -82,6 +83,12 @@ SEVERAL_DIMENSIONS: tuple[Dimensions, ...] = (
     (("FullyConnected", 3, 0.9, 0.0), ("Switch", 2, BYTE_PER_NS, 1000.0)),
 )
 """Mostly such that messages of 1000 bytes take whole microseconds, as computations do, so that events tie."""
+EVERY_BLOCK: tuple[Dimensions, ...] = tuple(
+    ((block, sizes_of(block, 50)[0], BYTE_PER_NS, 1000.0), *((("Ring", 2, 0.7, 3.0),) if composed else ()))
+    for block in BUILDING_BLOCKS
+    for composed in (False, True)
+)
+"""Every building block in its smallest size, alone and with another dimension."""
 
 
 @dataclass(frozen=True)

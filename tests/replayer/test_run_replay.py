@@ -18,6 +18,7 @@ from helpers.naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
 from helpers.runs import (
     BYTE_PER_NS,
     DEFAULT_TASTES,
+    EVERY_BLOCK,
     ONE_DIMENSION,
     SEVERAL_DIMENSIONS,
     Dimensions,
@@ -168,7 +169,7 @@ def check_against_twin(run: Run, backend: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
-    st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS),
+    st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS + EVERY_BLOCK),
     st.integers(1, 14),
     st.sampled_from(list(BACKENDS)),
 )
