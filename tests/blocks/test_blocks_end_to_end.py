@@ -22,11 +22,11 @@ from astra_tacos.config.network import read_network
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import SynthesisError
 from astra_tacos.planner.group_topology import group_topology
-from astra_tacos.replayer.routes import BACKENDS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.report.figure.topology_groups import MOST_DEVICES, group
 from astra_tacos.report.topology_layout import layout
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.outcome import OK, Conditions
 from astra_tacos.synthesizer import SYNTHESIZERS

@@ -221,7 +221,7 @@ def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: s
     ("block", "size", "message"),
     [
         ("Hypercub", 8, "astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
-        ("[Ring]", 8, "astra_tacos.topology[0] is a list, expected Ring or "),
+        ("[Ring]", 8, "astra_tacos.topology[0] is ['Ring'], expected Ring or "),
         ("Hypercube", 12, "npus_count[0] is 12, expected a power of two for a Hypercube"),
         ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
     ],
