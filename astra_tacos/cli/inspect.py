@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from astra_tacos.cli.console import print_json, print_rows
+from astra_tacos.cli.console import print_json, print_rows, print_table
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.units import format_size
@@ -36,7 +35,13 @@ def inspect(path: Path, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    collectives = result.pop("collectives", [])
     print_rows((key.replace("_", " "), _text(value)) for key, value in result.items())
+    if collectives:
+        from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
+
+        title, rows = collective_rows(collectives)
+        print_table(title, COLLECTIVES_HEADER, rows)
 
 
 def _text(value: Any) -> str:
@@ -78,27 +83,10 @@ def _network(path: Path) -> dict[str, Any]:
 
 
 def _trace(prefix: Path) -> dict[str, Any]:
+    from astra_tacos.report.trace_summary import summarise_trace
     from astra_tacos.trace.reader import read_trace
-    from astra_tacos.trace.schema import NodeType
 
-    trace = read_trace(prefix)
-    names = {int(kind): kind.name for kind in NodeType}
-    kinds, counts = np.unique(trace.kind, return_counts=True)
-    sends = trace.kind == NodeType.COMM_SEND
-    sizes = trace.size_bytes[sends & (trace.size_bytes >= 0)]
-    result: dict[str, Any] = {
-        "ranks": trace.num_ranks,
-        "nodes": trace.num_nodes,
-        "nodes_per_rank": {"least": int(np.diff(trace.rank_first).min()), "most": int(np.diff(trace.rank_first).max())},
-        "node_types": {names.get(int(k), str(k)): int(n) for k, n in zip(kinds, counts, strict=True)},
-        "dependencies": len(trace.dep),
-    }
-    if len(sizes):
-        result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
-    chunks = np.unique(trace.chunks.total_chunks[sends]).tolist() if trace.chunks else []
-    if chunks and chunks[0] >= 0:
-        result["chunks"] = chunks
-    return result
+    return summarise_trace(read_trace(prefix, workload=True))
 
 
 def _schedule(path: Path) -> dict[str, Any]:
@@ -120,6 +108,8 @@ def _lockstep(path: Path) -> dict[str, Any]:
 
 
 def _xml(path: Path) -> dict[str, Any]:
+    import numpy as np
+
     from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
     from astra_tacos.verifier.program import judge_msccl_file
 

@@ -52,6 +52,13 @@ def test_backend_by_default(tmp_path: Path, topology: tuple[str, ...], npus: tup
     assert report.backend.name == f"congestion-{backend}" and report.findings == ()
 
 
+def test_a_tab_separates_in_yaml_as_in_astra_sim(tmp_path: Path) -> None:
+    files = RunFiles([[comp(0)], [comp(0)]], per_node={7: "collective/c"}).write(tmp_path)
+    files["network"].write_text(files["network"].read_text().replace(": ", ":\t"))
+    (tmp_path / "per_node.yml").write_text("7:\tcollective/c\n")
+    assert not {"F01", "F05"} & set(lint(**files).errors)
+
+
 def test_everything_missing_is_a_matter_of_findings(tmp_path: Path) -> None:
     report = lint(*(tmp_path / name for name in ("w", "system.json", "network.yml", "groups.json", "memory.json")))
     assert set(report.errors) == {"F01", "F02", "F03", "F04", "F06"}

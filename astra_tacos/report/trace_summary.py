@@ -1,0 +1,108 @@
+"""What is in a trace: its nodes by kind, messages, computing, and collectives by pattern, group and size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import Trace
+from astra_tacos.units import format_size
+
+_SHOWN = 20
+_GROUP_TEXTS = {ALL_RANKS: "all ranks"}
+COLLECTIVES_TITLE = "collectives"
+COLLECTIVES_HEADER = ("pattern", "group", "size", "ranks", "nodes", "nodes a rank", "duration us")
+
+
+def summarise_trace(trace: Trace) -> dict[str, Any]:
+    """Figures of a trace that was read with all its columns.
+
+    `compute` and `cpu_compute` say of GPU and CPU nodes how many there are and how long they take (`duration_micros`), in all and
+    on the rank that computes most; `collectives` has an entry for each pattern, group and size, most bytes first.
+    """
+    names = {int(kind): kind.name for kind in NodeType}
+    kinds, counts = np.unique(trace.kind, return_counts=True)
+    per_rank = np.diff(trace.rank_first)
+    result: dict[str, Any] = {
+        "ranks": trace.num_ranks,
+        "nodes": trace.num_nodes,
+        "nodes_per_rank": {"least": int(per_rank.min()), "most": int(per_rank.max())},
+        "node_types": {names.get(int(kind), str(kind)): int(count) for kind, count in zip(kinds, counts, strict=True)},
+        "dependencies": len(trace.dep),
+    }
+    sends = trace.kind == NodeType.COMM_SEND
+    sizes = trace.size_bytes[sends & (trace.size_bytes >= 0)]
+    if len(sizes):
+        result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
+    chunks = np.unique(trace.chunks.total_chunks[sends]).tolist() if trace.chunks else []
+    if chunks and chunks[0] >= 0:
+        result["chunks"] = chunks
+    if trace.workload is not None:
+        computes, on_cpu = trace.kind == NodeType.COMP, trace.workload.is_cpu_op
+        for key, rows in (("compute", computes & ~on_cpu), ("cpu_compute", computes & on_cpu)):
+            if rows.any():
+                result[key] = _durations(trace, rows)
+        result["collectives"] = _collectives(trace)
+    return result
+
+
+def collective_rows(collectives: list[dict[str, Any]]) -> tuple[str, list[tuple[str, ...]]]:
+    """Title and rows of a table of the largest collectives."""
+    hidden = len(collectives) - _SHOWN
+    title = COLLECTIVES_TITLE + (f" (the {_SHOWN} with most bytes of {len(collectives):,})" if hidden > 0 else "")
+    return title, [_row(entry) for entry in collectives[:_SHOWN]]
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    size, least, most = entry["size_bytes"], entry["nodes_per_rank"]["least"], entry["nodes_per_rank"]["most"]
+    return (
+        entry["pattern"],
+        entry["group"],
+        "none" if size is None else format_size(size),
+        f"{entry['ranks']:,}",
+        f"{entry['nodes']:,}",
+        f"{most:,}" if least == most else f"{least:,} to {most:,}",
+        f"{entry['duration_us']:,}",
+    )
+
+
+def _durations(trace: Trace, rows: NDArray[np.bool_]) -> dict[str, int]:
+    duration_us = trace.duration_us[rows]
+    by_rank = np.bincount(trace.rank[rows], duration_us, trace.num_ranks)
+    return {"nodes": int(rows.sum()), "total_us": int(duration_us.sum()), "most_us_of_a_rank": int(by_rank.max())}
+
+
+def _collectives(trace: Trace) -> list[dict[str, Any]]:
+    columns = trace.workload
+    rows = np.flatnonzero(trace.kind == NodeType.COMM_COLL)
+    if columns is None or not rows.size:
+        return []
+    group, name = group_ids(columns)[rows], columns.group[rows].astype(np.int64)
+    name[group != UNKNOWN] = -1  # names of one number are one group
+    keys = (columns.comm_type[rows], group, name, trace.size_bytes[rows])
+    order = np.lexsort(keys)
+    changes = np.ones(len(order), np.bool_)
+    changes[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    begins = np.flatnonzero(changes)
+    rank = trace.rank[rows]
+    found = []
+    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(order)).tolist(), strict=True):
+        case = order[begin:end]
+        pattern, number, text, size = (int(key[case[0]]) for key in keys)
+        _, nodes_of_rank = np.unique(rank[case], return_counts=True)
+        found.append(
+            {
+                "pattern": CommType(pattern).name if 0 <= pattern <= max(CommType) else f"type {pattern}",
+                "group": columns.group_names[text] if number == UNKNOWN else _GROUP_TEXTS.get(number, str(number)),
+                "size_bytes": None if size < 0 else size,
+                "ranks": len(nodes_of_rank),
+                "nodes": end - begin,
+                "nodes_per_rank": {"least": int(nodes_of_rank.min()), "most": int(nodes_of_rank.max())},
+                "duration_us": int(trace.duration_us[rows[case]].sum()),
+            }
+        )
+    return sorted(found, key=lambda entry: -(entry["size_bytes"] or 0) * entry["nodes"])
