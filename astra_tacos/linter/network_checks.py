@@ -52,7 +52,7 @@ def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
     """The network holds what only this project reads: the key `astra_tacos`.
 
     ASTRA-sim ignores it: failed links work there, overridden links have the bandwidth and latency of their dimension, and
-    networks that are a list of links, or have blocks of other kinds than Ring, FullyConnected and Switch, cannot be run at all.
+    networks that are a list of links, or have blocks that ASTRA-sim lacks, cannot be run at all.
 
     Remedy: replay it here, or export a network that ASTRA-sim models alike (see `astra-tacos synthesize`).
     """

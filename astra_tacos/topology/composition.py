@@ -26,6 +26,7 @@ def build_topology(network: NetworkConfig) -> Topology:
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
     topology = _remove(topology, network)
+    _check_channels(topology, network.source)
     _check_connected(topology, network.source)
     return topology
 
@@ -163,6 +164,20 @@ def _link_finder(topology: Topology, source: str, key: str) -> Callable[[int, in
         raise ConfigError(f"{source}: astra_tacos.{key} names {src} -> {dst}, expected a link of the network{hint}")
 
     return find
+
+
+def _check_channels(topology: Topology, source: str) -> None:
+    """Refuse what channels cannot be made of: else a switch would be taken for an NPU, or one of two channels for both."""
+    num_npus = topology.num_npus
+    between = np.flatnonzero((topology.link_src >= num_npus) & (topology.link_dst >= num_npus))
+    if len(between):
+        raise ConfigError(
+            f"{source}: {topology.describe_link(int(between[0]))} is a link, expected an NPU at one end of every link"
+        )
+    again = np.flatnonzero((np.diff(topology.channel_src) == 0) & (np.diff(topology.channel_dst) == 0))
+    if len(again):
+        src, dst = topology.channel_src[again[0]], topology.channel_dst[again[0]]
+        raise ConfigError(f"{source}: two ways lead from NPU {src} to NPU {dst} without others between, expected one")
 
 
 def _check_connected(topology: Topology, source: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given
 
+from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.blocks.building_block import BlockLinks, BuildingBlock
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import NO_LINK
@@ -95,3 +97,49 @@ def test_networkx_view() -> None:
     assert view.edges[1, 2]["bandwidth_gibps"] == 25.0
     assert networkx.is_strongly_connected(view)
     assert topology(*ALL["switch"]).to_networkx().nodes[7]["switch"]
+
+
+class Tree(BuildingBlock):
+    """Two leaf switches under one: its links lead from switch to switch."""
+
+    name = "Tree"
+
+    def links(self, size: int) -> BlockLinks:
+        npus, leaf = np.arange(size), size + np.arange(size) % 2
+        up, down = (np.array([size, size + 1]), np.array([size + 2, size + 2]))
+        return BlockLinks(np.concatenate((npus, leaf, up, down)), np.concatenate((leaf, npus, down, up)), 3)
+
+    def estimated_channels(self, size: int) -> int:
+        return size * size
+
+    def num_switches(self, size: int) -> int:
+        return 3
+
+
+class Rails(BuildingBlock):
+    """Two switches, and a port of every NPU at each."""
+
+    name = "Rails"
+
+    def links(self, size: int) -> BlockLinks:
+        npus, switch = np.tile(np.arange(size), 2), np.repeat([size, size + 1], size)
+        return BlockLinks(np.concatenate((npus, switch)), np.concatenate((switch, npus)), 2)
+
+    def estimated_channels(self, size: int) -> int:
+        return 2 * size * size
+
+    def num_switches(self, size: int) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (Tree(), r"test\.yml: switch 4 -> switch 6 is a link, expected an NPU at one end of every link"),
+        (Rails(), r"test\.yml: two ways lead from NPU 0 to NPU 1 without others between, expected one"),
+    ],
+)
+def test_what_channels_cannot_be_made_of_is_refused(block: BuildingBlock, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUILDING_BLOCKS, block.name, block)
+    with pytest.raises(ConfigError, match=message):
+        topology((block.name, 4, 1.0, 0.0))
