@@ -12,16 +12,18 @@ import click
 
 from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.options import json_option, network_option
-from astra_tacos.cli.search_options import SearchRequest, search_options
+from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
+from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
 
@@ -91,7 +93,8 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
     default=auto_synthesizers,
     help="ring,direct,...; auto may be one. By default all that auto tries.",
 )
-@search_options(10.0, "For each size and synthesizer: when to stop trying, if a search has not ended before.")
+@collective_options
+@search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
@@ -106,7 +109,9 @@ def compare(
     network_path: Path | None,
     sizes: tuple[int, ...],
     synthesizers: tuple[str, ...],
-    request: SearchRequest,
+    collective_name: str,
+    root: int | None,
+    options: SearchOptions,
     csv_path: Path | None,
     plot: Path | None,
     plot_width: str,
@@ -132,13 +137,13 @@ def compare(
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     topology = build_topology(read_network(network_path))
-    if request.root is not None:  # one that is not there is wrong for every size
-        make_collective(request.collective, topology.num_npus, MAX_SIZE_BYTES, 1, request.root)
+    if root is not None:  # one that is not there is wrong for every size
+        make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)
     rows: list[CompareRow] = []
     total = len(sizes) * len(synthesizers)
     with progress("comparing") as on_progress:
         on_progress(0, total)
-        for row in compared_rows(topology, request, sizes, synthesizers, with_checks):
+        for row in compared_rows(topology, collective_name, root, options, sizes, synthesizers, with_checks):
             rows.append(row)
             on_progress(len(rows), total)
     rows = _mark_best(rows)
@@ -154,20 +159,38 @@ def compare(
 
 
 def compared_rows(
-    topology: Topology, request: SearchRequest, sizes: tuple[int, ...], synthesizers: tuple[str, ...], with_checks: bool
+    topology: Topology,
+    collective_name: str,
+    root: int | None,
+    options: SearchOptions,
+    sizes: tuple[int, ...],
+    synthesizers: tuple[str, ...],
+    with_checks: bool,
 ) -> Iterator[CompareRow]:
-    """A row per size and synthesizer, as they get done; where one cannot do it, the row says why."""
+    """A row per size and synthesizer, as they get done; where one cannot do it, the row says why.
+
+    Parameters
+    ----------
+    topology, collective_name, root
+        What to synthesize for.
+    options
+        What is asked of each search; `synthesizers` take the place of its synthesizer.
+    sizes, synthesizers
+        Rows and columns of the comparison.
+    with_checks
+        Whether to verify and replay each schedule.
+    """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.synthesizer.search.search import search
 
     for size in sizes:
         for name in synthesizers:
-            row = CompareRow(
-                topology.name, topology.describe_shape(), topology.num_npus, request.collective, request.root, size, name
-            )
+            row = CompareRow(topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size, name)
             begin = time.perf_counter()
             try:
-                found = request.search(topology, request.make_collective(topology.num_npus, size), name)
+                what = asked_collective(collective_name, topology.num_npus, size, root, options)
+                found = search(topology, what, replace(options, synthesizer=name))
             except (ConfigError, SynthesisError) as error:
                 yield replace(row, refusal=str(error))
                 continue

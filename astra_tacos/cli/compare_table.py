@@ -41,7 +41,13 @@ def _cell(row: CompareRow) -> tuple[str, bool]:
     if row.time_ns is None or row.efficiency is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
-    return f"{format_time(row.time_ns)}{star}\n{row.efficiency:.1%}{'+' if row.cut_off_by_budget else ' '}", bool(row.is_best)
+    return f"{format_time(row.time_ns)}{star}\n{row.efficiency:.1%}{_cut_off(row)}", bool(row.is_best)
+
+
+def _cut_off(row: CompareRow) -> str:
+    if row.cut_off_by_time_limit:
+        return "!"
+    return "+" if row.cut_off_by_budget else " "
 
 
 def _fold(name: str) -> str:
@@ -61,6 +67,8 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
     notes = []
     if any(row.cut_off_by_budget for row in rows):
         notes.append("+ the budget was used up before all candidates had been tried")
+    if any(row.cut_off_by_time_limit for row in rows):
+        notes.append("! cut off by the wall clock (--time-limit): another machine may find something else")
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")

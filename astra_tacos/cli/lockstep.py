@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.cli.console import print_rows, progress
 
 if TYPE_CHECKING:
-    from astra_tacos.cli.search_options import SearchRequest
     from astra_tacos.collective.collective import Collective
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
 MOST_ROWS = 50_000_000
@@ -30,7 +30,7 @@ def takes_lockstep(topology: Topology, collective: Collective, synthesizer: str)
 def synthesize_lockstep(
     topology: Topology,
     collective: Collective,
-    request: SearchRequest,
+    options: SearchOptions,
     output: Path | None,
     with_checks: bool,
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -47,11 +47,11 @@ def synthesize_lockstep(
     from astra_tacos.schedule.timing import choose_link_model, compute_timing
     from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
-    model, reason = request.link_model, ""
+    model, reason = options.link_model, ""
     if model == "auto":
         model, reason = choose_link_model(topology, collective)
-    timing = compute_timing(topology, collective, model, request.reduce_bandwidth)
-    seed, threads = request.seed, request.threads
+    timing = compute_timing(topology, collective, model, options.reduce_bandwidth_gbps)
+    seed, threads = options.seed, options.threads
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(replaced_directory(output)) if output is not None else None
         path = directory / CHUNK_FILE if directory is not None else None

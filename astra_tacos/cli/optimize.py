@@ -105,10 +105,11 @@ def optimize(
     from astra_tacos.optimizer.problem import make_problem
     from astra_tacos.optimizer.refinement import REFINED, refined
     from astra_tacos.optimizer.result import BEST, model_result
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
     if (libra_network is None) == (network_path is None):
         raise click.UsageError("Expected one of '--libra-network' and '--network'.")
-    synthesis = Synthesis(synthesizers, chunks, trials, seed, refine_max_npus)
+    synthesis = Synthesis(synthesizers, SearchOptions(chunks_per_npu=chunks or "auto", trials=trials, seed=seed), refine_max_npus)
     check_synthesis(synthesis)
     _check_output(output, (libra_network, communicator, network_path, workload, system, comm_group, remote_memory, cost_model))
     limits: dict[str, Any] = {

@@ -65,12 +65,12 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic 
 
 
 class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`auto`, given to the command as None, or a whole number from 1 on."""
+    """`auto`, or a whole number from 1 on."""
 
     name = "auto|N"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        return None if value in (None, "auto") else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

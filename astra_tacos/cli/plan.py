@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,17 @@ import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.cli.search_options import search_options
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, PlanResult
     from astra_tacos.planner.run_files import RunInputs
     from astra_tacos.planner.whole_network import Asked
     from astra_tacos.run.backend import Backend
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _path = click.Path(path_type=Path)
+_MOST_RANKS = 8
 
 
 @click.command()
@@ -35,17 +36,8 @@ _path = click.Path(path_type=Path)
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
     help="Native algorithm of all collectives before; by default the run as it is.",
 )
-@click.option(
-    "--synthesizer", type=click.Choice([AUTO, *SYNTHESIZERS]), default=AUTO, show_default=True, help="auto: the best of all."
-)
-@click.option("--budget", type=float, metavar="SECONDS", help="Time to search for each distinct collective; by default 10.")
-@click.option("--chunks-per-npu", type=click.IntRange(1), help="Chunks in a member's shard; by default several are tried.")
-@click.option(
-    "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
-)
-@click.option("--trials", type=click.IntRange(1), default=4, show_default=True, help="Seeds of a random synthesizer.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes.")
-@click.option("--jobs", type=click.IntRange(1), help="Collectives synthesized at a time; by default one per core.")
+@search_options(without=("max_sends", "link_model"), trials=4)
+@click.option("--jobs", type=click.IntRange(1), hidden=True, help="What --threads was called.")
 @click.option("--cache", type=_path, metavar="DIR", help="Where synthesized collectives are kept; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Keep nothing, and take nothing from the cache.")
 @click.option(
@@ -68,12 +60,7 @@ def plan(
     in_astra_sim: bool,
     astra_sim_bin: Path | None,
     baseline: str | None,
-    synthesizer: str,
-    budget: float | None,
-    chunks_per_npu: int | None,
-    reduce_bandwidth: float,
-    trials: int,
-    seed: int,
+    options: SearchOptions,
     jobs: int | None,
     cache: Path | None,
     no_cache: bool,
@@ -91,16 +78,11 @@ def plan(
     """
     from astra_tacos.planner.plan import plan as make_plan
     from astra_tacos.planner.run_files import RunInputs, check_output
-    from astra_tacos.planner.solution import Options
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.planner.whole_network import Asked
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
-    if not math.isfinite(reduce_bandwidth) or reduce_bandwidth < 0:
-        raise click.BadParameter(f"{reduce_bandwidth} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
-    if budget is not None and not budget > 0:
-        raise click.BadParameter(f"{budget} is no time.", param_hint="'--budget'")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
     asked = Asked(with_relays=relay, together=together)
@@ -112,9 +94,8 @@ def plan(
             output,
             backend=backend,
             baseline=baseline,
-            options=Options(synthesizer, reduce_bandwidth, chunks_per_npu, trials, seed, budget),
+            options=options if options.threads or not jobs else replace(options, threads=jobs),
             cache=None if no_cache else cache or default_cache(),
-            jobs=jobs or os.cpu_count() or 1,
             asked=asked,
             on_progress=on_progress,
         )
@@ -181,8 +162,22 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         "share",
     )
     print_table("collectives (before and after: the most time that a rank spends in them)", header, map(_row, result.cases))
-    for reason in dict.fromkeys(case.reason for case in result.cases if case.reason):
-        echo(f"\nleft as it is: {reason}")
+    left = [case for case in result.cases if case.reason]
+    if left:
+        echo("")
+    for case in left:
+        echo(f"left as it is: {_which(case)}: {case.reason}")
+
+
+def _which(case: CaseFigures) -> str:
+    """A case by its pattern, size, groups and nodes."""
+    from astra_tacos.units import format_size
+
+    ranks = ", ".join(map(str, case.first_group[:_MOST_RANKS])) + (", ..." if len(case.first_group) > _MOST_RANKS else "")
+    more = f" and {case.groups - 1:,} more" if case.groups > 1 else ""
+    rank, node = case.first_node
+    nodes = f"{case.count * case.members:,} nodes, the first rank {rank}, node {node}"
+    return f"{case.collective} of {format_size(case.size_bytes)}, group of ranks {ranks}{more} ({nodes})"
 
 
 def _row(case: CaseFigures) -> tuple[str, ...]:

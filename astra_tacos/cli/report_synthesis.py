@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule
 
 COMPARISON_SECONDS = 10.0
-"""Of guessed time, not of a clock, so that the same directory gives the same page on every machine."""
+"""Of estimated work, not of a clock, so that the same directory gives the same page on every machine."""
 _MOST_SENDS = 50_000
 _NUMBERS = ("predicted_ns", "bound_ns", "efficiency", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
 _OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
@@ -79,34 +79,32 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
 def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[CompareRow] | None, str]:
     """What the predefined algorithms make of the same collective, and how that was found out, or why not."""
     from astra_tacos.cli.compare import compared_rows
-    from astra_tacos.cli.search_options import SearchRequest
     from astra_tacos.collective import cut_into
     from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     names = tuple(name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random)
     whole = cut_into(collective, 1)
     able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
-    guess = sum(SYNTHESIZERS[name].seconds(topology, whole) for name in able) * _CHUNK_COUNTS
+    guess = sum(SYNTHESIZERS[name].work(topology, whole) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
     if guess > COMPARISON_SECONDS and whole.least_sends > _MOST_SENDS:
         text = f"Left out: {len(able)} algorithms would take about {guess / _CHUNK_COUNTS:,.0f} s or more on this network, "
         return None, f"{text}and a page has {COMPARISON_SECONDS:g}. 'astra-tacos compare' makes this comparison."
-    request = SearchRequest(
-        collective.name,
-        collective.root,
-        chunks_per_npu=None,
+    options = SearchOptions(
+        chunks_per_npu="auto",
         max_sends=_MOST_SENDS,
         link_model=timing.link_model,
-        reduce_bandwidth=timing.reduce_bandwidth_gbps,
+        reduce_bandwidth_gbps=timing.reduce_bandwidth_gbps,
         trials=1,
-        seed=0,
-        budget=None,
         threads=1,
     )
     rows: list[CompareRow] = []
     with progress("comparing") as on_progress:
         on_progress(0, len(names))
-        for row in compared_rows(topology, request, (collective.size_bytes,), names, with_checks=True):
+        what = collective.name, collective.root, options, (collective.size_bytes,), names
+        for row in compared_rows(topology, *what, with_checks=True):
             rows.append(row)
             on_progress(len(rows), len(names))
     note = (

@@ -1,139 +1,175 @@
-"""What is asked of a search, for commands that synthesize: the collective, its chunks, the timing model, and how long to look."""
+"""Options of the commands that synthesize: the collective, and what is asked of the search."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
-from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.synthesizer.search.chunk_counts import MAX_SENDS
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
-    from astra_tacos.synthesizer.search.search import SearchResult
-    from astra_tacos.topology.topology import Topology
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-_OPTIONS = (
-    click.option("--collective", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True),
-    click.option(
-        "--root",
-        type=click.IntRange(0),
-        metavar="NPU",
-        help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
+_Command = Callable[..., None]
+
+
+class Budget(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """Sends examined: `20M`, or as many as count as `10s`."""
+
+    name = "budget"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_budget(str(value))
+        except ConfigError as error:
+            return self.fail(str(error), param, ctx)
+
+
+class _Option:
+    """An option of the command line, of which commands may change the default."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        self.names = names
+        self.settings = settings
+
+    def __call__(self, command: _Command, **changes: Any) -> _Command:
+        return click.option(*self.names, **(self.settings | changes))(command)
+
+
+_OPTIONS = {
+    "synthesizer": _Option(
+        "--synthesizer",
+        type=click.Choice([AUTO, *SYNTHESIZERS]),
+        default=AUTO,
+        show_default=True,
+        help="auto tries all that can do it; the fastest schedule wins.",
     ),
-    click.option(
+    "budget": _Option(
+        "--budget",
+        type=Budget(),
+        metavar="SENDS",
+        help="Sends that a search may examine, the same on every machine: 20M, the default of auto (without: no limit), "
+        f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about what a core does in that time.",
+    ),
+    "time_limit_s": _Option(
+        "--time-limit",
+        "time_limit_s",
+        type=float,
+        metavar="SECONDS",
+        help="Wall time after which a search tries no more, by default none; where it strikes, results depend on the machine.",
+    ),
+    "chunks_per_npu": _Option(
         "--chunks-per-npu",
         type=AutoOr(),
         default="auto",
         show_default=True,
         help="Chunks in an NPU's shard, or part for another NPU; of a broadcast or reduce, in all. auto tries several numbers.",
     ),
-    click.option(
+    "max_sends": _Option(
         "--max-sends",
         type=click.IntRange(1),
         default=MAX_SENDS,
         show_default=True,
         help="Largest schedule that --chunks-per-npu auto cuts into more than one chunk per NPU for.",
     ),
-    click.option(
+    "link_model": _Option(
         "--link-model",
         type=click.Choice([*LINK_MODELS, "auto"]),
         default="auto",
         show_default=True,
         help="How long a send holds its link; auto takes what stock ASTRA-sim comes closest to.",
     ),
-    click.option(
-        "--reduce-bandwidth", type=float, default=0.0, metavar="GB/s", help="Speed of a reduction; 0, the default, is 1 ns."
+    "reduce_bandwidth_gbps": _Option(
+        "--reduce-bandwidth",
+        "reduce_bandwidth_gbps",
+        type=float,
+        default=0.0,
+        metavar="GB/s",
+        help="Speed of a reduction; 0, the default, is 1 ns.",
     ),
-    click.option(
+    "trials": _Option(
         "--trials", type=click.IntRange(1), help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks."
     ),
-    click.option(
+    "seed": _Option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes."
     ),
-    click.option("--threads", type=click.IntRange(1), help="Candidates at a time; by default one per core."),
-)
+    "threads": _Option(
+        "--threads", type=click.IntRange(1), help="Threads, by default one per core; the result does not depend on it."
+    ),
+}
+"""By field of `SearchOptions`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """The options above, as given."""
+def search_options(without: Collection[str] = (), **defaults: object) -> Callable[[_Command], _Command]:
+    """What `SearchOptions` has, given to the command as `options`.
 
-    collective: str
-    root: int | None
-    chunks_per_npu: int | None
-    max_sends: int
-    link_model: LinkModel | Literal["auto"]
-    reduce_bandwidth: float
-    trials: int | None
-    seed: int
-    budget: float | None
-    threads: int | None
+    Parameters
+    ----------
+    without
+        Fields that the command has no option for.
+    defaults
+        By field, the option's default for this command, if that is another than usual.
+    """
+    names = [name for name in _OPTIONS if name not in without]
 
-    def make_collective(self, num_npus: int, size_bytes: int) -> Collective:
-        """The collective of that size, in one chunk per NPU where the search is to choose."""
-        return make_collective(self.collective, num_npus, size_bytes, self.chunks_per_npu or 1, self.root)
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def with_options(*arguments: Any, **given: Any) -> None:
+            from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-    def search(
-        self,
-        topology: Topology,
-        collective: Collective,
-        synthesizer: str,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> SearchResult:
-        """Search for the best schedule."""
-        from astra_tacos.synthesizer.search.search import search
+            asked = {name: given.pop(name) for name in names}
+            command(*arguments, options=SearchOptions(**asked), **given)
 
-        return search(
-            topology,
-            collective,
-            synthesizer=synthesizer,
-            recut=self.chunks_per_npu is None,
-            max_sends=self.max_sends,
-            link_model=self.link_model,
-            reduce_bandwidth_gbps=self.reduce_bandwidth,
-            trials=self.trials,
-            seed=self.seed,
-            budget_s=self.budget,
-            threads=self.threads,
-            on_progress=on_progress,
-        )
-
-
-def search_options(budget_s: float | None, budget_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options, checked, given to the command as `request`; commands differ in their default budget."""
-    budget = click.option(
-        "--budget", type=float, metavar="SECONDS", default=budget_s, show_default=budget_s is not None, help=budget_help
-    )
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        decorated = _with_request(command)
-        for option in (budget, *reversed(_OPTIONS)):
-            decorated = option(decorated)
+        decorated: _Command = with_options
+        for name in reversed(names):
+            changes = {"default": defaults[name], "show_default": True} if name in defaults else {}
+            decorated = _OPTIONS[name](decorated, **changes)
         return decorated
 
     return decorate
 
 
-def _with_request(command: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(command)
-    def with_request(*arguments: Any, **options: Any) -> None:
-        names = SearchRequest.__dataclass_fields__
-        request = SearchRequest(**{name: options.pop(name) for name in names})
-        if request.root is not None and request.collective not in ROOTED:
-            raise click.UsageError(f"--root is for {', '.join(sorted(ROOTED))}: {request.collective} has none.")
-        speed = request.reduce_bandwidth
-        if not math.isfinite(speed) or speed < 0:
-            raise click.BadParameter(f"{speed} is not a number of GB/s, 0 or more.", param_hint="'--reduce-bandwidth'")
-        if request.budget is not None and not request.budget > 0:
-            raise click.BadParameter(f"{request.budget} is not a number of seconds above 0.", param_hint="'--budget'")
-        command(*arguments, request=request, **options)
+def collective_options(command: _Command) -> _Command:
+    """--collective and --root, given to the command as `collective_name` and `root`."""
 
-    return with_request
+    @functools.wraps(command)
+    def with_collective(*arguments: Any, collective_name: str, root: int | None, **others: Any) -> None:
+        if root is not None and collective_name not in ROOTED:
+            raise click.UsageError(f"--root is for {', '.join(sorted(ROOTED))}: {collective_name} has none.")
+        command(*arguments, collective_name=collective_name, root=root, **others)
+
+    decorated = click.option(
+        "--root",
+        type=click.IntRange(0),
+        metavar="NPU",
+        help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
+    )(with_collective)
+    return click.option(
+        "--collective", "collective_name", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True
+    )(decorated)
+
+
+def asked_collective(name: str, num_npus: int, size_bytes: int, root: int | None, options: SearchOptions) -> Collective:
+    """The collective of that size, in one chunk per NPU where the search is to choose.
+
+    Parameters
+    ----------
+    name, num_npus, size_bytes, root
+        As `make_collective` takes them.
+    options
+        How finely to cut it.
+    """
+    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    return make_collective(name, num_npus, size_bytes, chunks, root)

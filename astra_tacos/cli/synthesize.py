@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
-from astra_tacos.cli.search_options import SearchRequest, search_options
+from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 @click.command()
@@ -25,14 +27,8 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
     help="64MiB, 1GB, 4096: what a workload node calls comm_size (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
-@click.option(
-    "--synthesizer",
-    type=click.Choice([AUTO, *SYNTHESIZERS]),
-    default=AUTO,
-    show_default=True,
-    help="auto tries all that can do it; the fastest schedule wins.",
-)
-@search_options(None, "When to stop trying, if a search has not ended before; by default 10 for auto, never for one synthesizer.")
+@collective_options
+@search_options()
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),
@@ -49,8 +45,9 @@ def synthesize(
     network_path: Path | None,
     size_bytes: int,
     output: Path | None,
-    synthesizer: str,
-    request: SearchRequest,
+    collective_name: str,
+    root: int | None,
+    options: SearchOptions,
     link_order: LinkOrder | None,
     msccl_xml: bool | None,
     with_checks: bool,
@@ -68,6 +65,7 @@ def synthesize(
     from astra_tacos.config.network import read_network
     from astra_tacos.schedule.timing import choose_link_model
     from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.synthesizer.search.search import search
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -77,15 +75,15 @@ def synthesize(
 
         EXPORTER.check_output(output)
     topology = build_topology(read_network(network_path))
-    what = request.make_collective(topology.num_npus, size_bytes)
-    if takes_lockstep(topology, what, synthesizer):
-        result, text = synthesize_lockstep(topology, what, request, output, with_checks)
+    what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options)
+    if takes_lockstep(topology, what, options.synthesizer):
+        result, text = synthesize_lockstep(topology, what, options, output, with_checks)
         print_json(result) if as_json else print_lockstep(result, text)
         return
     with progress("synthesizing") as on_progress:
-        found = request.search(topology, what, synthesizer, on_progress)
+        found = search(topology, what, options, on_progress)
     schedule = found.schedule
-    reason = choose_link_model(topology, schedule.collective)[1] if request.link_model == "auto" else ""
+    reason = choose_link_model(topology, schedule.collective)[1] if options.link_model == "auto" else ""
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns
 from astra_tacos.optimizer.shape import Shape, links_per_npu
 from astra_tacos.optimizer.subnetwork import sub_dimension, subnetwork, subnetwork_model
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import synthesize
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 
 SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model"
@@ -28,12 +29,20 @@ _MOST_CHUNKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """How schedules are made: the fastest of `synthesizers` counts; `chunks` per NPU, None for as many as make few sends."""
+    """How schedules are made.
+
+    Parameters
+    ----------
+    synthesizers
+        The fastest of these counts.
+    options
+        Of each; numbers of chunks that the search would choose are as many as make few sends.
+    max_npus
+        Larger groups are not synthesized.
+    """
 
     synthesizers: tuple[str, ...] = ("tacos", "themis")
-    chunks: int | None = None
-    trials: int = 1
-    seed: int = 0
+    options: SearchOptions = SearchOptions(chunks_per_npu="auto", trials=1)  # noqa: RUF009 (frozen)
     max_npus: int = 256
 
 
@@ -102,7 +111,9 @@ class Measure:
     def _synthesized_ns(self, pattern: str, size_bytes: int, dimensions: tuple[Dimension, ...]) -> float:
         topology = build_topology(NetworkConfig("sub-network", dimensions))
         npus = topology.num_npus
-        chunks = self.synthesis.chunks or max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
+        options = self.synthesis.options
+        asked = options.chunks_per_npu
+        chunks = asked if isinstance(asked, int) else max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
         parts = 1 if pattern == "all-gather" else npus
         size_bytes = max(size_bytes, parts)
         collective = make_collective(pattern, npus, size_bytes, max(1, min(chunks, size_bytes // parts)))
@@ -112,8 +123,8 @@ class Measure:
             if refusal is not None:
                 refusals.append(f"{name}: {refusal}")
                 continue
-            options = {"trials": self.synthesis.trials, "seed": self.synthesis.seed}
-            times.append(synthesize(topology, collective, synthesizer=name, **options).collective_time_ns)  # type: ignore[arg-type]
+            found = search(topology, collective, replace(options, synthesizer=name, chunks_per_npu=None))
+            times.append(found.schedule.collective_time_ns)
             self.num_schedules += 1
             if self.on_schedule is not None:
                 self.on_schedule(self.num_schedules)

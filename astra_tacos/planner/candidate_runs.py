@@ -1,19 +1,21 @@
-"""What to write, if the best collective of each case does not make the best run: collectives of a run get in each other's way."""
+"""Which collectives to write, if the best of each case do not make the best run: collectives of a run get in each other's way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.planner.duration_estimates import estimate
+from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.synthesis import holds_no_link
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
 from astra_tacos.run.outcome import RunOutcome
@@ -22,8 +24,10 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace
 
-Choice = tuple[tuple[Solution, ...], NDArray[np.int64]]
-"""What each case runs, and int64[num_nodes + num_instances], the order of rows and collectives."""
+Solutions = tuple[Solution, ...]
+WriteAndReplay = Callable[[Solutions, NDArray[np.int64]], "CandidateRun | AstraTacosError"]
+"""From what each case runs, and int64[num_nodes + num_instances], the order of rows and collectives, to the written run, or to
+why it cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,67 +35,129 @@ class CandidateRun:
     """A planned run: where it was written, and its replay."""
 
     folder: Path
-    solutions: tuple[Solution, ...]
+    solutions: Solutions
     written: WrittenRun
     after: RunOutcome
 
 
-def choices(
-    workload: Workload, solutions: tuple[Solution, ...], start: Run, before: RunOutcome | str, done: list[CandidateRun]
-) -> Iterator[Choice]:
-    """What to try, until an attempt is no slower than the run before.
+@dataclass(slots=True)
+class _Trials:
+    """Runs that were tried, and why the last one that cannot be replayed cannot."""
 
-    The best of each case; that in the order of the run before; the same without the cases that then take longer than before;
-    all cases as they were, in that order. Of a run that is a plan already only the first and the last.
+    workload: Workload
+    before: RunOutcome | str
+    write_and_replay: WriteAndReplay
+    runs: list[CandidateRun] = field(default_factory=list)
+    failure: AstraTacosError | None = None
+
+    def is_enough(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
+        """Try a run; whether it can be replayed and is no slower than the run before."""
+        before = None if isinstance(self.before, str) else self.before
+        order = _order(self.workload, solutions, before if in_order_of_before else None)
+        run = self.write_and_replay(solutions, order)
+        if isinstance(run, AstraTacosError):
+            self.failure = run
+            return False
+        self.runs.append(run)
+        return before is None or run.after.end_ns <= before.end_ns
+
+    def fastest(self) -> CandidateRun:
+        """The fastest run, the first of equally fast ones.
+
+        Raises
+        ------
+        AstraTacosError
+            If there is none: why the last one cannot be replayed.
+        """
+        if not self.runs:
+            assert self.failure is not None  # something was tried
+            raise self.failure
+        return min(self.runs, key=lambda run: run.after.end_ns)
+
+
+def choose_run(
+    workload: Workload,
+    solutions: Solutions,
+    start: Run,
+    before: RunOutcome | str,
+    write_and_replay: WriteAndReplay,
+) -> CandidateRun:
+    """The fastest of a few runs, tried one after another until one is no slower than the run before.
+
+    First the best of each case. If that cannot be replayed, it goes on without the cases whose chunks hold a link for less than
+    1 ns. Then the same in the order of the run before; the same without the cases that then take longer than before; all cases as
+    they were, in that order. If the run before is a plan already, only the first and the last are tried.
 
     Parameters
     ----------
+    workload, solutions
+        The run's collectives, and the best of each case.
     start, before
         The run before, and its replay or why there is none.
-    done
-        Attempts so far, to be filled as choices are taken.
+    write_and_replay
+        Writes a run and replays it.
+
+    Raises
+    ------
+    AstraTacosError
+        If none of them can be replayed, or one cannot be written.
     """
-    yield solutions, _order(workload, solutions)
-    if isinstance(before, str) or done[-1].after.end_ns <= before.end_ns:
-        return
+    trials = _Trials(workload, before, write_and_replay)
+    if trials.is_enough(solutions, in_order_of_before=False):
+        return trials.fastest()
     own = _own_traces(workload, solutions, start)
-    if not any(own[number] == "same" for number in own):
-        yield solutions, _order(workload, solutions, before)
-        if done[-1].after.end_ns <= before.end_ns:
-            return
-        slower = (time_spent(workload, done[-1].after) > time_spent(workload, before)).tolist()
-        mixed = tuple(_stays(workload, solutions, start, own, number) if slower[number] else solutions[number] for number in own)
-        yield mixed, _order(workload, mixed, before)
-        if done[-1].after.end_ns <= before.end_ns:
-            return
-    kept = tuple(_stays(workload, solutions, start, own, number) for number in own)
-    yield kept, _order(workload, kept, before)
+
+    def with_some_as_they_were(is_chosen: list[bool], reason: str) -> Solutions:
+        pairs = zip(solutions, is_chosen, strict=True)
+        return tuple(
+            _as_it_was(workload, number, solution, start, own[number], reason) if chosen else solution
+            for number, (solution, chosen) in enumerate(pairs)
+        )
+
+    why = f"the run with it cannot be replayed: {trials.failure}" if trials.failure is not None else ""
+    if why:
+        instant = [solution.schedule is not None and holds_no_link(solution.schedule) for solution in solutions]
+        solutions = with_some_as_they_were(instant, why)
+        if any(instant) and trials.is_enough(solutions, in_order_of_before=False):
+            return trials.fastest()
+    if not isinstance(before, str) and "same" not in own:
+        if trials.is_enough(solutions, in_order_of_before=True):
+            return trials.fastest()
+        if trials.runs:
+            slower = time_spent(workload, trials.runs[-1].after) > time_spent(workload, before)
+            mixed = with_some_as_they_were(slower.tolist(), why)
+            if trials.is_enough(mixed, in_order_of_before=True):
+                return trials.fastest()
+    if not isinstance(before, str) or not trials.runs:
+        trials.is_enough(with_some_as_they_were([True] * len(solutions), why), in_order_of_before=True)
+    return trials.fastest()
 
 
-def _own_traces(workload: Workload, solutions: tuple[Solution, ...], start: Run) -> dict[int, str]:
+def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[str]:
     """For each case, whether its nodes ran a custom trace: `none`, the `same` as its solution's, or an`other`."""
     of_node = workload.of_instance[workload.instances.instance]
-    found: dict[int, str] = {}
+    own = []
     for number, solution in enumerate(solutions):
         row = int(workload.instances.nodes.row[np.argmax(of_node == number)])
         named = int(start.implementation[row])
         if named == NATIVE:
-            found[number] = "none"
+            own.append("none")
         else:
             is_same = solution.schedule is not None and is_trace_of(solution.schedule, start.collectives[named])
-            found[number] = "same" if is_same else "other"
-    return found
+            own.append("same" if is_same else "other")
+    return own
 
 
-def _stays(workload: Workload, solutions: tuple[Solution, ...], start: Run, own: dict[int, str], number: int) -> Solution:
-    """A case as it was: with the run's own trace, or native where ASTRA-sim can."""
-    case, solution = workload.cases[number], solutions[number]
-    if solution.schedule is None or own[number] == "same":
+def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, own: str, reason: str) -> Solution:
+    """A case with the run's own trace, or native where ASTRA-sim can; `reason` says why, "" for: because that is faster."""
+    if solution.schedule is None or own == "same":
         return solution
-    if own[number] == "other":
-        return replace(solution, schedule=None, keeps_custom=True, reason="in the whole run, its own trace is faster")
-    if case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in start.system.native:
-        return replace(solution, schedule=None, reason="in the whole run, native is faster")
+    if own == "other":
+        text = reason or "in the whole run, its own trace is faster"
+        return replace(solution, schedule=None, keeps_custom=True, reason=text)
+    pattern = workload.cases[number].pattern
+    if pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(pattern)] in start.system.native:
+        return replace(solution, schedule=None, reason=reason or "in the whole run, native is faster")
     return solution
 
 
@@ -106,9 +172,9 @@ def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
     return not shift.size or int(np.ptp(shift)) == 0
 
 
-def _order(workload: Workload, solutions: tuple[Solution, ...], before: RunOutcome | None = None) -> NDArray[np.int64]:
+def _order(workload: Workload, solutions: Solutions, before: RunOutcome | None) -> NDArray[np.int64]:
     """Place of each row and collective in an order that all ranks can keep, if possible that of a replay."""
-    duration_ns, instance_ns = estimate(workload, solutions)
+    duration_ns, instance_ns = estimate_durations(workload, solutions)
     trace, instances = workload.run.workload, workload.instances
     urgency = None
     if before is not None:

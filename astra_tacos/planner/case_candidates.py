@@ -11,6 +11,7 @@ from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
 
@@ -41,8 +42,16 @@ class Task:
     is_exact: bool
 
 
-def list_tasks(case: DistinctCollective, backend: Backend, synthesizer: str, chunks_per_npu: int | None) -> list[Task]:
-    """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere."""
+def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOptions) -> list[Task]:
+    """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        If it has less than a byte per chunk.
+    """
+    synthesizer, asked = options.synthesizer, options.chunks_per_npu
+    chunks_per_npu = asked if isinstance(asked, int) else None
     tasks: list[Task] = []
     for view in case.views.values():
         is_exact = not view.num_routed and not view.topology.has_switches
@@ -59,7 +68,7 @@ def list_tasks(case: DistinctCollective, backend: Backend, synthesizer: str, chu
                     collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
                 except ConfigError:
                     continue  # fewer bytes than chunks
-                if count is not None and count > 1 and _sends(collective) > case.max_sends:
+                if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
                 model = link_model_of(view.topology, collective, backend)
                 tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))

@@ -16,7 +16,7 @@ from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import bytes_per_ns
 
 
-def estimate(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def estimate_durations(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_nodes] and int64[num_instances], ns of each node and each collective.
 
     Raises

@@ -1,7 +1,8 @@
 """What has to wait for what on each rank, so that all ranks keep to one order of collectives.
 
-A rank runs one collective or send at a time. So its collectives are chained. A send has to end before a collective that, by way
-of other ranks, waits for its message: a rank that began with the collective would hold its network for it and never send.
+A rank runs one collective or send at a time. So each collective waits for the one before it. A send has to end before a
+collective that, by way of other ranks, waits for its message: a rank that began with the collective would hold its network for it
+and never send.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
 
 
-def chain(
+def order_dependencies(
     trace: Trace, issue: IssueOrder, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of collective nodes, and rows that they have to wait for and do not yet; groups of one wait for nobody.
+    """Dependencies to add: rows of collective nodes, and rows that they have to wait for and do not yet.
+
+    Groups of one wait for nobody.
 
     Parameters
     ----------
+    trace, issue, instances, graph
+        The workload, how ranks issue its nodes, what belongs together, and what waits for what.
     order
         int64[num_nodes + num_instances], place of each vertex in an order that all ranks can keep.
     """
@@ -49,7 +54,7 @@ def _late_sends(
     order: NDArray[np.int64],
     collectives: NDArray[np.int64],
     place: NDArray[np.int64],
-    chained: tuple[NDArray[np.int64], NDArray[np.int64]],
+    consecutive: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
     from astra_tacos.planner import _order_kernels as kernels
@@ -71,8 +76,8 @@ def _late_sends(
     entries = np.repeat(at - mark_first[:-1], last - at) + np.arange(mark_first[-1])
     vertex = graph.vertex
     source = np.repeat(np.arange(len(graph.waits)), np.diff(graph.next_first))
-    before = np.concatenate((source, vertex[chained[0]]))
-    after = np.concatenate((graph.after, vertex[chained[1]]))
+    before = np.concatenate((source, vertex[consecutive[0]]))
+    after = np.concatenate((graph.after, vertex[consecutive[1]]))
     next_first, following = group_by(before, after, len(graph.waits))
     reached = kernels.first_reached(next_first, following, order, sends, mark_first, vertex[collectives[entries]])
     found = np.flatnonzero(reached >= 0)

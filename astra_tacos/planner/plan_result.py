@@ -24,6 +24,8 @@ class CaseFigures:
     ----------
     name, collective, size_bytes, members, groups
         What it is: the name of its traces, members of a group, and how many groups run it.
+    first_group, first_node
+        Ranks of the first of these groups; rank and id of the first node.
     count
         Collectives of the workload.
     algorithm, chunks_per_npu, link_model
@@ -37,7 +39,9 @@ class CaseFigures:
     exact
         Whether the prediction is what ASTRA-sim takes for a group alone.
     was_cut_off
-        Whether the budget ended the search for it, so that another machine might find something else.
+        Whether the budget was too small for the search for it.
+    ran_out_of_time
+        Whether the time limit ended it, so that another machine might find something else.
     from_cache
         Whether it had been synthesized before.
     spent_before_ns, spent_after_ns, share
@@ -51,6 +55,8 @@ class CaseFigures:
     size_bytes: int
     members: int
     groups: int
+    first_group: tuple[int, ...]
+    first_node: tuple[int, int]
     count: int
     algorithm: str
     chunks_per_npu: int
@@ -62,6 +68,7 @@ class CaseFigures:
     native_ns: int | None
     exact: bool
     was_cut_off: bool
+    ran_out_of_time: bool
     from_cache: bool
     spent_before_ns: int | None
     spent_after_ns: int
@@ -135,6 +142,8 @@ def plan_result(
     has_trace = workload.run.implementation[nodes.row] != NATIVE
     names_trace = np.zeros(len(workload.cases) + 1, np.bool_)  # the last one: collectives of no case
     np.logical_or.at(names_trace, workload.of_instance[workload.instances.instance], has_trace)
+    case_of_node = workload.of_instance[workload.instances.instance]
+    first = [int(np.argmax(case_of_node == number)) for number in range(len(workload.cases))]
     cases = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
         schedule = solution.schedule
@@ -146,6 +155,8 @@ def plan_result(
                 size_bytes=case.size_bytes,
                 members=case.num_members,
                 groups=len(case.groups),
+                first_group=case.groups[0],
+                first_node=(int(nodes.rank[first[number]]), int(workload.run.workload.node_id[nodes.row[first[number]]])),
                 count=case.count,
                 algorithm=schedule.synthesizer if schedule else "own trace" if own else "native",
                 chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
@@ -157,6 +168,7 @@ def plan_result(
                 native_ns=solution.native_ns,
                 exact=solution.is_exact,
                 was_cut_off=solution.was_cut_off,
+                ran_out_of_time=solution.ran_out_of_time,
                 from_cache=solution.from_cache,
                 spent_before_ns=None if spent_before is None else int(spent_before[number]),
                 spent_after_ns=int(spent_after[number]),

@@ -15,7 +15,7 @@ from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.node_bytes import load_rank, node_at, replace_nodes, set_attribute
-from astra_tacos.planner.order_dependencies import chain
+from astra_tacos.planner.order_dependencies import order_dependencies
 from astra_tacos.planner.patterns import CARRIER, PATTERN_ATTRIBUTE, carrying_type
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace, WorkloadColumns
@@ -66,7 +66,7 @@ def find_changes(
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    row, before = chain(trace, issue, instances, graph, order)
+    row, before = order_dependencies(trace, issue, instances, graph, order)
     entry_of = np.zeros(trace.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]

@@ -1,4 +1,4 @@
-"""How cases are to be synthesized, and what came of it."""
+"""How cases are synthesized by default, and what comes of it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,10 @@ from dataclasses import dataclass
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer import AUTO
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How cases are synthesized.
-
-    Parameters
-    ----------
-    synthesizer
-        Key of `SYNTHESIZERS`, or `auto` for all of them.
-    reduce_bandwidth_gbps
-        Speed of a reduction, 0 for ASTRA-sim's 1 ns.
-    chunks_per_npu
-        How finely buffers are cut; None leaves it to the search.
-    trials, seed
-        As for `search`; few by default, so that as a rule the work list ends before the budget does.
-    budget_s
-        Seconds per case; None for the default of `search`. Where it cuts a search off, the result depends on the machine.
-    """
-
-    synthesizer: str = AUTO
-    reduce_bandwidth_gbps: float = 0.0
-    chunks_per_npu: int | None = None
-    trials: int | None = 4
-    seed: int = 0
-    budget_s: float | None = None
+PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
+"""Few trials, so that as a rule work lists end before their budgets do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +29,9 @@ class Solution:
     is_exact
         Whether the prediction is what ASTRA-sim takes, for a group alone.
     was_cut_off
-        Whether the budget ended the search.
+        Whether the budget was too small for the search.
+    ran_out_of_time
+        Whether the time limit ended it, so that another machine might find something else.
     from_cache
         Whether it was found there.
     keeps_custom
@@ -65,6 +44,7 @@ class Solution:
     native_ns: int | None = None
     is_exact: bool = False
     was_cut_off: bool = False
+    ran_out_of_time: bool = False
     from_cache: bool = False
     keeps_custom: bool = False
 

@@ -7,24 +7,29 @@ collective is a candidate, too.
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import replay_together
-from astra_tacos.planner.solution import Options, Solution
+from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, search
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.version import package_version
@@ -41,18 +46,28 @@ def solve(
     network: NetworkConfig,
     system: SystemConfig,
     backend: Backend,
-    options: Options,
+    options: SearchOptions,
     cache: SynthesisCache,
-    threads: int = 1,
 ) -> Solution:
     """Synthesize a case, or find it in the cache, and compare it with the native collective.
+
+    A case of which no schedule can be made or run stays as it is, and the solution says why.
+
+    Parameters
+    ----------
+    case
+        The distinct collective.
+    network, system, backend
+        What it runs on.
+    options
+        What is asked of its searches; budget and time limit are for all of them together.
+    cache
+        Where results are kept. One that a time limit cut off is not.
 
     Raises
     ------
     ConfigError
         If nothing can run it: no synthesizer does its pattern, and ASTRA-sim lacks it too.
-    SynthesisError
-        If a synthesizer fails.
     """
     is_native = case.pattern in PATTERN_KEYS
     refusal = _refusal(case, options)
@@ -62,38 +77,46 @@ def solve(
         if case.pattern == CommType.BROADCAST:
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
-    tasks = list_tasks(case, backend, options.synthesizer, options.chunks_per_npu)
-    identity = (
-        case.identity | asdict(options) | {"version": package_version(), "backend": backend.name, "max_sends": case.max_sends}
-    )
+    native_ns = _native_ns(case, network, system, backend) if is_native else None
+    identity = case_identity(case, backend, options)
     if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
+    try:
+        tasks = list_tasks(case, backend, options)
+    except ConfigError as error:
+        return Solution(None, str(error), native_ns=native_ns, keeps_custom=True)
     topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
     found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     if found is None:
-        schedule, best = _best(case, tasks, network, system, backend, options, threads)
+        try:
+            may_hold_none = not backend.models_congestion or native_ns is None
+            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none)
+        except (ConfigError, SynthesisError, ReplayError) as error:
+            reason = f"nothing that was tried can run there: {error}"
+            return Solution(None, reason, native_ns=native_ns, keeps_custom=True)
         check(schedule)
         figures = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
-        cache.keep(identity, schedule, figures)
+        if not best.ran_out_of_time:
+            cache.keep(identity, schedule, figures)
     else:
         schedule = found[0]
         best = Solution(schedule, from_cache=True, **found[1])
-    native_ns = _native_ns(case, network, system, backend) if is_native else None
-    if native_ns is not None and backend.models_congestion and _holds_no_link(schedule):
-        reason = "chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run"
-        return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache)
     if native_ns is not None and native_ns < best.time_ns:
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
         return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache)
     return replace(best, native_ns=native_ns)
 
 
-def _refusal(case: DistinctCollective, options: Options) -> str | None:
+def case_identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
+    """What the result of a synthesis depends on, but for the network."""
+    most = min(case.max_sends, options.max_sends)
+    return case.identity | options.identity() | {"version": package_version(), "backend": backend.name, "max_sends": most}
+
+
+def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
     """Why no synthesizer does this pattern; None if one does."""
     if case.collective not in COLLECTIVES:
         return f"no synthesizer does {case.collective}"
-    if options.synthesizer not in (AUTO, *SYNTHESIZERS):
-        raise ConfigError(f"synthesizer: found {options.synthesizer!r}, expected {' or '.join((AUTO, *SYNTHESIZERS))}")
     names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
     if not any(case.collective in SYNTHESIZERS[name].collectives for name in names):
         return f"{'no synthesizer' if options.synthesizer == AUTO else options.synthesizer} does {case.collective}"
@@ -106,43 +129,70 @@ def _best(
     network: NetworkConfig,
     system: SystemConfig,
     backend: Backend,
-    options: Options,
-    threads: int,
+    options: SearchOptions,
+    may_hold_none: bool,
 ) -> tuple[Schedule, Solution]:
-    """The best candidate; without a replay where the first of its predictions is exact."""
+    """The best of what can run; without a replay where the first of its predictions is exact.
+
+    Parameters
+    ----------
+    case, tasks
+        The distinct collective, and what to search for.
+    network, system, backend
+        What it runs on.
+    options
+        What is asked of all searches together.
+    may_hold_none
+        Whether to take a schedule whose chunks hold a link for less than 1 ns, where there is nothing else.
+
+    Raises
+    ------
+    SynthesisError, ConfigError, ReplayError
+        If no search finds a schedule, or none that is found can be replayed: what stopped the last one.
+    """
     best: tuple[Schedule, Solution] | None = None
     failure: AstraTacosError | None = None
-    budget = options.budget_s or AUTO_BUDGET_S
+    was_cut_off = ran_out_of_time = False
+    deadline = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
     for task in tasks:
+        if best is not None and time.monotonic() >= deadline:
+            ran_out_of_time = True
+            break
         try:
-            found = search(
-                task.topology,
-                task.collective,
-                synthesizer=task.synthesizer,
-                recut=task.recut,
-                max_sends=case.max_sends,
-                link_model=task.link_model,
-                reduce_bandwidth_gbps=options.reduce_bandwidth_gbps,
-                trials=options.trials,
-                seed=options.seed,
-                budget_s=budget / len(tasks),
-                threads=threads,
-            )
-        except SynthesisError as error:
+            found = search(task.topology, task.collective, _options_of(task, case, options, len(tasks), deadline))
+            if not may_hold_none and holds_no_link(found.schedule):
+                raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
+            together_ns = None
+            if case.needs_replay:
+                groups = case.groups
+                together_ns = replay_together(found.schedule, case.pattern, case.size_bytes, groups, network, system, backend)
+        except (ConfigError, SynthesisError, ReplayError) as error:
             failure = error
             continue
-        together_ns = None
-        if case.needs_replay:
-            together_ns = replay_together(found.schedule, case.pattern, case.size_bytes, case.groups, network, system, backend)
-        made = Solution(found.schedule, "", together_ns, None, task.is_exact, found.was_cut_off)
+        was_cut_off |= found.was_cut_off
+        ran_out_of_time |= found.ran_out_of_time
+        made = Solution(found.schedule, "", together_ns, None, task.is_exact)
         if best is None or _is_better(found.schedule, made, *best):
             best = found.schedule, made
     if best is None:
         raise failure or SynthesisError(f"{case.name}: nothing to try")
-    return best
+    return best[0], replace(best[1], was_cut_off=was_cut_off, ran_out_of_time=ran_out_of_time)
 
 
-def _holds_no_link(schedule: Schedule) -> bool:
+def _options_of(task: Task, case: DistinctCollective, options: SearchOptions, num_tasks: int, deadline: float) -> SearchOptions:
+    """Options of one of a case's searches: its share of the budget, and what time is left."""
+    return replace(
+        options,
+        synthesizer=task.synthesizer,
+        chunks_per_npu="auto" if task.recut else None,
+        max_sends=min(case.max_sends, options.max_sends),
+        link_model=task.link_model,
+        budget=max((options.budget or AUTO_BUDGET) // num_tasks, 1),
+        time_limit_s=None if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-9),
+    )
+
+
+def holds_no_link(schedule: Schedule) -> bool:
     """Whether some chunk holds some link for 0 ns."""
     used = np.unique(schedule.topology.channel_link[schedule.channel])
     return bool(schedule.timing.link_hold_ns[used].min() < 1)

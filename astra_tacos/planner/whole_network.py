@@ -17,17 +17,18 @@ from astra_tacos.errors import ConfigError, SynthesisError, VerificationError
 from astra_tacos.planner.case_candidates import link_model_of
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
-from astra_tacos.planner.solution import Options
+from astra_tacos.planner.synthesis import case_identity
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.routing.joint_routing import together
-from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, search
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import check, verify_together
-from astra_tacos.version import package_version
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _JOINT_SENDS = 1 << 16
@@ -52,14 +53,15 @@ class WithRelays:
     ----------
     relay_ns, relay_chunks_per_npu, relay_algorithm
         Predicted time, how finely it is cut, and by what; None where all NPUs are members, or chunks do not fit the links.
-    relay_was_cut_off
-        Whether the budget ended the search.
+    relay_was_cut_off, relay_ran_out_of_time
+        Whether the budget was too small for the search, and whether the time limit ended it.
     """
 
     relay_ns: int | None = None
     relay_chunks_per_npu: int | None = None
     relay_algorithm: str | None = None
     relay_was_cut_off: bool = False
+    relay_ran_out_of_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,19 @@ def with_relays(
     topology: Topology,
     network: NetworkConfig,
     backend: Backend,
-    options: Options,
+    options: SearchOptions,
     cache: SynthesisCache,
-    threads: int = 1,
 ) -> WithRelays:
     """Synthesize the collective of a case's first group on the whole network, or find it in the cache.
+
+    Parameters
+    ----------
+    case, topology, network, backend
+        The distinct collective, and what it would run on.
+    options
+        What is asked of its searches; budget and time limit are for all of them together.
+    cache
+        Where results are kept.
 
     Raises
     ------
@@ -119,32 +129,32 @@ def with_relays(
         return WithRelays()
     found = cache.find(identity, Wanted((topology,), cuts[0][0], {"was_cut_off": "bool"}))
     if found is not None:
-        return _relayed(found[0], bool(found[1]["was_cut_off"]))
+        return _relayed(found[0], bool(found[1]["was_cut_off"]), False)
     best: Schedule | None = None
-    was_cut_off = False
+    was_cut_off = ran_out_of_time = False
     for (collective,) in cuts:
+        asked = replace(
+            options,
+            synthesizer="routed",
+            chunks_per_npu=None,
+            link_model=link_model_of(topology, collective, backend),
+            budget=max((options.budget or AUTO_BUDGET) // len(cuts), 1),
+            time_limit_s=None if options.time_limit_s is None else options.time_limit_s / len(cuts),
+        )
         try:
-            tried = search(
-                topology,
-                collective,
-                synthesizer="routed",
-                link_model=link_model_of(topology, collective, backend),
-                reduce_bandwidth_gbps=options.reduce_bandwidth_gbps,
-                trials=options.trials,
-                seed=options.seed,
-                budget_s=(options.budget_s or AUTO_BUDGET_S) / len(cuts),
-                threads=threads,
-            )
+            tried = search(topology, collective, asked)
         except SynthesisError:
             continue  # chunks too small for the links
         was_cut_off |= tried.was_cut_off
+        ran_out_of_time |= tried.ran_out_of_time
         if best is None or tried.schedule.collective_time_ns < best.collective_time_ns:
             best = tried.schedule
     if best is None:
         return WithRelays()
     check(best)
-    cache.keep(identity, best, {"was_cut_off": was_cut_off})
-    return _relayed(best, was_cut_off)
+    if not ran_out_of_time:
+        cache.keep(identity, best, {"was_cut_off": was_cut_off})
+    return _relayed(best, was_cut_off, ran_out_of_time)
 
 
 def at_once(
@@ -152,10 +162,19 @@ def at_once(
     topology: Topology,
     network: NetworkConfig,
     backend: Backend,
-    options: Options,
+    options: SearchOptions,
     cache: SynthesisCache,
 ) -> Together:
     """Synthesize the collectives of a case's groups together, or find them in the cache.
+
+    Parameters
+    ----------
+    case, topology, network, backend
+        The distinct collective, and what it would run on.
+    options
+        Its number of chunks, seed and speed of reductions.
+    cache
+        Where results are kept.
 
     Raises
     ------
@@ -183,7 +202,7 @@ def at_once(
 
 
 def _best_together(
-    cuts: list[list[Collective]], topology: Topology, backend: Backend, options: Options
+    cuts: list[list[Collective]], topology: Topology, backend: Backend, options: SearchOptions
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
     """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
     best: tuple[Schedule, ...] = ()
@@ -195,7 +214,7 @@ def _best_together(
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
         except SynthesisError:
             continue  # chunks too small for the links
-        by_itself = [routed(topology, each.collective, each.timing, options.seed) for each in made]
+        by_itself = [SYNTHESIZERS["routed"].make(topology, each.collective, each.timing, options.seed) for each in made]
         for schedule in by_itself:
             check(schedule)
         _check_together(made)
@@ -209,11 +228,11 @@ def _best_together(
 
 
 def _cuts(
-    case: DistinctCollective, topology: Topology, groups: Sequence[tuple[int, ...]], options: Options, max_sends: int
+    case: DistinctCollective, topology: Topology, groups: Sequence[tuple[int, ...]], options: SearchOptions, max_sends: int
 ) -> list[list[Collective]]:
     """The groups' collectives on the whole network, cut as finely as sends allow, or as asked for."""
     cuts: list[list[Collective]] = []
-    for count in [options.chunks_per_npu] if options.chunks_per_npu else _CHUNKS:
+    for count in [options.chunks_per_npu] if isinstance(options.chunks_per_npu, int) else _CHUNKS:
         try:
             collectives = [
                 make_collective(
@@ -234,13 +253,13 @@ def _cuts(
     return cuts
 
 
-def _identity(case: DistinctCollective, network: NetworkConfig, backend: Backend, options: Options) -> dict[str, Any]:
-    about = case.identity | asdict(options) | {"version": package_version(), "backend": backend.name, "max_sends": case.max_sends}
-    return about | {"network": asdict(network) | {"source": ""}, "synthesizer": "routed"}
+def _identity(case: DistinctCollective, network: NetworkConfig, backend: Backend, options: SearchOptions) -> dict[str, Any]:
+    return case_identity(case, backend, options) | {"network": asdict(network) | {"source": ""}, "synthesizer": "routed"}
 
 
-def _relayed(schedule: Schedule, was_cut_off: bool) -> WithRelays:
-    return WithRelays(schedule.collective_time_ns, schedule.collective.chunks_per_npu, schedule.synthesizer, was_cut_off)
+def _relayed(schedule: Schedule, was_cut_off: bool, ran_out_of_time: bool) -> WithRelays:
+    found = schedule.collective_time_ns, schedule.collective.chunks_per_npu, schedule.synthesizer
+    return WithRelays(*found, was_cut_off, ran_out_of_time)
 
 
 def _find_all(

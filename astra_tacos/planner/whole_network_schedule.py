@@ -21,21 +21,31 @@ from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 
-def improve(extras: Extras, case: DistinctCollective, solution: Solution, topology: Topology) -> Extras:
-    """Figures that are no worse than what the case's nodes run, where that keeps to links of the groups."""
+def with_own_schedule(extras: Extras, case: DistinctCollective, solution: Solution, topology: Topology) -> Extras:
+    """Figures that are no worse than what the case's nodes run, where that keeps to links of the groups.
+
+    Parameters
+    ----------
+    extras
+        Figures of schedules that were made for the whole network.
+    case, solution
+        The case, and what its nodes run.
+    topology
+        The whole network.
+    """
     schedule = solution.schedule
     if schedule is None or (extras.relayed is None and extras.joint is None):
         return extras
     own_ns, chunks = schedule.collective_time_ns, schedule.collective.chunks_per_npu
     groups = disjoint(case.groups)
-    carried = [carry_over(schedule, case, group, topology) for group in groups]
+    schedules = [on_whole_network(schedule, case, group, topology) for group in groups]
     relayed, joint = extras.relayed, extras.joint
-    one = carried[0]
+    one = schedules[0]
     if one is None:
         return extras
     if relayed is not None and relayed.relay_ns is not None and own_ns < relayed.relay_ns and not verify(one):
         relayed = replace(relayed, relay_ns=own_ns, relay_chunks_per_npu=chunks, relay_algorithm=schedule.synthesizer)
-    all_of_them = tuple(each for each in carried if each is not None)
+    all_of_them = tuple(each for each in schedules if each is not None)
     if joint is not None and joint.together_predicted_ns is not None and len(all_of_them) == len(groups):
         together_ns = joint.together_predicted_ns
         alone = tuple(own_ns if not verify(each) else ns for each, ns in zip(all_of_them, joint.together_alone_ns, strict=True))
@@ -51,8 +61,18 @@ def improve(extras: Extras, case: DistinctCollective, solution: Solution, topolo
     return Extras(relayed, joint)
 
 
-def carry_over(schedule: Schedule, case: DistinctCollective, group: tuple[int, ...], topology: Topology) -> Schedule | None:
-    """The schedule of a group's network on the whole one, at the same times; None if that has no such links."""
+def on_whole_network(schedule: Schedule, case: DistinctCollective, group: tuple[int, ...], topology: Topology) -> Schedule | None:
+    """The schedule of a group's network on the whole one, at the same times; None if that has no such links.
+
+    Parameters
+    ----------
+    schedule
+        On the group's own network.
+    case, group
+        The case, and which of its groups.
+    topology
+        The whole network.
+    """
     members = np.array(group, np.int64)
     own, what = schedule.topology, schedule.collective
     used = np.unique(schedule.channel)

@@ -35,7 +35,7 @@ class CompareRow:
         Decimal GB/s, as nccl-tests defines them.
     is_best
         Whether no other synthesizer was faster at this size.
-    candidates, candidates_tried, cut_off_by_budget
+    candidates, candidates_tried, sends_examined, cut_off_by_budget, cut_off_by_time_limit
         How thorough the search was.
     seconds
         Wall time of the search.
@@ -68,7 +68,9 @@ class CompareRow:
     is_best: bool | None = None
     candidates: int | None = None
     candidates_tried: int | None = None
+    sends_examined: int | None = None
     cut_off_by_budget: bool | None = None
+    cut_off_by_time_limit: bool | None = None
     seconds: float | None = None
     verified: bool | None = None
     refusal: str = ""

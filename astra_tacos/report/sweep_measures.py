@@ -62,7 +62,7 @@ MEASURES: dict[str, Measure] = {
     "chunks_per_npu": Measure("chunks per NPU"),
     "trials": Measure("trials"),
     "seed": Measure("seed"),
-    "budget_s": Measure("budget", "s"),
+    "budget_sends": Measure("budget", "sends examined"),
     "link_model": Measure("link model"),
     "reduce_bandwidth_gbps": Measure("reduce bandwidth", "GB/s"),
     "baseline": Measure("baseline"),

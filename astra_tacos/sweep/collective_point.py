@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.sweep.schedule_check import check_schedule
@@ -62,26 +61,15 @@ def _schedule(
     cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
     topology = build_topology(network)
-    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, task.chunks_per_npu or 1, task.root)
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
     if cache.directory is not None:
-        identity = {"network": asdict(network) | {"source": ""}, "task": asdict(task), "version": package_version()}
+        about = asdict(task) | {"options": task.options.identity()}
+        identity = {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
         kept = cache.find(identity, Wanted((topology,), collective, {"synthesis_seconds": "seconds"}), check)
         if kept is not None:
             return kept[0], float(kept[1]["synthesis_seconds"])
     begin = time.perf_counter()
-    found = search(
-        topology,
-        collective,
-        synthesizer=task.synthesizer,
-        recut=task.chunks_per_npu is None,
-        max_sends=task.max_sends,
-        link_model=cast("LinkModel", task.link_model),
-        reduce_bandwidth_gbps=task.reduce_bandwidth_gbps,
-        trials=task.trials,
-        seed=task.seed,
-        budget_s=task.budget_s,
-        threads=1,
-    )
+    found = search(topology, collective, task.options)
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})

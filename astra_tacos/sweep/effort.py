@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astra_tacos.collective import cut_into, make_collective
@@ -12,9 +12,10 @@ from astra_tacos.errors import AstraTacosError
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
+from astra_tacos.synthesizer.chunk_counts import choose_chunks
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
-from astra_tacos.synthesizer.search.chunk_counts import choose_chunks
-from astra_tacos.synthesizer.search.search import AUTO_BUDGET_S, MAX_CHUNKS_PER_NPU
+from astra_tacos.synthesizer.search.search import MAX_CHUNKS_PER_NPU
+from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 
@@ -37,7 +38,7 @@ class Guess:
 
 
 def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Guess:
-    """How long points will take, by a model: the schedules that a search tries, times what synthesizers say that one takes.
+    """How long points will take, by a model: the schedules that a search tries, times the work that synthesizers say that one is.
 
     Parameters
     ----------
@@ -75,21 +76,13 @@ class _Model:
     def seconds(self, point: Point) -> float:
         """Seconds of a point."""
         if isinstance(point.task, WorkloadTask):
-            return _RANK_S * point.network.num_npus * (point.task.trials if point.task.synthesizer == AUTO else 1)
+            options = point.task.options
+            return _RANK_S * point.network.num_npus * (options.trials or 1 if options.synthesizer == AUTO else 1)
         task = point.task
         network = point.network
         structure = (tuple((d.block, d.size) for d in network.dimensions), len(network.links), len(network.failed_links))
-        size = task.size_bytes.bit_length() if task.chunks_per_npu is None else 0
-        key = (
-            structure,
-            size,
-            task.collective,
-            task.chunks_per_npu,
-            task.max_sends,
-            task.synthesizer,
-            task.trials,
-            task.budget_s,
-        )
+        size = task.size_bytes.bit_length() if task.options.chooses_chunks else 0
+        key = (structure, size, task.collective, replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0))
         if key not in self.known:
             try:
                 self.known[key] = _search_seconds(self._topology(network, structure), task)
@@ -111,20 +104,22 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     AstraTacosError
         If it cannot be done.
     """
-    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, task.chunks_per_npu or 1, task.root)
+    options = task.options
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
+    if isinstance(options.chunks_per_npu, int):
+        collective = cut_into(collective, options.chunks_per_npu)
     model = choose_link_model(topology, collective)[0]
     cuts, sends = [collective], collective.least_sends
-    if task.chunks_per_npu is None:
-        chosen = choose_chunks(topology, collective.name, collective.size_bytes, model, task.max_sends)
+    if options.chooses_chunks:
+        chosen = choose_chunks(topology, collective.name, collective.size_bytes, model, options.max_sends)
         counts = sorted({candidate.chunks_per_npu for candidate in chosen if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU})
         cuts, sends = [cut_into(collective, count) for count in counts], chosen[0].num_sends
-    timing = compute_timing(topology, collective, model, task.reduce_bandwidth_gbps)
-    names = dict.fromkeys(auto_synthesizers() if task.synthesizer == AUTO else (task.synthesizer,), 0)
-    budget = task.budget_s or (AUTO_BUDGET_S if task.synthesizer == AUTO else float("inf"))
-    listed = [Cut(cut, timing, 0, task.chunks_per_npu is not None) for cut in cuts]
-    candidates, _, _ = list_candidates(topology, listed, names, task.trials, task.seed, budget)
+    timing = compute_timing(topology, collective, model, options.reduce_bandwidth_gbps)
+    names = dict.fromkeys(auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,), 0)
+    listed = [Cut(cut, timing, 0, not options.chooses_chunks) for cut in cuts]
+    candidates, _ = list_candidates(topology, listed, names, options.trials, options.seed)
     if not candidates:
         return _POINT_S
     # Of many numbers of chunks and synthesizers most turn out to be needless before they are tried.
-    tried = sum(candidate.seconds for candidate in candidates) * (_TRIED if len(candidates) > len(names) else 1.0)
-    return _POINT_S + min(tried, budget) + _CHECK_S * sends
+    work = sum(candidate.work for candidate in candidates) * (_TRIED if len(candidates) > len(names) else 1.0)
+    return _POINT_S + min(work, options.sends_budget) / SENDS_PER_SECOND + _CHECK_S * sends

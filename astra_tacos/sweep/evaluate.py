@@ -14,6 +14,7 @@ from astra_tacos.errors import AstraTacosError, SynthesisError
 from astra_tacos.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
 from astra_tacos.sweep.point import CollectiveTask, Point
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
@@ -53,9 +54,8 @@ def warm_up() -> None:
     network = NetworkConfig("", (Dimension(RING.name, 4, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
     for collective in ("all-reduce", "broadcast", "all-to-all"):  # what others do, one of these does
         for synthesizer in SYNTHESIZERS:
-            task = CollectiveTask(
-                collective, 0 if collective == "broadcast" else None, 1 << 10, 1, 1 << 20, synthesizer, 1, 0, None, "auto", 0.0
-            )
+            options = SearchOptions(synthesizer, chunks_per_npu=1, trials=1, threads=1)
+            task = CollectiveTask(collective, 0 if collective == "broadcast" else None, 1 << 10, options)
             evaluate(Point(0, {}, network, task, {}), Conditions())
 
 

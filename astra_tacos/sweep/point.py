@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 ROW_FORMAT = "astra_tacos sweep 1"
 """Format of the rows; a change of their meaning changes it, and with it every key."""
@@ -35,7 +36,7 @@ INPUT_COLUMNS: dict[str, str] = {
     "chunks_per_npu": "int",
     "trials": "int",
     "seed": "int",
-    "budget_s": "float",
+    "budget_sends": "int",
     "link_model": "str",
     "reduce_bandwidth_gbps": "float",
     "workload": "str",
@@ -48,22 +49,12 @@ Scalar = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTask:
-    """A collective to synthesize, with the options of `astra-tacos synthesize`.
-
-    `chunks_per_npu` None leaves it to the search; `trials` and `budget_s` None take the search's own.
-    """
+    """A collective to synthesize, with the options of `astra-tacos synthesize`."""
 
     collective: str
     root: int | None
     size_bytes: int
-    chunks_per_npu: int | None
-    max_sends: int
-    synthesizer: str
-    trials: int | None
-    seed: int
-    budget_s: float | None
-    link_model: str
-    reduce_bandwidth_gbps: float
+    options: SearchOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +63,10 @@ class WorkloadTask:
 
     Parameters
     ----------
+    backend, baseline
+        As `plan` takes them.
+    options
+        What is asked of the searches.
     workload, system, comm_group, remote_memory, directory
         Absolute paths of its files: prefix of the traces, and what goes with them.
     digest
@@ -85,12 +80,7 @@ class WorkloadTask:
     directory: str
     backend: str | None
     baseline: str | None
-    synthesizer: str
-    chunks_per_npu: int | None
-    reduce_bandwidth_gbps: float
-    trials: int
-    seed: int
-    budget_s: float | None
+    options: SearchOptions
     digest: str
 
 
@@ -132,6 +122,7 @@ class Point:
     def key(self) -> str:
         """SHA-256 of all that the result depends on: points of one key have one result, whatever they are called."""
         task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
+        task["options"] = self.task.options.identity()
         about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
         return hashlib.sha256(_canonical(about)).hexdigest()
 
@@ -155,7 +146,7 @@ class Point:
             request["index"],
             request["axes"],
             _network_from_json(request["network"]),
-            task_type(**request["task"]),
+            task_type(**request["task"] | {"options": SearchOptions(**request["task"]["options"])}),
             request["inputs"],
             request["error"],
         )

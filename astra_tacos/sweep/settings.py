@@ -17,7 +17,8 @@ from astra_tacos.run.backend import BACKENDS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.search.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.work import parse_budget
 from astra_tacos.units import MAX_SIZE_BYTES, format_size, parse_size
 
 REQUIRED = object()
@@ -98,10 +99,14 @@ def read_number(value: object, where: str, expected: str, is_fit: Callable[[floa
     return number
 
 
-def _budget(value: object, where: str) -> float | None:
+def _budget(value: object, where: str) -> int | None:
     if value is None:
         return None
-    return read_number(value, where, "a number of seconds above 0, or null", lambda number: number > 0)
+    is_text = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    try:
+        return parse_budget(str(value) if is_text else "", where)
+    except ConfigError:
+        raise _refuse(value, where, "sends examined such as 20M, seconds such as 10s (or 10), or null") from None
 
 
 def _speed(value: object, where: str) -> float:
@@ -147,7 +152,7 @@ SETTINGS: dict[str, Setting] = {
     "chunks_per_npu": Setting(_whole(1, "auto"), "chunks_per_npu"),
     "trials": Setting(_whole(1, "null"), "trials", defaults=(None, 4)),
     "seed": Setting(_whole(0), "seed", defaults=(0, 0)),
-    "budget": Setting(_budget, "budget_s"),
+    "budget": Setting(_budget, "budget_sends"),
     "reduce_bandwidth": Setting(_speed, "reduce_bandwidth_gbps", defaults=(0.0, 0.0)),
     "workload": Setting(_path(may_be_null=False), "workload", _ONLY_WORKLOAD, (None, REQUIRED)),
     "system": Setting(_path(may_be_null=False), "system", _ONLY_WORKLOAD, (None, REQUIRED)),
@@ -158,3 +163,14 @@ SETTINGS: dict[str, Setting] = {
     "backend": Setting(_choice(tuple(BACKENDS), may_be_null=True), "backend", _ONLY_WORKLOAD),
 }
 """Keys of `point` beside `network` and `failed_links`, as the options of the command line."""
+SEARCH_FIELDS = {
+    "synthesizer": "synthesizer",
+    "chunks_per_npu": "chunks_per_npu",
+    "max_sends": "max_sends",
+    "link_model": "link_model",
+    "reduce_bandwidth": "reduce_bandwidth_gbps",
+    "trials": "trials",
+    "seed": "seed",
+    "budget": "budget",
+}
+"""Keys of `point` that are options of the search, and what `SearchOptions` calls them."""

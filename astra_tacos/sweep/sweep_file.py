@@ -18,7 +18,8 @@ from astra_tacos.sweep.network_spec import NetworkSpec
 from astra_tacos.sweep.networks import Networks, PointNetwork
 from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, RunSource, read_run_source
-from astra_tacos.sweep.settings import REQUIRED, SETTINGS
+from astra_tacos.sweep.settings import REQUIRED, SEARCH_FIELDS, SETTINGS
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
 _MOST_NAMES = 8
@@ -211,14 +212,7 @@ class _Resolver:
             name,
             root,
             settings["size"],
-            settings["chunks_per_npu"],
-            settings["max_sends"],
-            settings["synthesizer"],
-            settings["trials"],
-            settings["seed"],
-            settings["budget"],
-            settings["link_model"],
-            settings["reduce_bandwidth"],
+            _search_options(settings),
         )
         return task, error
 
@@ -241,15 +235,19 @@ class _Resolver:
             run.directory,
             settings["backend"],
             settings["baseline"],
-            settings["synthesizer"],
-            settings["chunks_per_npu"],
-            settings["reduce_bandwidth"],
-            settings["trials"],
-            settings["seed"],
-            settings["budget"],
+            _search_options(settings),
             run.digest,
         )
         return task, error
+
+
+def _search_options(settings: dict[str, Any]) -> SearchOptions:
+    """What settings ask of a search; a point is computed by one thread."""
+    asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
+    for name, field_name in SEARCH_FIELDS.items():
+        if settings.get(name) is not None:
+            asked[field_name] = settings[name]
+    return SearchOptions(**asked)
 
 
 def _at(names: dict[str, Any]) -> str:

@@ -13,7 +13,6 @@ from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.solution import Options
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
@@ -67,9 +66,8 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         _path(task.remote_memory),
         Path(task.directory),
     )
-    options = Options(task.synthesizer, task.reduce_bandwidth_gbps, task.chunks_per_npu, task.trials, task.seed, task.budget_s)
     cache = _path(conditions.cache)
-    return plan(inputs, folder / "plan", backend=task.backend, baseline=task.baseline, options=options, cache=cache)
+    return plan(inputs, folder / "plan", backend=task.backend, baseline=task.baseline, options=task.options, cache=cache)
 
 
 def _path(text: str | None) -> Path | None:

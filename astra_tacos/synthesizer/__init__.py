@@ -13,22 +13,20 @@ from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
+from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
-from astra_tacos.synthesizer.search.chunk_counts import most_promising
-from astra_tacos.synthesizer.search.effort import match_seconds, pack_seconds, route_seconds
 from astra_tacos.synthesizer.synthesizer import Synthesizer
+from astra_tacos.synthesizer.work import match_work, pack_work, route_work
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
-    "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, seconds=match_seconds),
-    "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, seconds=pack_seconds),
-    "routed": Synthesizer(
-        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, seconds=route_seconds, does_groups=True
-    ),
+    "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work),
+    "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work),
+    "routed": Synthesizer(routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),

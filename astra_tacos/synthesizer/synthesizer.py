@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
-from astra_tacos.synthesizer.search.effort import dispatch_seconds
+from astra_tacos.synthesizer.work import dispatch_work
 from astra_tacos.topology.topology import Topology
 
 
@@ -34,8 +34,9 @@ class Synthesizer:
     advise
         From a topology, the name and size of a collective, a link model and a maximum of sends: a number of chunks per NPU that
         suits it. A search tries others, too.
-    seconds
-        A rough guess at how long one schedule takes to make, by which a search decides what to try first.
+    work
+        An estimate of how much work one schedule is, in sends examined (see `work`), by which a search decides what to try first
+        and what fits into its budget. It must follow from its arguments alone.
     does_groups
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
     in_auto
@@ -47,7 +48,7 @@ class Synthesizer:
     is_random: bool
     refusal: Callable[[Topology, Collective], str | None] = never
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
-    seconds: Callable[[Topology, Collective], float] = dispatch_seconds
+    work: Callable[[Topology, Collective], int] = dispatch_work
     does_groups: bool = False
     in_auto: bool = True
 

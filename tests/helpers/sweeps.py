@@ -12,10 +12,11 @@ import psutil
 
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.sweep.point import CollectiveTask, Point
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 SMALL = NetworkConfig("small.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 25.0, 500.0)))
 LARGE = NetworkConfig("large.yml", (Dimension("Ring", 16, 50.0, 500.0), Dimension("Ring", 16, 50.0, 500.0)))
-_TASK = CollectiveTask("all-reduce", None, 1 << 20, 1, 1 << 24, "tacos", 1, 0, None, "auto", 0.0)
+_TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", 1, 1 << 24, trials=1, threads=1))
 
 
 def collective_point(index: int = 0, network: NetworkConfig = SMALL, **changes: Any) -> Point:

@@ -11,8 +11,8 @@ from helpers.plans import attributes, contents, lint_plan, messages, planned, wr
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.solution import Options
 from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
 
 
@@ -41,7 +41,7 @@ def test_an_all_gather_of_no_bytes_is_carried(tmp_path: Path, group: int | None)
         for _ in range(4)
     ]
     inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}))
-    options = Options(synthesizer="tacos", trials=1)
+    options = SearchOptions("tacos", trials=1)
     result, after = planned(inputs, tmp_path / "plan", options=options)
     assert result.before_ns is None
     assert lint_plan(after).errors == {}

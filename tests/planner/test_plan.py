@@ -18,7 +18,7 @@ from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.solution import Options
+from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
@@ -27,6 +27,7 @@ from astra_tacos.run.recording import load_recording
 from astra_tacos.run.run import NATIVE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
@@ -109,6 +110,50 @@ def test_a_run_that_does_not_end_has_no_before(tmp_path: Path) -> None:
     assert load_recording(tmp_path / "plan" / "replay.npz").before is None
 
 
+@pytest.mark.parametrize("pattern", [CommType.ALL_REDUCE, CommType.ALL_TO_ALL])
+def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Path, pattern: CommType) -> None:
+    """Without congestion a chunk of 6 B would hold a link of 0 ns for less than 1 ns: no search finds a schedule."""
+    ranks = [[coll(3, comm_type=pattern, size=48), coll(7, [3], size=1 << 16)] for _ in range(8)]
+    files = RunFiles(ranks=ranks, topology=("FullyConnected", "Switch"), npus=(2, 4), latency=0)
+    result, after = planned(written(tmp_path, files), tmp_path / "plan", backend="congestion-unaware")
+    large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
+    assert (large.algorithm != "native", small.algorithm) == (True, "native")
+    assert "of 6 B holds a link of network for less than 1 ns" in small.reason
+    assert (small.first_group, small.first_node) == (tuple(range(8)), (0, 3))
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert lint_plan(after).errors == ()
+
+
+def test_a_candidate_that_astra_sim_stops_at_is_dropped(tmp_path: Path) -> None:
+    """Members of a group on every other NPU of a ring send 16 bytes at time 0 in under 1 ns: such a trace cannot be replayed."""
+    groups = {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}
+    ranks = [[coll(0, size=64, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
+    result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring",))), tmp_path / "plan")
+    large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
+    assert (large.algorithm != "native", small.algorithm) == (True, "native")
+    assert "less than 1 ns" in small.reason
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert lint_plan(after).errors == ()
+
+
+def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the native collective cannot be compared with, only the whole run shows that ASTRA-sim stops."""
+    monkeypatch.setattr("astra_tacos.planner.synthesis._native_ns", lambda *_: None)
+    ranks = [[coll(0, size=64), coll(1, [0], size=1 << 16)] for _ in range(8)]
+    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
+    large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
+    assert (large.algorithm != "native", small.algorithm) == (True, "native")
+    assert small.reason.startswith("the run with it cannot be replayed: workload/w: rank ")
+    assert "at time 0 in under 1 ns" in small.reason
+    assert result.before_ns is not None
+    assert result.after_ns < result.before_ns
+    assert not list((tmp_path / "plan").glob("candidate*"))
+
+
 def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
     """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
     files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
@@ -117,12 +162,12 @@ def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
     assert "less than 1 ns" in (tmp_path / "plan" / "plan.json").read_text()
 
 
-def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
-    planned(inputs, outputs[0], jobs=1)
-    planned(inputs, outputs[1], jobs=3, cache=tmp_path / "cache")
-    result, _ = planned(inputs, outputs[2], jobs=2, cache=tmp_path / "cache")
+    planned(inputs, outputs[0], options=replace(PLAN_OPTIONS, threads=1))
+    planned(inputs, outputs[1], options=replace(PLAN_OPTIONS, threads=3), cache=tmp_path / "cache")
+    result, _ = planned(inputs, outputs[2], options=replace(PLAN_OPTIONS, threads=2), cache=tmp_path / "cache")
     assert all(case.from_cache for case in result.cases)
     everything = ("plan.json", "replay.npz", "workload", "collective", "comm_group.json", "per_node.yml", "system.json")
     assert contents(outputs[0], everything) == contents(outputs[1], everything) == contents(outputs[2], everything)
@@ -361,7 +406,7 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
         for rank in range(4)
     ]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups={"1": [0, 1], "2": [2, 3]}, topology=("Ring",)))
-    options = Options(synthesizer="tacos", trials=1)
+    options = SearchOptions("tacos", trials=1)
     _, after = planned(inputs, tmp_path / "plan", options=options)
     run = read_inputs(after)
     native = [node.id for nodes in messages(after) for node in nodes if attributes(node).get("comm_type") == CommType.ALL_TO_ALL]

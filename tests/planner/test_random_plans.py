@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.solution import Options
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 TASTES = Tastes(lost=0, empty=0, replay_only=0, same_tag=0, broadcast=0, invalid=0, roofline=0, cycle=0, instant=0)
 """Nothing that would make ASTRA-sim itself stall, whatever its collectives, and no Broadcast, in which it only waits."""
-QUICK = Options(synthesizer="tacos", trials=1)
+QUICK = SearchOptions("tacos", trials=1)
 REFUSED = ("where ASTRA-sim stops",)
 """What the run before does as well."""
 

@@ -10,12 +10,12 @@ from helpers.plans import attributes, contents, lint_plan, messages, planned, wr
 
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.solution import Options
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
 
 STAYS = CommType.ALL_TO_ALL
 """What `tacos` does not do."""
-OPTIONS = Options(synthesizer="tacos", trials=1)
+OPTIONS = SearchOptions("tacos", trials=1)
 HALVES = {"1": [0, 1], "2": [2, 3]}
 
 

@@ -12,7 +12,7 @@ from helpers.plans import contents, lint_plan, planned, written
 
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.solution import Options
+from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.whole_network import Asked
@@ -22,6 +22,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
@@ -101,7 +102,7 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
     workload = find_workload(inputs)
     case = next(case for case in workload.cases if len(case.groups) == 4)
     network = build_topology(workload.run.network)
-    found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, Options(), SynthesisCache(None))
+    found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, PLAN_OPTIONS, SynthesisCache(None))
     assert found.schedule is not None
     carried = [carry_over(found.schedule, case, group, network) for group in case.groups]
     assert verify_together([each for each in carried if each is not None]) == ()
@@ -127,13 +128,13 @@ def test_the_plan_is_the_same_but_for_figures(tmp_path: Path, files: RunFiles) -
     assert before == after
 
 
-def test_the_same_bytes_for_any_number_of_jobs_and_from_the_cache(tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:
     inputs = written(tmp_path, RING)
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
-    planned(inputs, outputs[0], asked=BOTH, jobs=1)
-    planned(inputs, outputs[1], asked=BOTH, jobs=3, cache=tmp_path / "cache")
+    planned(inputs, outputs[0], asked=BOTH, options=replace(PLAN_OPTIONS, threads=1))
+    planned(inputs, outputs[1], asked=BOTH, options=replace(PLAN_OPTIONS, threads=3), cache=tmp_path / "cache")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
-    planned(inputs, outputs[2], asked=BOTH, jobs=2, cache=tmp_path / "cache")
+    planned(inputs, outputs[2], asked=BOTH, options=replace(PLAN_OPTIONS, threads=2), cache=tmp_path / "cache")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamps
     assert contents(outputs[0], EVERYTHING) == contents(outputs[1], EVERYTHING) == contents(outputs[2], EVERYTHING)
 
@@ -155,5 +156,5 @@ def test_other_patterns(tmp_path: Path, comm_type: CommType) -> None:
 
 def test_chunks_as_asked_for(tmp_path: Path) -> None:
     inputs = written(tmp_path, RING)
-    told = figures(planned(inputs, tmp_path / "plan", asked=BOTH, options=Options(chunks_per_npu=3))[0], 2)
+    told = figures(planned(inputs, tmp_path / "plan", asked=BOTH, options=SearchOptions(chunks_per_npu=3, trials=4))[0], 2)
     assert told["relay_chunks_per_npu"] == told["together_chunks_per_npu"] == 3

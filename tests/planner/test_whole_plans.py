@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from conftest import INPUTS_VARIABLE
 from helpers.plans import attributes, contents, golden_inputs, lint_plan, messages, planned
 
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.trace.schema import NodeType
@@ -55,7 +57,7 @@ def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], .
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, tmp_path: Path, name: str) -> None:
     inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
-    result, after = planned(inputs, tmp_path / "plan", jobs=2)
+    result, after = planned(inputs, tmp_path / "plan", options=replace(PLAN_OPTIONS, threads=2))
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert all(case.algorithm != "native" and not case.was_cut_off for case in result.cases)

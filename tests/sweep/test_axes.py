@@ -68,7 +68,11 @@ def test_blocks_multiply(first: list[int], second: list[int], entries: list[dict
 def test_an_entry_of_a_list_leaves_keys_of_point_as_they_are(tmp_path: Path) -> None:
     entries = [{"chunks_per_npu": 1}, {"chunks_per_npu": 4, "trials": 2}, {"trials": 3}]
     found = sweep(tmp_path, point={"chunks_per_npu": 8}, axes=[{"list": entries}])
-    assert [(point.task.chunks_per_npu, point.task.trials) for point in found.points] == [(1, None), (4, 2), (8, 3)]
+    assert [(point.task.options.chunks_per_npu, point.task.options.trials) for point in found.points] == [
+        (1, None),
+        (4, 2),
+        (8, 3),
+    ]
     assert found.axes == ("chunks_per_npu", "trials")
 
 

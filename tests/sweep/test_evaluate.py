@@ -18,13 +18,13 @@ from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import ReplayError, VerificationError
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.solution import Options
 from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.sweep.point import Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 
 
@@ -132,7 +132,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
     digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
-    task = WorkloadTask(*files, None, "ring", "ring", None, 0.0, 1, 0, None, digest)
+    task = WorkloadTask(*files, None, "ring", SearchOptions("ring", trials=1, threads=1), digest)
     return Point(0, {}, network, replace(task, **changes), {})
 
 
@@ -143,7 +143,7 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
     write_network(network, tmp_path / "network.yml")
     inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
-    result = plan(inputs, tmp_path / "plan", baseline="ring", options=Options("ring", trials=1))
+    result = plan(inputs, tmp_path / "plan", baseline="ring", options=SearchOptions("ring", trials=1, threads=1))
     assert outcome.status == "ok", outcome.error
     assert plain(outcome) == {
         "predicted_ns": result.after_ns,

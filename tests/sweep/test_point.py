@@ -15,27 +15,31 @@ from hypothesis import strategies as st
 
 from astra_tacos.config.network import LinkSpec, NetworkConfig, read_network
 from astra_tacos.sweep.point import CollectiveTask, Point, WorkloadTask
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 NETWORK = networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0), failed_links=((0, 1), (1, 0)))
 GRAPH = read_network(CONFIGS / "network" / "dgx1_cube_mesh.yml")
-TASK = CollectiveTask("all-reduce", None, 1 << 20, None, 2_000_000, "tacos", None, 0, None, "auto", 0.0)
-RUN = WorkloadTask("/a/w", "/a/s.json", "/a/g.json", None, "/a", None, None, "auto", None, 0.0, 4, 0, None, "0" * 64)
+TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", "auto", threads=1))
+RUN = WorkloadTask("/a/w", "/a/s.json", "/a/g.json", None, "/a", None, None, SearchOptions(trials=4, threads=1), "0" * 64)
 POINT = Point(0, {"a": 1}, NETWORK, TASK, {"kind": "collective"})
 OTHER = {
     "collective": "broadcast",
     "root": 1,
     "size_bytes": 1,
-    "chunks_per_npu": 1,
-    "max_sends": 1,
-    "synthesizer": "ring",
-    "trials": 1,
-    "seed": 1,
-    "budget_s": 1.0,
-    "link_model": "blocking",
-    "reduce_bandwidth_gbps": 1.0,
+    "options": SearchOptions("tacos", "auto", seed=5),
     "backend": "congestion-aware",
     "baseline": "ring",
     "digest": "1" * 64,
+}
+OTHER_OPTIONS = {
+    "synthesizer": "ring",
+    "chunks_per_npu": 1,
+    "max_sends": 1,
+    "link_model": "blocking",
+    "reduce_bandwidth_gbps": 1.0,
+    "trials": 1,
+    "seed": 1,
+    "budget": 1,
 }
 PATHS = {"workload", "system", "comm_group", "remote_memory", "directory"}
 
@@ -48,6 +52,17 @@ def test_whatever_is_asked_for_changes_the_key(task: CollectiveTask | WorkloadTa
         if field.name not in PATHS:
             keys.add(replace(point, task=replace(task, **{field.name: OTHER[field.name]})).key)
     assert len(keys) == 1 + len(fields(task)) - len(PATHS & {field.name for field in fields(task)})
+
+
+@pytest.mark.parametrize("task", [TASK, RUN])
+def test_whatever_is_asked_of_the_search_changes_the_key_but_how_fast_it_is(task: CollectiveTask | WorkloadTask) -> None:
+    def key(**changes: object) -> str:
+        return replace(POINT, task=replace(task, options=replace(task.options, **changes))).key
+
+    keys = [key(**{name: value}) for name, value in OTHER_OPTIONS.items()]
+    assert len({key(), *keys}) == 1 + len(keys)
+    assert {field.name for field in fields(SearchOptions)} - OTHER_OPTIONS.keys() == {"threads", "time_limit_s"}
+    assert key(threads=7) == key(time_limit_s=9.0) == key()
 
 
 def test_whatever_the_network_is_changes_the_key() -> None:
@@ -94,7 +109,7 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
         st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.floats(allow_nan=False), st.text(), st.booleans()),
     ),
     st.sampled_from([NETWORK, GRAPH, replace(NETWORK, link_overrides=(LinkSpec(1, 2, 0.1, None),))]),
-    st.sampled_from([TASK, RUN, replace(TASK, budget_s=0.1, root=3)]),
+    st.sampled_from([TASK, RUN, replace(TASK, options=replace(TASK.options, budget=7), root=3)]),
     st.none() | st.text(),
 )
 def test_a_request_brings_it_across(

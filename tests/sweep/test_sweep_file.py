@@ -14,6 +14,7 @@ from astra_tacos.config.network import read_network
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.point import INPUT_COLUMNS, CollectiveTask, WorkloadTask
 from astra_tacos.sweep.sweep_file import read_sweep_file
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 
 COST = str(CONFIGS / "cost" / "three_tiers.yml")
@@ -31,7 +32,7 @@ def test_a_sweep_without_axes_is_one_point(tmp_path: Path) -> None:
     found = sweep(tmp_path)
     (point,) = found.points
     assert (found.name, found.axes, found.num_combinations, found.left_out) == ("s", (), 1, {})
-    assert point.task == CollectiveTask("all-reduce", None, 1 << 20, None, 2_000_000, "auto", None, 0, None, "auto", 0.0)
+    assert point.task == CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("auto", "auto", threads=1))
     assert list(point.inputs) == list(INPUT_COLUMNS)
     assert point.error is None and point.index == 0 and point.axes == {}
 
@@ -51,7 +52,9 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "reduce_bandwidth": 8,
     }
     (point,) = sweep(tmp_path, name="all of them", point=options).points
-    assert point.task == CollectiveTask("broadcast", 2, 3072, 3, 99, "trees", 5, 6, 10.0, "blocking", 8.0)
+    assert point.task == CollectiveTask(
+        "broadcast", 2, 3072, SearchOptions("trees", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1)
+    )
     inputs = {name: value for name, value in point.inputs.items() if value is not None}
     assert inputs == {
         "kind": "collective",
@@ -71,7 +74,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "chunks_per_npu": 3,
         "trials": 5,
         "seed": 6,
-        "budget_s": 10.0,
+        "budget_sends": 10_000_000,
         "link_model": "blocking",
         "reduce_bandwidth_gbps": 8.0,
     }
@@ -213,7 +216,7 @@ def test_a_run_to_plan(tmp_path: Path) -> None:
     found = sweep(tmp_path, point=WORKLOAD, axes={"baseline": [None, "ring"], "trials": [None, 2]})
     tasks = [point.task for point in found.points]
     assert all(isinstance(task, WorkloadTask) for task in tasks)
-    assert [(task.baseline, task.trials) for task in tasks] == [(None, 4), (None, 2), ("ring", 4), ("ring", 2)]
+    assert [(task.baseline, task.options.trials) for task in tasks] == [(None, 4), (None, 2), ("ring", 4), ("ring", 2)]
     assert {task.directory for task in tasks} == {str(RUN)}  # type: ignore[union-attr]
     assert {point.inputs["workload"] for point in found.points} == {str(RUN / "workload" / "w")}
     assert found.points[0].kind == "workload" and found.points[0].inputs["size_bytes"] is None
@@ -242,7 +245,12 @@ def test_an_axis_without_a_column_gets_its_own(tmp_path: Path) -> None:
 def test_settings_may_be_expressions(tmp_path: Path) -> None:
     point = {"synthesizer": "= 'ring' if n < 4 else 'tacos'", "chunks_per_npu": "= n / 2 if n > 2 else 'auto'"}
     found = sweep(tmp_path, point=point, axes={"n": [2, 4, 8]})
-    assert [(p.task.synthesizer, p.task.chunks_per_npu) for p in found.points] == [("ring", None), ("tacos", 2), ("tacos", 4)]
+    asked = [point.task.options for point in found.points]
+    assert [(options.synthesizer, options.chunks_per_npu) for options in asked] == [
+        ("ring", "auto"),
+        ("tacos", 2),
+        ("tacos", 4),
+    ]
 
 
 N = str(CONFIGS / "network" / "torus_8x8.yml")
@@ -299,7 +307,10 @@ N = str(CONFIGS / "network" / "torus_8x8.yml")
         ({"point": {"chunks_per_npu": 0}}, ": point.chunks_per_npu is 0, expected a whole number from 1 on, or auto"),
         ({"point": {"trials": True}}, ": point.trials is True, expected a whole number from 1 on, or null"),
         ({"point": {"seed": -1}}, ": point.seed is -1, expected a whole number from 0 on"),
-        ({"point": {"budget": 0}}, ": point.budget is 0, expected a number of seconds above 0, or null"),
+        (
+            {"point": {"budget": 0}},
+            ": point.budget is 0, expected sends examined such as 20M, seconds such as 10s",
+        ),
         ({"point": {"reduce_bandwidth": -1}}, ": point.reduce_bandwidth is -1, expected a number of GB/s, 0 or more"),
         ({"point": {"link_model": "fast"}}, ": point.link_model is 'fast', expected blocking, pipelined, "),
         ({"point": {"synthesizer": "best"}}, ": point.synthesizer is 'best', expected auto, tacos, "),

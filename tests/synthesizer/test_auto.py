@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
+from time import sleep
 
-import numba
 import pytest
 from helpers.networks import ALL, topologies, topology
 from hypothesis import given, settings
@@ -21,11 +23,14 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search, synthesize
-from astra_tacos.synthesizer.search.stopwatch import compilation_stopwatch
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import parse_budget
+from astra_tacos.synthesizer.work_meter import count_work, metered
 from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20
-SMALL = {"recut": True, "max_sends": 10_000, "trials": 3, "budget_s": math.inf}
+UNLIMITED = 1 << 60
+SMALL = SearchOptions(chunks_per_npu="auto", max_sends=10_000, trials=3, budget=UNLIMITED)
 
 
 def columns(of) -> list[bytes]:
@@ -36,7 +41,7 @@ def columns(of) -> list[bytes]:
 def test_threads_change_nothing(network: str) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    runs = [search(where, what, threads=threads, **SMALL) for threads in (1, 2, 5)]
+    runs = [search(where, what, replace(SMALL, threads=threads)) for threads in (1, 2, 5)]
     for run in runs[1:]:
         assert columns(run.schedule) == columns(runs[0].schedule)
         assert run.describe() == runs[0].describe()
@@ -50,33 +55,33 @@ def test_threads_change_nothing(network: str) -> None:
 def test_no_worse_than_any_member_alone(network: str, collective: str) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
-    for recut, tolerance in (False, 1.0), (True, 1.005):  # no one climbs to more chunks that has fallen behind
-        options = SMALL | {"recut": recut}
-        best = search(where, what, **options)
+    for chunks, tolerance in (None, 1.0), ("auto", 1.005):  # no one climbs to more chunks that has fallen behind
+        options = replace(SMALL, chunks_per_npu=chunks)
+        best = search(where, what, options)
         assert verify(best.schedule) == ()
         for name in auto_synthesizers():
             if name in best.refusals:
                 continue
-            alone = search(where, what, synthesizer=name, **options)
+            alone = search(where, what, replace(options, synthesizer=name))
             assert best.schedule.collective_time_ns <= alone.schedule.collective_time_ns * tolerance, name
 
 
 def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
     where = topology(*ALL["mixed"])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    cut_off = search(where, what, budget_s=1e-9, recut=True)
+    cut_off = search(where, what, SearchOptions(budget=1, chunks_per_npu="auto"))
     assert cut_off.was_cut_off
     assert cut_off.num_tried == 1
     assert verify(cut_off.schedule) == ()
     assert cut_off.schedule.collective.chunks_per_npu == 1
-    whole = search(where, what, recut=True, budget_s=math.inf)
+    whole = search(where, what, SearchOptions(budget=UNLIMITED, chunks_per_npu="auto"))
     assert whole.num_tried > 1
     assert whole.schedule.collective_time_ns <= cut_off.schedule.collective_time_ns
 
 
 def test_it_ends_where_nothing_can_be_faster() -> None:
     where = topology(*ALL["full"])
-    found = search(where, COLLECTIVES["all-gather"](where.num_npus, MIB), trials=30, budget_s=math.inf)
+    found = search(where, COLLECTIVES["all-gather"](where.num_npus, MIB), SearchOptions(trials=30, budget=UNLIMITED))
     bound = lower_bound(where, found.schedule.collective, found.schedule.timing).time_ns
     assert found.schedule.collective_time_ns == bound
     assert found.num_candidates >= 30
@@ -92,19 +97,19 @@ def test_refusals_are_told_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYNTHESIZERS, "proud", replace(entry, refusal=lambda *_: "wants another network"))
     monkeypatch.setitem(SYNTHESIZERS, "narrow", replace(entry, collectives=frozenset({"all-gather"})))
     monkeypatch.setitem(SYNTHESIZERS, "brittle", replace(entry, make=breaks))
-    monkeypatch.setitem(SYNTHESIZERS, "slow", replace(entry, seconds=lambda *_: 1e6))
+    monkeypatch.setitem(SYNTHESIZERS, "slow", replace(entry, work=lambda *_: 10**12))
     where = topology(*ALL["mixed"])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    found = search(where, what, trials=2, budget_s=100.0)
+    found = search(where, what, SearchOptions(trials=2, budget=10**8))
     assert found.refusals["proud"] == "wants another network"
     assert found.refusals["narrow"] == "does all-gather, not all-reduce"
     assert found.refusals["brittle"] == "broke on the way"
-    assert "would take about 1,000,000 s, the budget is 100 s" in found.refusals["slow"]
+    assert "takes about 1,000,000,000,000 sends examined, more than the budget has left" in found.refusals["slow"]
     assert verify(found.schedule) == ()
     for name in ("proud", "narrow", "brittle"):
         with pytest.raises(SynthesisError, match=f"all-reduce on test: {name}: {found.refusals[name]}"):
             synthesize(where, what, synthesizer=name)
-    assert synthesize(where, what, synthesizer="slow", trials=1, budget_s=1.0).num_sends  # the only one: it is tried
+    assert synthesize(where, what, synthesizer="slow", trials=1, budget=10**6).num_sends  # the only one: it is tried
 
 
 def test_a_synthesizer_may_stay_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +162,8 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
 def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
     where = topology(*ALL["torus"])
     cuts = cuts_of(where, "all-gather", (1, 2, 3, 4))
-    candidates, left_out, refusals = list_candidates(where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, 3, 7, math.inf)
-    assert left_out == 0
-    assert [(c.stage, c.seconds) for c in candidates] == sorted((c.stage, c.seconds) for c in candidates)
+    candidates, refusals = list_candidates(where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, 3, 7)
+    assert [(c.stage, c.work) for c in candidates] == sorted((c.stage, c.work) for c in candidates)
     stages = [[c for c in candidates if c.stage == stage] for stage in range(4)]
     assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2}, {3}, {1, 2, 3, 4}]
     assert [c.synthesizer for c in stages[1] if c.is_advised] == ["ring"]
@@ -223,24 +227,143 @@ def test_cut_into_changes_nothing_but_the_cut() -> None:
         cut_into(COLLECTIVES["all-gather"](4, 3), 4)
 
 
-def test_compilation_is_told_from_work() -> None:
-    with compilation_stopwatch() as stopwatch:
-        assert stopwatch.seconds == 0
-        numba.njit(lambda x: x + 1)(1)
-        compiled = stopwatch.seconds
-        assert compiled > 0
-        sum(range(100_000))
-        assert stopwatch.seconds == compiled
-    numba.njit(lambda x: x + 2)(1)
-    assert stopwatch.seconds == compiled
+def test_what_parts_count_is_the_work_of_their_schedule() -> None:
+    def make() -> str:
+        count_work(2.5)
+        assert metered(lambda: count_work(100)) == (None, 100)
+        count_work(3)
+        return "made"
+
+    assert metered(make) == ("made", 5)
+    assert metered(lambda: "counts nothing") == ("counts nothing", 0)
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    timing = compute_timing(where, what, "pipelined")
+    for name, entry in SYNTHESIZERS.items():
+        if entry.why_not(where, what) is None:
+            counts = {metered(lambda make=entry.make: make(where, what, timing, 1))[1] for _ in range(3)}
+            assert len(counts) == 1, name
+            assert counts.pop() > 0, name
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"), [({"budget_s": 0.0}, "budget: found 0"), ({"max_sends": 0}, "max sends: found 0")]
+    ("text", "sends"),
+    [
+        ("20M", 20_000_000),
+        ("10s", 10_000_000),
+        ("10", 10_000_000),
+        (" 1.5k ", 1500),
+        ("1G", 10**9),
+        ("1e1", 10**7),
+        (".5s", 500_000),
+    ],
+)
+def test_budgets_as_texts(text: str, sends: int) -> None:
+    assert parse_budget(text) == sends
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "nan", "inf", "1m", "1e99", "0.1e-9", "1 x", "9" * 30, "\N{ARABIC-INDIC DIGIT ONE}s"]
+)
+def test_bad_budgets(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--budget: found .*, expected sends examined such as 20M, or seconds such as 10s$"):
+        parse_budget(text, "--budget")
+
+
+def test_a_keyword_of_synthesize_is_an_option_of_the_search() -> None:
+    keywords = [p for p in inspect.signature(synthesize).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert {p.name: p.default for p in keywords} == {field.name: field.default for field in fields(SearchOptions)}
+    assert [p.name for p in keywords] == [field.name for field in fields(SearchOptions)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(network=topologies(), data=st.data())
+def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(("all-reduce", "all-gather", "all-to-all")))
+    what = COLLECTIVES[name](network.num_npus, data.draw(st.integers(50_000, MIB)))
+    budget = data.draw(st.sampled_from((1, 3_000, 30_000, 300_000)))
+    options = SearchOptions(chunks_per_npu="auto", max_sends=3_000, trials=3, seed=data.draw(st.integers(0, 9)), budget=budget)
+    pauses = data.draw(st.lists(st.sampled_from((0.0, 0.003)), min_size=7, max_size=7))
+    turn = itertools.count()
+
+    def slowly(make):
+        def made(*arguments):
+            sleep(pauses[next(turn) % len(pauses)])
+            return make(*arguments)
+
+        return made
+
+    one = search(network, what, replace(options, threads=1))
+    with pytest.MonkeyPatch.context() as patch:
+        for key, entry in SYNTHESIZERS.items():
+            patch.setitem(SYNTHESIZERS, key, replace(entry, make=slowly(entry.make)))
+        others = [search(network, what, replace(options, threads=threads)) for threads in (2, 3)]
+    for other in others:
+        assert other.describe() == one.describe()
+        assert columns(other.schedule) == columns(one.schedule)
+
+
+def test_a_candidate_that_does_not_fit_is_passed_over_and_cheaper_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    monkeypatch.setitem(SYNTHESIZERS, "trees", replace(SYNTHESIZERS["trees"], work=lambda *_: 10**9))
+    found = search(where, what, SearchOptions(trials=2, budget=10**8))
+    assert found.was_cut_off
+    assert "trees" in found.refusals
+    without = {name: entry for name, entry in SYNTHESIZERS.items() if name != "trees"}
+    for name in list(SYNTHESIZERS):
+        if name not in without:
+            monkeypatch.delitem(SYNTHESIZERS, name)
+    assert columns(found.schedule) == columns(search(where, what, SearchOptions(trials=2, budget=10**8)).schedule)
+
+
+def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = SYNTHESIZERS["tacos"]
+
+    def thorough(*arguments):
+        count_work(1000)
+        return entry.make(*arguments)
+
+    monkeypatch.setitem(SYNTHESIZERS, "tacos", replace(entry, make=thorough, work=lambda *_: 10))
+    where = topology(*ALL["mesh"])
+    what = COLLECTIVES["all-gather"](where.num_npus, MIB, 2)
+    found = search(where, what, SearchOptions("tacos", trials=20, budget=3500))
+    assert found.work // found.num_tried >= 1000  # the first one is told to be a thousand times as much
+    assert found.num_tried <= 3
+    assert found.was_cut_off
+
+
+def test_a_time_limit_says_when_it_struck(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
+    options = SearchOptions(chunks_per_npu="auto", max_sends=10_000, trials=3)
+    struck = search(where, what, replace(options, time_limit_s=1e-9))
+    assert struck.num_tried == 1  # the first candidate is made whatever it takes
+    assert struck.ran_out_of_time
+    assert struck.describe()["cut_off_by_time_limit"]
+    assert not struck.was_cut_off
+    free, limited = search(where, what, options), search(where, what, replace(options, time_limit_s=1e6))
+    assert not limited.ran_out_of_time
+    assert limited.describe() == free.describe()
+    assert columns(limited.schedule) == columns(free.schedule)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"budget": 0}, "budget: found 0"),
+        ({"budget": 1.5}, "budget: found 1.5, expected a whole number"),
+        ({"max_sends": 0}, "max sends: found 0"),
+        ({"seed": 1.5}, "seed: found 1.5"),
+        ({"chunks_per_npu": 0}, "chunks per NPU: found 0"),
+        ({"time_limit_s": 0}, "time limit: found 0"),
+        ({"time_limit_s": math.nan}, "time limit: found nan"),
+        ({"threads": True}, "threads: found True"),
+    ],
 )
 def test_bad_options(options: dict, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
-        search(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, MIB), **options)
+        synthesize(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, MIB), **options)
 
 
 @pytest.mark.parametrize("name", [AUTO, *SYNTHESIZERS])
@@ -258,7 +381,7 @@ def test_every_schedule_is_legal_not_below_the_bound_and_replays_as_predicted(na
         network,
         what,
         synthesizer=name,
-        recut=data.draw(st.booleans()),
+        chunks_per_npu=data.draw(st.sampled_from((None, "auto", 2))),
         max_sends=10_000,
         link_model=data.draw(st.sampled_from(LINK_MODELS)),
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),

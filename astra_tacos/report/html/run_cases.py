@@ -41,6 +41,8 @@ def _note(case: dict[str, Any]) -> str:
     notes = [case["reason"]] if case["reason"] else []
     if case["was_cut_off"]:
         notes.append("the search was cut off by its budget")
+    if case.get("ran_out_of_time"):
+        notes.append("the search was cut off by the wall clock: another machine may find something else")
     return "; ".join(notes)
 
 

@@ -13,6 +13,7 @@ from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph, find_slots
+from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 
@@ -77,6 +78,7 @@ def dispatch(
         *_channels_of_switch_links(topology),
         sends_left,
     )
+    count_work(len(chunk))
     if len(started) < len(chunk):
         raise SynthesisError(f"{synthesizer}: {len(chunk) - len(started)} sends wait for one another")
     columns = chunk[started], channel[started], reduces[started]

@@ -12,7 +12,11 @@ from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network
+from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import Topology
+
+_MATCH = 0.25
+"""Sends examined that a matched send counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ def match_all_gather(
         matching.start_ns,
         matching.end_ns,
     )
+    count_work(_MATCH * num_sends)
     if status != COMPLETE:
         raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
     return matching

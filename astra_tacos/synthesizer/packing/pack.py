@@ -26,6 +26,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.packing.branches import Branches, measure
+from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
@@ -39,6 +40,8 @@ _ROUNDS = 16
 _STALE_ROUNDS = 5
 _MOST_PRICES = 1 << 25
 """Rounds times trees times channels."""
+_PRICE = 0.1
+"""Sends examined that the price of a channel counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ def pack(
         taste = 1 + _TASTE * random.random(topology.num_channels)
         terms = (inward, steepness / best_ns, best_ns, closeness, taste)
         reached = respond(order, batch, root, proposal, copies, *terms, *graph, link_ns, channel, *space)
+        count_work(_PRICE * prices)
         if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
         now_ns = float(link_ns.max())

@@ -18,10 +18,13 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _LINKS_A_ROUND = 1 << 24
 """Bundles times links: what a round looks at."""
+_LOOK = 0.03
+"""Sends examined that a look at a link counts as."""
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 """Of every round: the power of its prices, as how many times it is squared."""
 _DELAY_SHARE = 0.02
@@ -121,6 +124,7 @@ def find_paths(
             last,
             load,
         )
+        count_work(_LOOK * len(source) * topology.num_links)
         if unreached >= 0:
             raise SynthesisError(f"{topology.name}: NPU {source[unreached]} cannot reach every other NPU")
         since += 1

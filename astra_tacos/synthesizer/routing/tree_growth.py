@@ -17,10 +17,13 @@ from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
 from astra_tacos.synthesizer.routing.paths import link_graph
+from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import Topology
 
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""
+_LOOK = 0.1
+"""Sends examined that a look at a link counts as."""
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 _DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
 _PATIENCE = 4
@@ -119,6 +122,7 @@ class _Growth:
             tree,
             self.load,
         )
+        count_work(_LOOK * len(order) * topology.num_links)
         if unreached >= 0:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 

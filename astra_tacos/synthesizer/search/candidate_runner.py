@@ -1,98 +1,136 @@
-"""Running through a work list against the clock, several candidates at a time."""
+"""Running through a work list within a budget of sends examined, several candidates at a time."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search.candidates import Candidate
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
+from astra_tacos.synthesizer.work_meter import metered
 from astra_tacos.topology.topology import Topology
 
-if TYPE_CHECKING:
-    from astra_tacos.synthesizer.search.stopwatch import CompilationStopwatch
+_UnderWay = tuple[Candidate, Future[tuple[Schedule, int]]]
 
 
 @dataclass(slots=True)
 class CandidateRunner:
-    """Candidates are made in threads (kernels release the interpreter lock) and entered into the contest in the list's order.
+    """Candidates are made in threads (kernels release the interpreter lock), but counted and entered in the list's order.
+
+    So what is tried and what leads does not depend on the number of threads or on how fast they are, unless the time limit
+    strikes. A candidate that is likely to need more work than is left of the budget is passed over; cheaper ones after it are
+    not. What it is likely to need is its estimate, times how far that of the last one of its synthesizer was off.
 
     Parameters
     ----------
-    budget_s
-        No candidate but the first is started that is likely to end after so many seconds, compilation not counted.
+    leaderboard
+        Where results are entered.
+    budget
+        Sends that may be examined. The first candidate is made whatever it takes.
     workers
         Threads; so many schedules, and one more, are in memory beside the best.
+    deadline
+        Value of `time.monotonic` from which on none but the first candidate is started.
     refusals
         Filled in: synthesizers that failed, and why.
+    work
+        Filled in: sends examined, as counted, or as estimated where a synthesizer counts none.
+    correction
+        Filled in: by synthesizer, the work of its last candidate over the estimate.
     """
 
     topology: Topology
-    contest: Leaderboard
-    budget_s: float
+    leaderboard: Leaderboard
+    budget: float
     workers: int
+    deadline: float = math.inf
     refusals: dict[str, str] = field(default_factory=dict)
-    slowness: dict[str, float] = field(default_factory=dict)
-    """By synthesizer, how many times longer than guessed the last candidate took."""
+    work: int = 0
+    correction: dict[str, float] = field(default_factory=dict)
+    passed_over: list[Candidate] = field(default_factory=list)
+    """Candidates that did not fit into the budget."""
+    not_started: list[Candidate] = field(default_factory=list)
+    """Candidates that the time limit kept from being started."""
 
-    def run(self, candidates: Sequence[Candidate], on_progress: Callable[[int, int], None]) -> bool:
-        """Whether the budget cut the list off before its end."""
-        from astra_tacos.synthesizer.search.stopwatch import compilation_stopwatch
-
+    def run(self, candidates: Sequence[Candidate], on_progress: Callable[[int, int], None]) -> None:
+        """Make the candidates that may win."""
         ahead = 1 if self.workers == 1 else self.workers + 1
         rest = deque(candidates)
-        waiting: deque[tuple[Candidate, Future[tuple[Schedule, float]]]] = deque()
-        is_up = False
-        with compilation_stopwatch() as compilation, ThreadPoolExecutor(self.workers) as pool:
-            started = time.monotonic()
+        under_way: deque[_UnderWay] = deque()
+        with ThreadPoolExecutor(self.workers) as pool:
             try:
-                while waiting or (rest and not is_up):
-                    while rest and not is_up and len(waiting) < ahead:
-                        candidate = rest[0]
-                        if waiting and waiting[0][0].stage < candidate.stage:
-                            break
+                while rest or under_way:
+                    while rest and len(under_way) < ahead and self._may_start(rest[0], under_way):
+                        candidate = rest.popleft()
                         if not self._is_needless(candidate):
-                            left = self.budget_s - (time.monotonic() - started - compilation.seconds)
-                            is_first = not waiting and self.contest.best is None
-                            is_up = not is_first and candidate.seconds * self.slowness.get(candidate.synthesizer, 1) > left
-                            if is_up:
-                                break
-                            waiting.append((candidate, pool.submit(_timed, candidate, self.topology, compilation)))
-                        rest.popleft()
-                    if waiting:
-                        self._finish(*waiting.popleft())
-                    on_progress(len(candidates) - len(rest) - len(waiting), len(candidates))
+                            under_way.append((candidate, pool.submit(metered, partial(candidate.make, self.topology))))
+                    if under_way:
+                        self._finish(*under_way.popleft())
+                    elif rest and time.monotonic() >= self.deadline:
+                        self.not_started += rest
+                        rest.clear()
+                    elif rest:
+                        self.passed_over.append(rest.popleft())
+                    on_progress(len(candidates) - len(rest) - len(under_way), len(candidates))
             finally:
-                for _, future in waiting:
+                for _, future in under_way:
                     future.cancel()
-        was_cut_off = not all(self._is_needless(candidate) for candidate in rest)
-        if not was_cut_off:
-            on_progress(len(candidates), len(candidates))
-        return was_cut_off
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether candidates that might have won did not fit into the budget."""
+        return not all(map(self._is_needless, self.passed_over))
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """Whether candidates that might have won were not started in time."""
+        return not all(map(self._is_needless, self.not_started))
+
+    def _may_start(self, candidate: Candidate, under_way: deque[_UnderWay]) -> bool:
+        """Whether to start one now; if others are under way, as far as is known without their results."""
+        if under_way and under_way[0][0].stage < candidate.stage:
+            return False  # whether it is needless follows from all results of the stages before
+        if self._is_needless(candidate):
+            return True
+        used = sum(self._likely_work(other) for other, _ in under_way)
+        return self._fits(candidate, used) and (time.monotonic() < self.deadline or self._is_first(under_way))
+
+    def _is_first(self, under_way: deque[_UnderWay]) -> bool:
+        return not under_way and self.leaderboard.best is None
+
+    def _likely_work(self, candidate: Candidate) -> float:
+        return candidate.work * self.correction.get(candidate.synthesizer, 1.0)
+
+    def _fits(self, candidate: Candidate, used: float = 0.0) -> bool:
+        """Whether a candidate is the first, or fits into the budget beside what is counted and what others are likely to use."""
+        if not used and self.leaderboard.best is None:
+            return True
+        return self.work + used + self._likely_work(candidate) <= self.budget
 
     def _is_needless(self, candidate: Candidate) -> bool:
-        return candidate.synthesizer in self.refusals or self.contest.passes_over(candidate)
+        return candidate.synthesizer in self.refusals or self.leaderboard.passes_over(candidate)
 
-    def _finish(self, candidate: Candidate, future: Future[tuple[Schedule, float]]) -> None:
-        """Enter a result, unless those before it have made it needless: then it does not count, finished or not."""
+    def _finish(self, candidate: Candidate, future: Future[tuple[Schedule, int]]) -> None:
+        """Enter a result, unless those before it leave no need or no room for it: then it does not count, finished or not."""
         if self._is_needless(candidate):
             return
+        if not self._fits(candidate):
+            self.passed_over.append(candidate)
+            return
         try:
-            schedule, seconds = future.result()
+            schedule, counted = future.result()
         except SynthesisError as error:
             self.refusals[candidate.synthesizer] = str(error)
+            self.work += candidate.work
             return
-        self.slowness[candidate.synthesizer] = seconds / candidate.seconds
-        self.contest.enter(candidate, schedule)
-
-
-def _timed(candidate: Candidate, topology: Topology, compilation: CompilationStopwatch) -> tuple[Schedule, float]:
-    started = time.monotonic() - compilation.seconds
-    schedule = candidate.make(topology)
-    return schedule, time.monotonic() - compilation.seconds - started
+        work = counted or candidate.work
+        self.work += work
+        self.correction[candidate.synthesizer] = work / max(candidate.work, 1)
+        self.leaderboard.enter(candidate, schedule)

@@ -12,9 +12,8 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
-_SECONDS_OF_ALL_TRIALS = 0.8
-_TOO_LONG = 3.0
-"""A candidate that is guessed to take so many times the budget is not worth waiting for."""
+_WORK_OF_ALL_TRIALS = 500_000
+"""Sends that all seeds of a synthesizer and number of chunks examine together, unless `trials` is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,8 @@ class Candidate:
     ----------
     trial
         0 for the first seed of a synthesizer and cut, 1 for the next, and so on.
-    seconds
-        A guess at how long it takes.
+    work
+        An estimate of how many sends it examines.
     is_advised
         Whether this number of chunks is the one that its synthesizer advises.
     """
@@ -46,7 +45,7 @@ class Candidate:
     cut: Cut
     seed: int
     trial: int
-    seconds: float
+    work: int
     is_advised: bool = False
 
     @property
@@ -67,16 +66,21 @@ class Candidate:
 
 
 def list_candidates(
-    topology: Topology, cuts: Iterable[Cut], synthesizers: Mapping[str, int], trials: int | None, seed: int, budget_s: float
-) -> tuple[list[Candidate], int, dict[str, str]]:
-    """All candidates, stage by stage, in each the cheapest first. Synthesizers come with the number of chunks they advise.
+    topology: Topology, cuts: Iterable[Cut], synthesizers: Mapping[str, int], trials: int | None, seed: int
+) -> tuple[list[Candidate], dict[str, str]]:
+    """All candidates, stage by stage, in each the cheapest first.
 
-    The list depends on the budget only in what it leaves out: what is guessed to take far longer than that, but for the first.
+    Parameters
+    ----------
+    synthesizers
+        The number of chunks per NPU that each advises, 0 if it has nothing to say.
+    trials, seed
+        See `SearchOptions`.
 
     Returns
     -------
-    candidates, num_left_out, refusals
-        How many are left out; and by synthesizer, why it is not in the list at all.
+    candidates, refusals
+        By synthesizer, why none of its candidates is in the list.
     """
     candidates: list[Candidate] = []
     refusals: dict[str, str] = {}
@@ -87,18 +91,14 @@ def list_candidates(
             if reason is not None:
                 refusals.setdefault(name, reason)
                 continue
-            seconds = entry.seconds(topology, cut.collective)
-            total = (trials or default_trials(seconds)) if entry.is_random else 1
-            candidates += [Candidate(name, cut, seed + trial, trial, seconds) for trial in range(total)]
+            work = entry.work(topology, cut.collective)
+            total = (trials or default_trials(work)) if entry.is_random else 1
+            candidates += [Candidate(name, cut, seed + trial, trial, work) for trial in range(total)]
             if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
-                candidates.append(Candidate(name, cut, seed, 0, seconds, is_advised=True))
-    candidates.sort(key=lambda candidate: (candidate.stage, candidate.seconds))  # stable: portfolio order, then seeds
-    kept = [c for index, c in enumerate(candidates) if index == 0 or c.seconds <= _TOO_LONG * budget_s]
-    tried = {candidate.synthesizer for candidate in kept}
-    for candidate in candidates:
-        text = f"one schedule would take about {candidate.seconds:,.0f} s, the budget is {budget_s:g} s"
-        refusals.setdefault(candidate.synthesizer, text)
-    return kept, len(candidates) - len(kept), {name: reason for name, reason in refusals.items() if name not in tried}
+                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True))
+    candidates.sort(key=lambda candidate: (candidate.stage, candidate.work))  # stable: portfolio order, then seeds
+    tried = {candidate.synthesizer for candidate in candidates}
+    return candidates, {name: reason for name, reason in refusals.items() if name not in tried}
 
 
 def is_between(chunks_per_npu: int) -> bool:
@@ -106,6 +106,6 @@ def is_between(chunks_per_npu: int) -> bool:
     return chunks_per_npu & (chunks_per_npu - 1) != 0
 
 
-def default_trials(seconds: float) -> int:
-    """As many trials of so many seconds as take less than one together, 1 to `MAX_TRIALS`."""
-    return max(1, min(MAX_TRIALS, int(_SECONDS_OF_ALL_TRIALS / seconds)))
+def default_trials(work: int) -> int:
+    """As many trials of so many sends examined as take less than half a million together, 1 to `MAX_TRIALS`."""
+    return max(1, min(MAX_TRIALS, _WORK_OF_ALL_TRIALS // max(work, 1)))

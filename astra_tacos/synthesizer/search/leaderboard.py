@@ -47,11 +47,14 @@ class Leaderboard:
     most_chunks: int
     best: Schedule | None = None
     entered: int = 0
+    tried: set[str] = field(default_factory=set)
+    """Synthesizers of which there was a result."""
     first_ns: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def enter(self, candidate: Candidate, schedule: Schedule) -> None:
         """Take note of a result."""
         self.entered += 1
+        self.tried.add(candidate.synthesizer)
         time = schedule.collective_time_ns
         if candidate.trial == 0:
             self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = time

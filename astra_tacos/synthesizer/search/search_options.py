@@ -1,0 +1,110 @@
+"""What is asked of a search: one record, whoever asks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.work import AUTO_BUDGET
+
+_MOST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Options of `synthesize`, `compare`, `plan`, `optimize` and sweeps; what they mean is the same everywhere.
+
+    Parameters
+    ----------
+    synthesizer
+        Key of `SYNTHESIZERS`, or `auto` for all of its portfolio that can do the collective.
+    chunks_per_npu
+        `auto` tries several numbers; None takes the collective as it is cut, and means `auto` where no collective is given.
+    max_sends
+        With `auto`, chunks are as many as lead to so many sends at most (one per NPU may lead to more).
+    link_model
+        `auto` takes what stock ASTRA-sim comes closest to, see `choose_link_model`.
+    reduce_bandwidth_gbps
+        Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
+    trials
+        Seeds of a random synthesizer, from `seed` on; None for as many as take about half a second together, 1 to 32.
+    seed
+        First seed, 0 to 2**62 - 1.
+    budget
+        Sends that the search may examine (see `work`); the first candidate is always made. None for `AUTO_BUDGET` with `auto`,
+        and for no limit with a single synthesizer.
+    time_limit_s
+        Seconds of wall time after which no more candidates are started, compilation counted; None for no limit. Where it
+        strikes, the result depends on the machine, and the search says so.
+    threads
+        Candidates made at a time, None for one per core; the result does not depend on it.
+
+    Raises
+    ------
+    ConfigError
+        If a value is of the wrong type or out of range.
+    """
+
+    synthesizer: str = AUTO
+    chunks_per_npu: int | Literal["auto"] | None = None
+    max_sends: int = MAX_SENDS
+    link_model: LinkModel | Literal["auto"] = "auto"
+    reduce_bandwidth_gbps: float = 0.0
+    trials: int | None = None
+    seed: int = 0
+    budget: int | None = None
+    time_limit_s: float | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (
+            ("synthesizer", self.synthesizer, (AUTO, *SYNTHESIZERS)),
+            ("link model", self.link_model, (*LINK_MODELS, "auto")),
+        ):
+            if value not in choices:
+                raise ConfigError(f"{name}: found {value!r}, expected {', '.join(choices[:-1])} or {choices[-1]}")
+        if self.chunks_per_npu != "auto":
+            _check_whole("chunks per NPU", self.chunks_per_npu, may_be_none=True)
+        _check_whole("max sends", self.max_sends)
+        for name, number in (("trials", self.trials), ("budget", self.budget), ("threads", self.threads)):
+            _check_whole(name, number, may_be_none=True)
+        _check_whole("seed", self.seed, least=0)
+        _check_number("reduce bandwidth", self.reduce_bandwidth_gbps, "0 or more GB/s", may_be_zero=True)
+        if self.time_limit_s is not None:
+            _check_number("time limit", self.time_limit_s, "more than 0 s", may_be_zero=False)
+
+    @property
+    def chooses_chunks(self) -> bool:
+        """Whether the number of chunks is up to the search."""
+        return self.chunks_per_npu == "auto"
+
+    @property
+    def sends_budget(self) -> float:
+        """Sends that may be examined; infinity for no limit."""
+        if self.budget is not None:
+            return self.budget
+        return AUTO_BUDGET if self.synthesizer == AUTO else math.inf
+
+    def identity(self) -> dict[str, Any]:
+        """What of it the result depends on, but for a time limit that strikes: for keys of caches and rows."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("time_limit_s", "threads")}
+
+
+def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False) -> None:
+    if value is None and may_be_none:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name}: found {value!r}, expected a whole number")
+    if not least <= value < _MOST:
+        raise ConfigError(f"{name}: found {value}, expected {least} to 2**62 - 1")
+
+
+def _check_number(name: str, value: object, expected: str, *, may_be_zero: bool) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (value == 0 and not may_be_zero):  # type: ignore[operator]
+        raise ConfigError(f"{name}: found {value!r}, expected {expected}")

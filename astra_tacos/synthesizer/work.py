@@ -1,0 +1,79 @@
+"""How much work synthesizers are, by which a search decides what to try first and when to stop. The unit is a send examined.
+
+A send examined is what the dispatcher does for one send: to find when its links are free and what waits for it. What other
+parts do for a send, a link or a channel counts as a part or a multiple of that, as measured on one core in 2026. The functions
+here estimate it beforehand; parts count it (`work_meter`). Neither looks at a clock, so that a search within a budget gives the
+same result everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError
+from astra_tacos.topology.topology import Topology
+
+SENDS_PER_SECOND = 1_000_000
+"""Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""
+AUTO_BUDGET = 20 * SENDS_PER_SECOND
+"""Sends that a search of `auto` examines, unless told otherwise."""
+_OVERHEAD = 500
+_MATCH = 0.3
+"""Of a send in the matcher."""
+_PRICE, _SHARED_ROOT_PRICE = 0.4, 1.0
+"""Of a channel that a tree looks at while trees are packed; of trees whose roots are the packing's to choose, or one."""
+_MOST_PRICES = 1 << 22
+_LOOK, _SWITCHED_LOOK = 0.1, 0.4
+"""Of a link that a path or a tree looks at; where there are switches, trees start looking again whenever they have grown."""
+_MOST_LOOKS = 1 << 24
+_ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
+"""Times that a send is dispatched for paths; and for trees, by the number of phases."""
+_BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
+_UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+def parse_budget(text: str, where: str = "budget") -> int:
+    """Sends examined: 500k, 20M, 1G; or 10s, or 10, for as many as count as 10 seconds (`SENDS_PER_SECOND`).
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these, or less than one.
+    """
+    match = _BUDGET.fullmatch(text)
+    amount = float(match[1]) * _UNITS[match[2]] if match else math.nan
+    if not 1 <= amount < 1 << 62:
+        raise ConfigError(f"{where}: found {text[:40]!r}, expected sends examined such as 20M, or seconds such as 10s")
+    return int(amount)
+
+
+def dispatch_work(topology: Topology, collective: Collective) -> int:
+    """Of laying out sends and dispatching them."""
+    return _OVERHEAD + (fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends)
+
+
+def match_work(topology: Topology, collective: Collective) -> int:
+    """Of the matcher."""
+    return _OVERHEAD + int(_MATCH * collective.least_sends)
+
+
+def route_work(topology: Topology, collective: Collective) -> int:
+    """Of finding paths or trees, for which bundles of chunks look at every link, and dispatching the sends along them."""
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * collective.num_phases
+    if collective.is_personalised:
+        return _OVERHEAD + int(_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
+    look = _LOOK
+    if topology.has_switches:
+        looks, look = min(_MOST_LOOKS, looks * collective.num_members), _SWITCHED_LOOK
+    return _OVERHEAD + int(look * looks + _ROUTED_PHASE * collective.num_phases * collective.least_sends)
+
+
+def pack_work(topology: Topology, collective: Collective) -> int:
+    """Of packing trees, where every tree looks at every channel, and dispatching the sends along them."""
+    prices = collective.num_phases * min(_MOST_PRICES, collective.num_chunks * topology.num_channels)
+    shares_roots = collective.num_phases == 2 or collective.root is not None
+    price = _SHARED_ROOT_PRICE if shares_roots else _PRICE
+    return _OVERHEAD + int(price * prices) + collective.num_phases * collective.least_sends
