@@ -41,7 +41,7 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
 
 
 def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
-    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--jobs", "2")
+    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--jobs", "2", "--chunks-per-npu", "auto")
     printed = json.loads(result.stdout)
     written = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]
@@ -49,6 +49,17 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
     assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])
     assert written["baseline"] == "direct"
     assert not cache.exists()
+
+
+def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) -> None:
+    ranks = [[coll(5, size=64, group=1 + rank % 2), coll(6, [5], size=1 << 16)] for rank in range(8)]
+    files = RunFiles(ranks=ranks, groups={"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}, topology=("Ring",)).write(tmp_path)
+    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1"]
+    printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
+    (left,) = [line for line in printed if line.startswith("left as it is")]
+    which = "all-reduce of 64 B, group of ranks 0, 2, 4, 6 and 1 more (8 nodes, the first rank 0, node 5)"
+    assert left.startswith(f"left as it is: {which}: nothing that was tried can run there: chunks hold a link")
 
 
 def test_a_plan_is_reported(tmp_path: Path) -> None:

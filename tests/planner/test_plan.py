@@ -122,7 +122,7 @@ def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Pat
     assert (small.first_group, small.first_node) == (tuple(range(8)), (0, 3))
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
-    assert lint_plan(after).errors == ()
+    assert not lint_plan(after).errors
 
 
 def test_a_candidate_that_astra_sim_stops_at_is_dropped(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_candidate_that_astra_sim_stops_at_is_dropped(tmp_path: Path) -> None:
     assert "less than 1 ns" in small.reason
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
-    assert lint_plan(after).errors == ()
+    assert not lint_plan(after).errors
 
 
 def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
