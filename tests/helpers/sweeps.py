@@ -20,9 +20,11 @@ _TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", 1, 1 
 
 
 def collective_point(index: int = 0, network: NetworkConfig = SMALL, **changes: Any) -> Point:
-    """An All-Reduce of 1 MiB on 8 NPUs in a few milliseconds, or what is changed of it."""
+    """An All-Reduce of 1 MiB on 8 NPUs in a few milliseconds, or what is changed of it or of the options of its search."""
     inputs = {"kind": "collective", "network": network.name, "size_bytes": changes.get("size_bytes", 1 << 20)}
-    return Point(index, {}, network, replace(_TASK, **changes), inputs)
+    asked = {name: changes.pop(name) for name in SearchOptions.__slots__ if name in changes}
+    task = replace(_TASK, options=replace(_TASK.options, **asked), **changes)
+    return Point(index, {}, network, task, inputs)
 
 
 def long_point(index: int = 0) -> Point:

@@ -34,10 +34,10 @@ def plain(outcome: Outcome) -> dict[str, Any]:
 
 def test_a_collective_has_the_figures_of_its_search() -> None:
     options: dict[str, Any] = {"trials": 2, "seed": 3, "reduce_bandwidth_gbps": 900.0, "max_sends": 2000}
-    point = collective_point(chunks_per_npu=None, synthesizer="auto", **options)
+    point = collective_point(chunks_per_npu="auto", synthesizer="auto", **options)
     outcome = evaluate(point, Conditions())
     topology = build_topology(SMALL)
-    found = search(topology, all_reduce(8, 1 << 20), recut=True, threads=1, **options).schedule
+    found = search(topology, all_reduce(8, 1 << 20), SearchOptions(chunks_per_npu="auto", threads=1, **options)).schedule
     expected = {
         "predicted_ns": found.collective_time_ns,
         "num_sends": found.num_sends,
