@@ -34,6 +34,7 @@ _PUBLIC = {
     "Synthesis": {
         "synthesize": "synthesizer.search.search",
         "search": "synthesizer.search.search",
+        "SearchOptions": "synthesizer.search.search_options",
         "SearchResult": "synthesizer.search.search",
         "SYNTHESIZERS": "synthesizer",
         "Synthesizer": "synthesizer.synthesizer",

@@ -44,6 +44,7 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
@@ -85,6 +86,7 @@ __all__ = [
     "RunOutcome",
     "Schedule",
     "ScheduleReplay",
+    "SearchOptions",
     "SearchResult",
     "Step",
     "SynthesisError",
