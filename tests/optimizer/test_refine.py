@@ -18,6 +18,7 @@ from astra_tacos.optimizer.refine import Step, refine
 from astra_tacos.optimizer.refinement import REFINED, refine_problem, refine_result
 from astra_tacos.optimizer.subnetwork import subnetwork, subnetwork_model
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 
 HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
@@ -34,7 +35,7 @@ def refined(asked: Problem, synthesis: Synthesis, steps: int = 4) -> tuple[Measu
 
 def test_never_worse_and_repeatable() -> None:
     asked = problem(job(TENSOR, DATA, HALF), "B0 <= 250")
-    synthesis = Synthesis(chunks=2)
+    synthesis = Synthesis(options=SearchOptions(chunks_per_npu=2, trials=1))
     measure, steps = refined(asked, synthesis)
     best = [step for step in steps if step.is_best]
     assert best[-1].time_ns == min(step.time_ns for step in steps if asked.space.holds(step.split))
@@ -46,7 +47,7 @@ def test_never_worse_and_repeatable() -> None:
 
 
 def test_times_are_those_of_schedules() -> None:
-    measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(chunks=4))
+    measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(options=SearchOptions(chunks_per_npu=4, trials=1)))
     split = [100.0, 50.0, 25.0]
     for number, demand in enumerate(measure.job.demands):
         topology = build_topology(NetworkConfig("n.yml", subnetwork(SHAPE, demand, split)))

@@ -16,7 +16,7 @@ from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.whole_network import Asked
-from astra_tacos.planner.whole_network_schedule import carry_over
+from astra_tacos.planner.whole_network_schedule import on_whole_network
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import CONGESTION_UNAWARE
@@ -104,12 +104,12 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
     network = build_topology(workload.run.network)
     found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, PLAN_OPTIONS, SynthesisCache(None))
     assert found.schedule is not None
-    carried = [carry_over(found.schedule, case, group, network) for group in case.groups]
+    carried = [on_whole_network(found.schedule, case, group, network) for group in case.groups]
     assert verify_together([each for each in carried if each is not None]) == ()
     assert len(carried) == 4
     assert {replay_schedule(each).collective_time_ns for each in carried if each} == {found.schedule.collective_time_ns}
     # Ranks 0, 2, 8 and 10 have no links: what a row does needs links that they lack.
-    assert carry_over(found.schedule, case, (0, 2, 8, 10), network) is None
+    assert on_whole_network(found.schedule, case, (0, 2, 8, 10), network) is None
 
 
 @pytest.mark.parametrize("files", [RING, TORUS], ids=["ring", "torus"])

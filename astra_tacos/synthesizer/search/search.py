@@ -82,6 +82,7 @@ def synthesize(
     budget: int | None = None,
     time_limit_s: float | None = None,
     threads: int | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Schedule:
     """The fastest schedule that a `search` with these options finds, by default of the `auto` portfolio.
 
@@ -91,6 +92,8 @@ def synthesize(
         Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
     synthesizer, chunks_per_npu, max_sends, link_model, reduce_bandwidth_gbps, trials, seed, budget, time_limit_s, threads
         See `SearchOptions`.
+    on_progress
+        Called with the number of candidates done and their total.
 
     Raises
     ------
@@ -109,7 +112,7 @@ def synthesize(
         time_limit_s,
         threads,
     )
-    return search(topology, collective, options).schedule
+    return search(topology, collective, options, on_progress).schedule
 
 
 def search(
