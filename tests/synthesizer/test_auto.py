@@ -271,9 +271,8 @@ def test_bad_budgets(text: str) -> None:
 
 
 def test_a_keyword_of_synthesize_is_an_option_of_the_search() -> None:
-    keywords = [
-        p for p in inspect.signature(synthesize).parameters.values() if p.kind is p.KEYWORD_ONLY and p.name != "on_progress"
-    ]
+    parameters = inspect.signature(synthesize).parameters.values()
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "on_progress"]
     assert {p.name: p.default for p in keywords} == {field.name: field.default for field in fields(SearchOptions)}
     assert [p.name for p in keywords] == [field.name for field in fields(SearchOptions)]
 
