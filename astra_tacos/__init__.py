@@ -17,6 +17,8 @@ _PUBLIC = {
         "Dimension": "config.network",
         "LinkSpec": "config.network",
         "Topology": "topology.topology",
+        "BUILDING_BLOCKS": "blocks",
+        "BuildingBlock": "blocks.building_block",
     },
     "Collectives": {
         "all_gather": "collective.all_gather",
@@ -42,6 +44,7 @@ _PUBLIC = {
     "Schedules": {
         "Schedule": "schedule.schedule",
         "Timing": "schedule.timing",
+        "compute_timing": "schedule.timing",
         "save_schedule": "schedule.storage",
         "load_schedule": "schedule.storage",
         "LockstepSchedule": "schedule.lockstep_schedule",
@@ -65,6 +68,8 @@ _PUBLIC = {
         "ScheduleReplay": "replayer.schedule_replay",
         "read_trace": "trace.reader",
         "Trace": "trace.trace",
+        "NodeType": "trace.schema",
+        "CommType": "trace.schema",
         "replay_trace": "replayer.trace_replay",
         "TraceReplay": "replayer.trace_replay",
         "read_run": "run.run",

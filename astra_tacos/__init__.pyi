@@ -1,5 +1,7 @@
 # Written by `make api` from the list in __init__.py.
 
+from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
@@ -41,7 +43,7 @@ from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -49,6 +51,7 @@ from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
@@ -57,13 +60,16 @@ from astra_tacos.verifier.violation import Violation
 __all__ = [
     "BACKENDS",
     "BOUNDS",
+    "BUILDING_BLOCKS",
     "COLLECTIVES",
     "EXPORTERS",
     "SYNTHESIZERS",
     "AstraTacosError",
     "Backend",
     "Bound",
+    "BuildingBlock",
     "Collective",
+    "CommType",
     "ConfigError",
     "Device",
     "Dimension",
@@ -76,6 +82,7 @@ __all__ = [
     "LockstepSchedule",
     "MissingExtraError",
     "NetworkConfig",
+    "NodeType",
     "Parallelism",
     "PlanResult",
     "ProgramVerdict",
@@ -104,6 +111,7 @@ __all__ = [
     "broadcast",
     "build_topology",
     "certify",
+    "compute_timing",
     "export_chakra",
     "export_msccl_xml",
     "export_schedule",

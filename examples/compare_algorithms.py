@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astra_tacos import all_reduce, build_topology, read_network, synthesize
-from astra_tacos.bounds import lower_bound
-from astra_tacos.errors import SynthesisError
-from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos import SYNTHESIZERS, SynthesisError, all_reduce, build_topology, lower_bound, read_network, synthesize
 
 NETWORK = Path(__file__).parents[1] / "configs" / "network" / "switch_2level_32npus.yml"
 

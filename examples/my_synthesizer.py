@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos import build_topology, verify
-from astra_tacos.collective import COLLECTIVES
-from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos import (
+    Collective,
+    Dimension,
+    NetworkConfig,
+    Schedule,
+    Timing,
+    Topology,
+    all_gather,
+    build_topology,
+    compute_timing,
+    replay,
+    verify,
+)
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.topology.topology import Topology
 
 
 def chain(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -45,10 +50,10 @@ def chain(topology: Topology, collective: Collective, timing: Timing, seed: int)
 def main() -> None:
     """Make a schedule, and have it judged."""
     topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 8, 50.0, 500.0),)))
-    collective = COLLECTIVES["all-gather"](topology.num_npus, 1 << 20, 2)
+    collective = all_gather(topology.num_npus, 1 << 20, 2)
     schedule = chain(topology, collective, compute_timing(topology, collective, "pipelined"), 0)
     assert not verify(schedule)
-    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
+    assert replay(schedule).collective_time_ns == schedule.collective_time_ns
     print(f"{schedule.num_sends} sends, {schedule.collective_time_ns / 1000:.2f} us")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos import CommType, NodeType, read_trace
 
 WORKLOAD = Path(__file__).parents[1] / "configs" / "workload" / "transformer_16" / "workload" / "w"
 

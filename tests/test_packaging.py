@@ -71,6 +71,7 @@ def test_the_core_needs_no_extra(tmp_path: Path) -> None:
         (".", ("synthesize", *quick, "--synthesizer", "tacos", "--output", "run")),
         (".", ("verify", "run")),
         (".", ("replay", "run")),
+        (".", ("export", "run", "--format", "chrome-trace")),
         (".", ("inspect", "run/schedule.npz")),
         (".", ("compare", "--network", "net.yml", "--sizes", "1MiB", "--synthesizers", "ring", "--csv", "rows.csv")),
         ("run", ("lint", *files)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -50,6 +51,15 @@ def test_what_readme_promises_is_exported() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for names in re.findall(r"^from astra_tacos import (.*)$", text, re.MULTILINE):
         assert set(names.split(", ")) <= set(astra_tacos.__all__)
+
+
+def test_examples_import_what_is_public_from_the_package() -> None:
+    """What they have to take from elsewhere is no public name."""
+    places = set(PLACES.values())
+    for program in (ROOT / "examples").glob("*.py"):
+        for node in ast.walk(ast.parse(program.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert not {(node.module, alias.name) for alias in node.names} & places, program.name
 
 
 def test_stub_and_page_are_those_of_the_list() -> None:

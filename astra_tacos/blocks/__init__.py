@@ -22,7 +22,7 @@ BUILDING_BLOCKS: dict[str, BuildingBlock] = {
         TWISTED_TORUS,
     )
 }
-"""By name, as network files have it."""
+"""Building blocks by the name that network files use."""
 
 ASTRA_SIM_BLOCKS = tuple(name for name, block in BUILDING_BLOCKS.items() if block.is_in_astra_sim)
 """Names of those that ASTRA-sim has, too."""
