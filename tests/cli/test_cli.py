@@ -1,15 +1,16 @@
-"""The command line, end to end, in processes of their own where exit codes and streams matter."""
+"""The command line, end to end."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.command import PROGRAM, run, run_process
 
 from astra_tacos.cli.main import COMMANDS, cli
 from astra_tacos.errors import ConfigError
@@ -28,11 +29,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run("synthesize", "--network", name, "--size", "1MiB", *QUICK, "--output", name[:-4], cwd=directory)
         assert done.returncode == 0, done.stderr
     return directory
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def in_process(*arguments: str):
@@ -93,8 +89,9 @@ def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
 
 
 def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
-    for name, threads in (("one", "1"), ("two", "2")):
-        done = run(
+    """On another number of threads, in a process that has another order of sets."""
+    for name, threads, start in (("one", "1", run), ("two", "2", run_process)):
+        done = start(
             "synthesize",
             "--network",
             "net.yml",
@@ -113,6 +110,20 @@ def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
     assert len(files) == 8 + 8 + 7
     for path in files:
         assert path.read_bytes() == (workspace / "two" / path.relative_to(workspace / "one")).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("status", "arguments"),
+    [
+        (0, ("synthesize", "--network", "ring.yml", "--size", "64KiB", *QUICK)),
+        (1, ("verify", "net/collective/all_reduce", "--network", "ring.yml", "--json")),
+        (2, ("synthesize", "--network", "none.yml", "--size", "1MiB")),
+    ],
+)
+def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status: int, arguments: tuple[str, ...]) -> None:
+    alone, here = run_process(*arguments, cwd=workspace), run(*arguments, cwd=workspace)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (status, here.stdout, here.stderr)
+    assert here.returncode == status
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
@@ -279,8 +290,7 @@ def test_bad_input_is_one_line_and_exit_2(workspace: Path, arguments: tuple[str,
 
 
 def test_a_reader_that_stops_is_no_error(workspace: Path) -> None:
-    code = "from astra_tacos.cli.main import main; main()"
-    command = f"{sys.executable} -c '{code}' inspect net.yml | head -c 1"
+    command = f"{shlex.join(PROGRAM)} inspect net.yml | head -c 1"
     done = subprocess.run(command, shell=True, cwd=workspace, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 

@@ -7,12 +7,12 @@ import itertools
 import json
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import run
 from helpers.lint_runs import comp, recv, send
 from helpers.runs import make_run
 
@@ -25,11 +25,6 @@ assert all(open(options[name]) for name in options if name in ("system-configura
 print(open(options["remote-memory-configuration"]).read())
 print(open("says.txt").read())
 """
-
-
-def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
 def files_of(case: Path) -> list[str]:
