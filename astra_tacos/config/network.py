@@ -20,7 +20,9 @@ from astra_tacos.config.yaml_text import describe, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 
 MAX_NPUS = 1_000_000
-_MAX_BANDWIDTH_GIBPS = 1e12
+_MIN_BANDWIDTH_GIBPS, _MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
+_MAX_LATENCY_NS = 1e30
+"""Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
 _EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
 
@@ -226,18 +228,20 @@ def _number(value: object) -> float | None:
 
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
-    if number is None or not 0 < number <= _MAX_BANDWIDTH_GIBPS:
+    if number is None or not _MIN_BANDWIDTH_GIBPS <= number <= _MAX_BANDWIDTH_GIBPS:
+        least = f"at least {_MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
         raise ConfigError(
-            f"{path}: {key} is {describe(value)}, expected a number of GB/s above 0 and at most {_MAX_BANDWIDTH_GIBPS:g}"
+            f"{path}: {key} is {describe(value)}, expected a number of GB/s {least} and at most {_MAX_BANDWIDTH_GIBPS:g}"
         )
     return number
 
 
 def _latency(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
-    if number is None or number < 0:
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more")
-    return number
+    if number is None or not 0 <= number <= _MAX_LATENCY_NS:
+        most = f" and at most {_MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more{most}")
+    return abs(number)  # -0.0
 
 
 def _device(path: Path, key: str, value: object) -> int:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
+from astra_tacos.report.csv_table import original_text, write_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,13 @@ _NAMES = ("compare.csv", "compare.json")
 
 def write_csv(rows: Iterable[CompareRow], file: TextIO) -> None:
     """One line per row under the names of its fields, empty where there is nothing to say."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([_text(getattr(row, name)) for name in COLUMNS])
+    write_table(file, [COLUMNS, *([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)])
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
+def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
@@ -164,7 +160,7 @@ def _from_text(where: str, name: str, cell: str) -> Any:
         raise ConfigError(f"{where}: {name} is {cell!r}, expected {_expected(kind)}") from None
     if kind.startswith("bool"):
         return {"true": True, "false": False}.get(cell, cell)
-    return None if cell == "" and "None" in kind else cell
+    return None if cell == "" and "None" in kind else original_text(cell)
 
 
 def _json_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.files import replaced_file
+from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
@@ -103,7 +103,7 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     tables = {path: ranks, path.with_suffix(f".links{path.suffix or '.csv'}"): links}
     for file, rows in tables.items():
         with replaced_file(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
-            csv.writer(out, lineterminator="\n").writerows(rows)
+            write_table(out, rows)
     return list(tables)
 
 

@@ -74,6 +74,8 @@ BAD = {
     "octal": (GOOD.replace("50.0", "010"), "bandwidth[0] is '010', expected a number"),
     "10^40": (GOOD.replace("[ 4, 2 ]", f"[ 1{'0' * 40}, 2 ]"), "expected at most 1,000,000"),
     "bandwidth minus 0": (GOOD.replace("50.0", "-0.0"), "bandwidth[0] is -0.0, expected a number of GB/s above 0"),
+    "bandwidth denormal": (GOOD.replace("50.0", "1.0e-320"), "bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09"),
+    "latency huge": (GOOD.replace("500", "1e300"), "latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30"),
     "tag": (GOOD.replace("50.0", "!!bool 3"), "expected true or false"),
     "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
     "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
