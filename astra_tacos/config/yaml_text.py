@@ -77,21 +77,22 @@ class _StrictLoader(yaml.SafeLoader):
         return mapping
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
-        number = parse_whole(node.value)
+        number = parse_whole(self.construct_scalar(node))
         if number is None:
             raise _unlike(node, "a decimal whole number of at most 400 digits")
         return number
 
     def construct_float(self, node: yaml.ScalarNode) -> float:
-        if _NOT_FINITE.match(node.value):
-            return float(node.value.replace(".", ""))
-        number = parse_decimal(node.value)
+        text = self.construct_scalar(node)
+        if _NOT_FINITE.match(text):
+            return float(text.replace(".", ""))
+        number = parse_decimal(text)
         if number is None:
             raise _unlike(node, "a decimal number")
         return number
 
     def construct_truth(self, node: yaml.ScalarNode) -> bool:
-        if not _TRUTH.match(node.value):
+        if not _TRUTH.match(self.construct_scalar(node)):
             raise _unlike(node, "true or false")
         return self.bool_values[node.value.lower()]
 

@@ -76,6 +76,7 @@ BAD = {
     "bandwidth minus 0": (GOOD.replace("50.0", "-0.0"), "bandwidth[0] is -0.0, expected a number of GB/s above 0"),
     "bandwidth denormal": (GOOD.replace("50.0", "1.0e-320"), "bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09"),
     "latency huge": (GOOD.replace("500", "1e300"), "latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30"),
+    "tags of lists": (GOOD.replace("[ 4, 2 ]", "!!int [ 4, 2 ]"), "expected a scalar node, but found sequence"),
     "tag": (GOOD.replace("50.0", "!!bool 3"), "expected true or false"),
     "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
     "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
