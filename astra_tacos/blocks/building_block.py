@@ -208,6 +208,6 @@ class BuildingBlock(ABC):
 
     # Drawing.
 
-    def most_links_between(self, stretches: int) -> int:
+    def most_links_between(self, size: int, stretches: int) -> int:
         """At most how many links a group has if it is drawn as so many stretches of members that become one each."""
-        return stretches * (stretches - 1)
+        return stretches * (stretches - 1 + 2 * self.num_switches(size))

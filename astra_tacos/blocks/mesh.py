@@ -61,7 +61,7 @@ class _Mesh(BuildingBlock):
         """Neighbours in a ring cost the same."""
         return "Ring"
 
-    def most_links_between(self, stretches: int) -> int:
+    def most_links_between(self, size: int, stretches: int) -> int:
         return 2 * stretches
 
 

@@ -75,7 +75,7 @@ class _Ring(BuildingBlock):
         """It makes the one link of two NPUs twice, and aborts (`congestion_aware/network/Device.cpp`, `connect`)."""
         return COMPLETE if size == 2 else None
 
-    def most_links_between(self, stretches: int) -> int:
+    def most_links_between(self, size: int, stretches: int) -> int:
         return 2 * stretches
 
 

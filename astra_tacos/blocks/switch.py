@@ -63,7 +63,7 @@ class _Switch(BuildingBlock):
     def part(self, size: int, members: NDArray[np.int64]) -> str:
         return self.name
 
-    def most_links_between(self, stretches: int) -> int:
+    def most_links_between(self, size: int, stretches: int) -> int:
         return 2 * stretches
 
 

@@ -98,7 +98,7 @@ def _count(small: list[int], sizes: list[int], blocks: list[BuildingBlock]) -> t
     for few, size, block in zip(small, sizes, blocks, strict=True):
         if few > 1:
             devices += npus // few * block.num_switches(size)
-            links += npus // few * block.most_links_between(few)
+            links += npus // few * block.most_links_between(size, few)
     return devices, links
 
 
