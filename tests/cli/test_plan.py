@@ -12,6 +12,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.report import report
+from astra_tacos.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +70,19 @@ def test_a_plan_is_reported(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == {"kind": "plan", "path": str(page), "size_bytes": page.stat().st_size}
     (tmp_path / "plan" / "replay.npz").unlink()
     assert invoke(tmp_path, "--no-cache").exit_code == 0  # a plan's directory all the same
+
+
+def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
+    """Those of the output do not."""
+    files = [tmp_path / name for name in ("w", "system.json", "network.yml")]
+    given = [
+        text for option, file in zip(("--workload", "--system", "--network"), files, strict=True) for text in (option, str(file))
+    ]
+    for output, has_hint in ((tmp_path / "plan", True), (tmp_path, False)):
+        (tmp_path / "other").touch()
+        result = CliRunner().invoke(plan, [*given, "--output", str(output)])
+        assert isinstance(result.exception, ConfigError)
+        assert str(result.exception).endswith("; `astra-tacos lint` on the same files says more") is has_hint
 
 
 def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:
