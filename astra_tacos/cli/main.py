@@ -1,19 +1,20 @@
-"""Entry point of `astra-tacos`. Exit codes: 0 good, 1 a check failed, 2 bad input."""
+"""Entry point of `astra-tacos`. Exit codes: 0 good, 1 a check failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 import click
 
 from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
+from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
-_INTERRUPTED = 130
 
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
@@ -62,8 +63,14 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit."""
     make_streams_lenient()
+    with interruptible(ends_process=True) as interrupts:
+        _run(arguments, interrupts)
+
+
+def _run(arguments: list[str] | None, interrupts: Interrupts) -> NoReturn:
     try:
-        status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
+        with interrupts.raised():
+            status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         echo(error.format_message())
         sys.exit(0)
@@ -77,14 +84,14 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: keep the flush at exit quiet
             sys.exit(CHECK_FAILED)
-        _fail(f"{error.filename or 'output'}: {error.strerror or error}", BAD_INPUT)
+        _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT)
     except MemoryError:
         _fail("out of memory: use fewer NPUs or fewer chunks per NPU", BAD_INPUT)
-    except click.Abort:
-        sys.exit(_INTERRUPTED)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(interrupts.exit_code)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str, status: int) -> None:
+def _fail(message: str, status: int) -> NoReturn:
     echo(f"astra-tacos: error: {' '.join(message.split())}", is_error=True)
     sys.exit(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -10,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
-from astra_tacos.cli.interrupts import interruptible
+from astra_tacos.cli.console import echo, print_json, print_rows, print_table, print_warning, progress
+from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.extras import require
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from astra_tacos.sweep.outcome import Conditions
-    from astra_tacos.sweep.run_sweep import SweepRun
+    from astra_tacos.sweep.run_sweep import Progress, SweepRun
     from astra_tacos.sweep.store import Store
     from astra_tacos.sweep.sweep_file import Sweep
 
-_INTERRUPTED = 130
 _LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
 
@@ -62,6 +64,7 @@ def sweep(
     DIR gets a file per result as soon as it is there, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed goes on where it was when it is started again. A point that fails is a row that says why.
     """
+    from astra_tacos.sweep.cluster import open_client
     from astra_tacos.sweep.outcome import Conditions
     from astra_tacos.sweep.run_sweep import SweepRun
     from astra_tacos.sweep.store import Store
@@ -84,32 +87,46 @@ def sweep(
         _estimate(SweepRun(asked.points, store, conditions, retry_failed), conditions, asked, address, workers, as_json)
         return
     begin = time.monotonic()
-    with interruptible() as interrupts:
-        with store.opened(sweep_file.read_bytes()):
+    with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
+        with interrupts.raised():
             run = SweepRun(asked.points, store, conditions, retry_failed)
+            is_remote = address is not None and run.missing
+            # A scheduler that is not there is told before anything is written.
+            remote = stack.enter_context(open_client(address, None)) if is_remote else None
+        with store.opened(sweep_file.read_bytes()):
             try:
                 with interrupts.raised():
-                    _compute(run, address, workers)
+                    _compute(run, remote, workers, interrupts)
             except KeyboardInterrupt:
                 pass
             finally:
                 result = _write(run, asked, store)
-        is_interrupted = interrupts.came
+        is_interrupted = bool(interrupts.came)
         result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
         print_json(result) if as_json else _print(result)
+        for text in run.warnings:
+            print_warning(text)
         if is_interrupted:
             echo("\ninterrupted: what is done is kept, and the same command goes on from there", is_error=True)
-            raise click.exceptions.Exit(_INTERRUPTED)
+            raise click.exceptions.Exit(interrupts.exit_code)
 
 
-def _compute(run: SweepRun, address: str | None, workers: int | None) -> None:
+def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
+    """Compute what is missing, by a scheduler that is there or one of our own."""
     from astra_tacos.sweep.cluster import open_client
 
     if not run.missing:
         return
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
-    with open_client(address, threads) as client, sweep_progress() as show:
-        run.compute(client, show)
+    with contextlib.ExitStack() as stack:
+        client = remote or stack.enter_context(open_client(None, threads))
+        show = stack.enter_context(sweep_progress())
+
+        def look(progress: Progress) -> None:
+            interrupts.check()
+            show(progress)
+
+        run.compute(client, look)
 
 
 def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:

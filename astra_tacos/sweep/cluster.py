@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.task import start_processes, stop_all
+from astra_tacos.temporaries import scratch_directory
 from astra_tacos.version import package_version
 
 if TYPE_CHECKING:
@@ -24,8 +25,15 @@ _LEAN = {
     "distributed.scheduler.work-stealing": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
-"""What Dask does for its dashboard, which is off here, and between workers, of which there is one: a tenth of a core."""
+"""What Dask does for its dashboard, which is off here, and between workers, of which there is one: a tenth of a core.
+
+Its scheduler and workers always have an HTTP server; by default on all interfaces, without a password. Without routes, and on the
+loopback address, they serve nothing to nobody.
+"""
+_PRIVATE = {"protocol": "inproc://", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _ADDRESS = "expected the address of one, such as tcp://host:8786"
 
 
@@ -55,22 +63,21 @@ def _local(workers: int) -> Iterator[Client]:
     try:
         start_processes(workers)
         import dask  # takes half a second, and so do they
-        from distributed import Client, LocalCluster
+        from distributed import Client, Scheduler, SpecCluster, Worker
 
-        # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
-        with (
-            dask.config.set(_LEAN),
-            LocalCluster(
-                processes=False,
-                n_workers=1,
-                threads_per_worker=workers,
-                memory_limit=0,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            yield client
+        with scratch_directory() as scratch:  # Dask leaves folders there
+            # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
+            worker = _PRIVATE | {"nthreads": workers, "memory_limit": 0, "local_directory": str(scratch)}
+            with (
+                dask.config.set(_LEAN | {"temporary-directory": str(scratch)}),
+                SpecCluster(
+                    workers={0: {"cls": Worker, "options": worker}},
+                    scheduler={"cls": Scheduler, "options": {**_PRIVATE, "host": None, "port": 0}},
+                    silence_logs=logging.CRITICAL,
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                yield client
     finally:
         stop_all()
 
@@ -79,13 +86,25 @@ def _local(workers: int) -> Iterator[Client]:
 def _remote(address: str) -> Iterator[Client]:
     from distributed import Client
 
+    class Started(Client):
+        """Closes at once where it cannot be started: later its loop is gone, for which it would wait with the process."""
+
+        def start(self, **options: Any) -> None:
+            try:
+                super().start(**options)  # type: ignore[no-untyped-call]
+            except BaseException:
+                self.close()  # type: ignore[no-untyped-call]
+                raise
+
     try:
         _knock(address)
-        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        client = Started(address, timeout=CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (ConnectionRefusedError, socket.gaierror) as error:
         raise ConfigError(f"{address}: no Dask scheduler ({error.strerror}), {_ADDRESS}") from None
-    except (OSError, ValueError, TypeError) as error:  # OSError: nobody, or somebody else, is there
-        reason = " ".join(str(error).split()) if isinstance(error, ValueError | TypeError) else f"none answers in {CONNECT_S} s"
+    except OSError:  # nobody, or somebody else, is there
+        raise ConfigError(f"{address}: no Dask scheduler (none answers in {CONNECT_S} s), {_ADDRESS}") from None
+    except Exception as error:  # each of Dask's protocols has errors of its own
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{address}: no Dask scheduler ({reason}), {_ADDRESS}") from None
     with client:
         _check_workers(client)
@@ -93,16 +112,18 @@ def _remote(address: str) -> Iterator[Client]:
 
 
 def _knock(address: str) -> None:
-    """Connect for a moment: Dask would try again for `CONNECT_S` where nobody listens.
+    """Connect for a moment: Dask would try again for `CONNECT_S` where nobody listens, and for ever where nobody speaks.
 
     Raises
     ------
     OSError
-        If nothing listens there, or the host is not known.
+        If nothing listens there, or says nothing (a scheduler speaks first), or the host is not known.
     """
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
-        socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
+        with socket.create_connection((parts.hostname, parts.port), CONNECT_S) as connection:
+            if parts.scheme == "tcp" and not connection.recv(1):
+                raise ConnectionAbortedError
 
 
 def _check_workers(client: Client) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.sweep_progress import describe
+from astra_tacos.errors import ConfigError
 from astra_tacos.sweep import cluster
 from astra_tacos.sweep.run_sweep import Progress
 from astra_tacos.sweep.table import read_sweep, write_table
@@ -161,6 +164,39 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
     assert not [path for path in Path("out").rglob("*") if path.suffix == ".tmp"]
 
 
+def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    with started("many.yml", "--output", "out", "--workers", "2") as process:
+        wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
+        everybody = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        assert len(everybody) == 3
+        sockets = [one for each in everybody for one in each.net_connections("inet")]
+        listening = [one.laddr.ip for one in sockets if one.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)]
+        assert set(listening) <= {"127.0.0.1"}
+        assert list((tmp_path / "scratch").iterdir())
+        process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "ws"])
+def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    """Somebody else listens there, and says nothing of use."""
+    lost: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lost.append)
+    monkeypatch.setattr(cluster, "CONNECT_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        done = sweep("small.yml", "--output", "out", "--dask", f"{protocol}://127.0.0.1:{other.getsockname()[1]}")
+    assert isinstance(done.exception, ConfigError)
+    assert "no Dask scheduler (" in str(done.exception) and "\n" not in str(done.exception)
+    assert not Path("out").exists()
+    gc.collect()
+    assert not lost
+
+
 @pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
     with started("many.yml", "--output", "out", "--workers", "2") as process:
@@ -168,7 +204,7 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
         children = point_processes(process.pid)
         process.send_signal(cause)
         output, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == 128 + cause
     assert errors.strip() == "interrupted: what is done is kept, and the same command goes on from there"
     assert f"points  {len(row_files('out'))} of 50: " in output
     assert len(content("out")["point"]) == len(row_files("out"))
@@ -184,7 +220,7 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
 
     monkeypatch.setattr("astra_tacos.sweep.table.write_table", write)
     done = sweep("small.yml", "--output", "out", "--workers", "1")
-    assert done.exit_code == 130
+    assert done.exit_code == 128 + cause
     assert "points  4: 4 ok" in done.output and "shortest times" in done.output
     assert done.stderr.strip() == "interrupted: what is done is kept, and the same command goes on from there"
     assert content("out")["status"] == ["ok"] * 4
