@@ -100,6 +100,59 @@ def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
         assert not imported_modules(path) & {"schedule.settle", "schedule.dependencies", "schedule._settle_kernels"}
 
 
+def folder(module: str) -> str:
+    """Of a module, by its name within the package; a package is a folder itself."""
+    place = PACKAGE.joinpath(*module.split("."))
+    return module if place.is_dir() else module.rpartition(".")[0]
+
+
+def private_imports(path: Path) -> set[str]:
+    """What a file imports of another folder although its name begins with an underscore."""
+    own = ".".join(path.relative_to(PACKAGE).parts[:-1])
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = (
+            [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) and node.module else []
+        )
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            parts = name.split(".")
+            private = next((index for index, part in enumerate(parts) if part.startswith("_")), None)
+            if parts[0] == "astra_tacos" and private is not None and folder(".".join(parts[1:private])) != own:
+                found.add(name)
+    return found
+
+
+def test_what_is_private_stays_in_its_folder() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert private_imports(path) == set(), path.relative_to(PACKAGE)
+
+
+PARTS = {"matching", "packing", "routing", "dispatch", "rings", "overlap", "dimension_order"}
+"""Of synthesizers: what algorithms are made of."""
+
+
+def test_algorithms_are_made_of_parts_and_the_search_knows_the_registry_only() -> None:
+    synthesizer = PACKAGE / "synthesizer"
+    assert {path.name for path in synthesizer.iterdir() if path.is_dir() and path.name[0] != "_"} == PARTS | {
+        "algorithms",
+        "search",
+    }
+    for path in synthesizer.rglob("*.py"):
+        place = path.relative_to(synthesizer).parts
+        own = place[0] if len(place) > 1 else ""
+        imported = {m.removeprefix("synthesizer").lstrip(".") for m in imported_modules(path) if m.split(".")[0] == "synthesizer"}
+        rooms = {module.split(".")[0] for module in imported}
+        if own in PARTS:
+            assert not rooms & {"", "algorithms", "search"}, path
+        elif own == "algorithms":
+            assert not rooms & {"", "search"}, path
+        elif own == "search":
+            assert not rooms & (PARTS | {"algorithms"}), path
+        else:
+            assert "search" not in rooms, path
+
+
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

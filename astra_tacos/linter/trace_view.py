@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.precedence import precede
 from astra_tacos.linter.trace_files import TraceFiles
 from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import CommType, NodeType
@@ -147,15 +148,7 @@ class TraceView:
 
     def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether a chain of dependencies leads from one row to another row of the same rank."""
-        from astra_tacos.linter import _order_kernels as kernels
-
-        trace = self.trace
-        turn = np.lexsort((self.place[after], self.place[before]))
-        answer = np.empty(len(before), np.bool_)
-        answer[turn] = kernels.precedes(
-            trace.rank_first, self.rank, self.place, self.order, trace.dep_first, trace.dep, before[turn], after[turn]
-        )
-        return answer
+        return precede(self.trace, self.place, self.order, before, after)
 
 
 def pattern_name(comm_type: int) -> str:

@@ -12,7 +12,6 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import MESSAGE, Demand
 from astra_tacos.optimizer.job import Job, Profile
 from astra_tacos.optimizer.shape import Shape
-from astra_tacos.replayer import _run_replay_kernels as kernels
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import Run, pattern_key
@@ -38,12 +37,12 @@ def trace_job(run: Run, shape: Shape) -> Job:
         )
     actions = workload_actions(run)
     rank = trace.rank
-    timed = (actions.action == kernels.COMPUTE) | (actions.action == kernels.MEMORY)
+    timed = actions.is_timed
     compute_ns = np.bincount(rank[timed], actions.amount[timed], trace.num_ranks)
     number: dict[Demand, int] = {}
     of_row = np.full(trace.num_nodes, -1, np.int64)
-    _number_collectives(run, shape, np.flatnonzero(actions.action == kernels.COLLECTIVE), number, of_row)
-    _number_messages(run, shape, np.flatnonzero(actions.action == kernels.SEND), number, of_row)
+    _number_collectives(run, shape, np.flatnonzero(actions.is_collective), number, of_row)
+    _number_messages(run, shape, np.flatnonzero(actions.is_send), number, of_row)
     counts = np.zeros((trace.num_ranks, len(number)), np.int64)
     rows = np.flatnonzero(of_row >= 0)
     np.add.at(counts, (rank[rows], of_row[rows]), 1)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
-from astra_tacos.linter import _order_kernels as linter_kernels
+from astra_tacos.linter.precedence import precede
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
@@ -42,7 +42,7 @@ def order_dependencies(
     rank = trace.rank[collectives]
     follows = np.flatnonzero(np.diff(rank, prepend=-1) == 0)
     before, after = collectives[follows - 1], collectives[follows]
-    missing = ~_precedes(trace, issue, before, after)
+    missing = ~precede(trace, issue.place, issue.order, before, after)
     late, needed = _late_sends(trace, issue, graph, order, collectives, place, (before, after))
     return np.concatenate((after[missing], late)), np.concatenate((before[missing], needed))
 
@@ -67,7 +67,7 @@ def _late_sends(
     at = np.searchsorted(rank[collectives] * span + place, rank[sends] * span + order[sends])
     inside = at < first[rank[sends] + 1]
     sends, at = sends[inside], at[inside]
-    open_ = ~_precedes(trace, issue, sends, collectives[at])
+    open_ = ~precede(trace, issue.place, issue.order, sends, collectives[at])
     sends, at = sends[open_], at[open_]
     if not len(sends):
         return sends, sends
@@ -85,17 +85,5 @@ def _late_sends(
     # Back from the collective to its node on this rank.
     key = rank[collectives] * span + place
     rows = collectives[np.searchsorted(key, rank[sends] * span + order[reached[found]])]
-    missing = ~_precedes(trace, issue, sends, rows)
+    missing = ~precede(trace, issue.place, issue.order, sends, rows)
     return rows[missing], sends[missing]
-
-
-def _precedes(trace: Trace, issue: IssueOrder, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a chain of dependencies leads from each row to another one of its rank."""
-    # Only what is issued earlier can be depended on.
-    asked = np.flatnonzero(issue.place[before] < issue.place[after])
-    asked = asked[np.lexsort((issue.place[after[asked]], issue.place[before[asked]]))]
-    known = np.zeros(len(before), np.bool_)
-    known[asked] = linter_kernels.precedes(
-        trace.rank_first, trace.rank, issue.place, issue.order, trace.dep_first, trace.dep, before[asked], after[asked]
-    )
-    return known

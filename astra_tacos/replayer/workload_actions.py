@@ -30,6 +30,21 @@ class Actions:
     slot: NDArray[np.uint8]
     counts: NDArray[np.bool_]
 
+    @property
+    def is_timed(self) -> NDArray[np.bool_]:
+        """Nodes that take `amount` ns by themselves: compute and memory accesses."""
+        return np.isin(self.action, (kernels.COMPUTE, kernels.MEMORY))
+
+    @property
+    def is_collective(self) -> NDArray[np.bool_]:
+        """Nodes that run a collective."""
+        return np.equal(self.action, kernels.COLLECTIVE)
+
+    @property
+    def is_send(self) -> NDArray[np.bool_]:
+        """Nodes that send a message."""
+        return np.equal(self.action, kernels.SEND)
+
 
 def workload_actions(run: Run) -> Actions:
     """Actions of all nodes.

@@ -26,7 +26,7 @@ _MATCH = 0.3
 _PRICE, _SHARED_ROOT_PRICE = 0.4, 1.0
 """Of a channel that a tree looks at while trees are packed; of trees whose roots are the packing's to choose, or one."""
 _MOST_PRICES = 1 << 22
-_LOOK, _SWITCHED_LOOK = 0.1, 0.4
+_PATH_LOOK, _TREE_LOOK, _SWITCHED_LOOK = 0.04, 0.1, 0.4
 """Of a link that a path or a tree looks at; where there are switches, trees start looking again whenever they have grown."""
 _MOST_LOOKS = 1 << 24
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
@@ -64,8 +64,8 @@ def route_work(topology: Topology, collective: Collective) -> int:
     """Of finding paths or trees, for which bundles of chunks look at every link, and dispatching the sends along them."""
     looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * collective.num_phases
     if collective.is_personalised:
-        return _OVERHEAD + int(_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
-    look = _LOOK
+        return _OVERHEAD + int(_PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
+    look = _TREE_LOOK
     if topology.has_switches:
         looks, look = min(_MOST_LOOKS, looks * collective.num_members), _SWITCHED_LOOK
     return _OVERHEAD + int(look * looks + _ROUTED_PHASE * collective.num_phases * collective.least_sends)

@@ -14,7 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -35,8 +35,8 @@ def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int)
         first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
         return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    plan = make_plan(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, plan, "bruck", seed)
+    sends = make_send_graph(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, sends, "bruck", seed)
 
 
 def _bit_by_bit(owner: NDArray[np.int32], target: NDArray[np.int32], num_npus: np.int32) -> Spread:

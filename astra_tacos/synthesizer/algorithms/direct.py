@@ -12,7 +12,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -34,5 +34,5 @@ def direct(topology: Topology, collective: Collective, timing: Timing, seed: int
         passed_on = topology.channel_of(*ends) < 0
         return Spread(chunk, src, dst, distance - 1 + passed_on * np.int32(num_npus))
 
-    plan = make_plan(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, plan, "direct", seed)
+    sends = make_send_graph(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, sends, "direct", seed)

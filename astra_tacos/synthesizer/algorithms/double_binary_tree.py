@@ -14,7 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -28,10 +28,10 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
     src, dst, step = (
         np.tile(of, (-(-num_chunks // 2), 1))[:num_chunks].ravel() for of in (place[:, parent[1:]], place[:, 1:], slot)
     )
-    plan = make_plan(topology, collective, timing, lambda turned: Spread(chunk, src, dst, step))
+    sends = make_send_graph(topology, collective, timing, lambda turned: Spread(chunk, src, dst, step))
     # A tree's next chunk sets out a slot after the one before it.
-    plan = replace(plan, rank=plan.rank + plan.chunk // 2)
-    return dispatch(topology, collective, timing, plan, "double-binary-tree", seed)
+    sends = replace(sends, rank=sends.rank + sends.chunk // 2)
+    return dispatch(topology, collective, timing, sends, "double-binary-tree", seed)
 
 
 def binary_tree(size: int) -> NDArray[np.int32]:

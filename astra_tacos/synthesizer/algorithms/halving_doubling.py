@@ -13,7 +13,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -29,8 +29,8 @@ def halving_doubling(topology: Topology, collective: Collective, timing: Timing,
         first, second = (owner ^ np.tile(end, num_chunks) for end in (src, dst))
         return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    plan = make_plan(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, plan, "halving-doubling", seed)
+    sends = make_send_graph(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, sends, "halving-doubling", seed)
 
 
 def refuse_other_than_powers_of_two(topology: Topology, collective: Collective) -> str | None:

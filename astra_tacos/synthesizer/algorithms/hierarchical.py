@@ -11,7 +11,7 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import plan_over_dimensions
+from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.topology.topology import Topology
 
@@ -19,5 +19,5 @@ from astra_tacos.topology.topology import Topology
 def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Reductions go through the dimensions from the first to the last, gatherings from the last to the first."""
     orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
-    plan = plan_over_dimensions(topology, collective, timing, orders)
-    return dispatch(topology, collective, timing, plan, "hierarchical", seed)
+    sends = send_graph_over_dimensions(topology, collective, timing, orders)
+    return dispatch(topology, collective, timing, sends, "hierarchical", seed)

@@ -12,7 +12,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.rings.rings import find_rings
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -32,5 +32,5 @@ def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) 
         src, dst = (rings[on[:, None], (start + one * hops) % num_npus].ravel() for hops in (step, step + 1))
         return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
 
-    plan = make_plan(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, plan, "ring", seed)
+    sends = make_send_graph(topology, collective, timing, spread_out)
+    return dispatch(topology, collective, timing, sends, "ring", seed)

@@ -13,7 +13,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import plan_over_dimensions
+from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.topology.topology import Topology
 
@@ -21,8 +21,8 @@ from astra_tacos.topology.topology import Topology
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced."""
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
-    plan = plan_over_dimensions(topology, collective, timing, orders)
-    return dispatch(topology, collective, timing, plan, "themis", seed)
+    sends = send_graph_over_dimensions(topology, collective, timing, orders)
+    return dispatch(topology, collective, timing, sends, "themis", seed)
 
 
 def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArray[np.int8]:
@@ -37,14 +37,14 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
     load = [0.0] * len(dimensions)
     orders = np.empty((num_chunks, len(dimensions)), np.int8)
     for chunk in range(num_chunks):
-        plans = []
+        choices = []
         for order in (plain, sorted(plain, key=load.__getitem__)):
             after, share = load.copy(), 1.0
             for dimension in order:
                 after[dimension] += share * time[dimension]
                 share /= size[dimension]
-            plans.append((max(after), after, order))
-        _, load, orders[chunk] = min(plans, key=lambda plan: plan[0])
+            choices.append((max(after), after, order))
+        _, load, orders[chunk] = min(choices, key=lambda choice: choice[0])
     return orders
 
 

@@ -5,11 +5,8 @@ the network, backwards. An All-Reduce sums every chunk up a tree and spreads it 
 once for different chunks: where links come in pairs that reaches the packing rate of spanning trees, which on meshes is up to
 twice the rate of a Reduce-Scatter followed by an All-Gather. See `packing.pack` for the packing and its sources.
 
-Of the sends that wait for a link, the one goes first that has to start first for its chunk to be everywhere when it is due. In
-an All-Gather every chunk is due at the end: the send with the longest way ahead goes first. Where chunks share their roots they
-are due one after another, so that they follow one another as in a pipeline (Jackson's rule for due dates, with tails as in
-Carlier 1982); as some links have more to do than others, they are due closer together than they can be done: how close was
-measured. `packing.justify` then improves the schedule from both ends.
+Sends are ranked by when they have to start (`packing.tree_sends`) and list-scheduled. `packing.justify` then improves the
+schedule from both ends.
 """
 
 from __future__ import annotations
@@ -21,11 +18,11 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import Packing, pack
+from astra_tacos.synthesizer.packing.pack import pack
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
+from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
 from astra_tacos.topology.topology import Topology
 
 _MOST_TREES = 2048
@@ -34,8 +31,6 @@ _MOST_PRICES = 1 << 22
 _MOST_SENDS = 1 << 24
 _MOST_PRICES_OF_ALL = 1 << 28
 _BUSY_SHARE = 0.8
-_STAGGER = 0.15
-"""Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due."""
 
 
 def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
@@ -72,8 +67,8 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     copies = np.bincount(tree_of).astype(np.float64)
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     packing = pack(topology, timing, inward, root, copies, seed)
-    plan = plan_along_trees(collective, packing, tree_of)
-    return justify(dispatch(topology, collective, timing, plan, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
+    sends = send_graph_along_trees(collective, packing, tree_of)
+    return justify(dispatch(topology, collective, timing, sends, "trees", seed, _BUSY_SHARE), _BUSY_SHARE)
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -84,22 +79,3 @@ def _assign(topology: Topology, collective: Collective, timing: Timing, seed: in
         num_trees = min(max(most, len(middle)), collective.num_chunks)
         return np.arange(collective.num_chunks) % num_trees, middle[np.arange(num_trees) % len(middle)]
     return share_trees(collective.chunk_owner, topology.num_npus, most)
-
-
-def plan_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> SendGraph:
-    """Sends along the trees, ranked by when they have to start."""
-    due_ns = np.zeros(len(tree_of))
-    if len(packing.inward) == 2 or collective.root is not None:
-        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _STAGGER
-    outward = packing.branches[-1]
-    chunks, channels, start_by = [], [], []
-    for is_sum, along, trees in zip(packing.inward, packing.branches, packing.channel, strict=True):
-        left_ns = along.away_ns + outward.away_ns.max(axis=1)[:, None] if is_sum else along.ahead_ns + along.entry_ns
-        channel = trees[tree_of]
-        chunk, npu = np.nonzero(channel >= 0)
-        chunks.append(chunk)
-        channels.append(channel[chunk, npu])
-        start_by.append(due_ns[chunk] - left_ns[tree_of[chunk], npu])
-    reduces = np.repeat(packing.inward, [len(chunk) for chunk in chunks]) | collective.only_reduces
-    rank = np.unique(np.rint(np.concatenate(start_by)), return_inverse=True)[1].astype(np.int32)
-    return SendGraph(np.concatenate(chunks).astype(np.int32), np.concatenate(channels), reduces, rank)

@@ -11,7 +11,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.routing.routing import Spread, make_plan
+from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
 
@@ -20,7 +20,7 @@ def refuse_without_dimensions(topology: Topology, collective: Collective) -> str
     return None if topology.dimensions else "it is a graph of links, expected a network of dimensions"
 
 
-def plan_over_dimensions(topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8]) -> SendGraph:
+def send_graph_over_dimensions(topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8]) -> SendGraph:
     """Every chunk is reduced along one dimension after another, in an order of its own, and gathered in the reverse.
 
     When a chunk is reduced in a dimension, those after it lie idle for it, so the chunks of a shard set out one after another:
@@ -33,12 +33,12 @@ def plan_over_dimensions(topology: Topology, collective: Collective, timing: Tim
         int8[num_chunks, num_dimensions].
     """
     if collective.is_personalised:
-        return make_plan(topology, collective, timing, lambda turned: _turn_by_turn(topology, collective, orders))
+        return make_send_graph(topology, collective, timing, lambda turned: _turn_by_turn(topology, collective, orders))
     spread = _spread(topology, collective, orders[:, ::-1])
-    plan = make_plan(topology, collective, timing, lambda turned: spread)
-    turns, steps = np.int32(collective.chunks_per_npu), plan.rank.max() + 1
-    turn = np.where(plan.reduces, plan.chunk % turns, turns)
-    return replace(plan, rank=plan.rank + turn * steps)
+    sends = make_send_graph(topology, collective, timing, lambda turned: spread)
+    turns, steps = np.int32(collective.chunks_per_npu), sends.rank.max() + 1
+    turn = np.where(sends.reduces, sends.chunk % turns, turns)
+    return replace(sends, rank=sends.rank + turn * steps)
 
 
 def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:

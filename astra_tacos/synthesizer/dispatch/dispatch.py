@@ -1,4 +1,4 @@
-"""Dispatch: from a plan to a schedule, by giving every free link the most urgent send that it could take."""
+"""Dispatch: from a send graph to a schedule, by giving every free link the most urgent send that it could take."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def dispatch(
     topology: Topology,
     collective: Collective,
     timing: Timing,
-    plan: SendGraph,
+    sends: SendGraph,
     synthesizer: str = "",
     seed: int = 0,
     busy_share: float = np.inf,
 ) -> Schedule:
-    """List scheduling of a plan, in the order of time.
+    """List scheduling of a send graph, in the order of time.
 
     Whenever a link becomes free or a chunk arrives, the sends that could start at that instant do so by ascending rank; a send
     through a switch needs both links of its channel. No link idles while there is a send that it could take.
@@ -46,8 +46,8 @@ def dispatch(
     from astra_tacos.synthesizer.dispatch._dispatch_kernels import start_order
 
     # Sends are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
-    order = np.lexsort((plan.chunk, plan.rank, plan.channel))
-    chunk, channel, reduces, rank = plan.chunk[order], plan.channel[order], plan.reduces[order], plan.rank[order]
+    order = np.lexsort((sends.chunk, sends.rank, sends.channel))
+    chunk, channel, reduces, rank = sends.chunk[order], sends.channel[order], sends.reduces[order], sends.rank[order]
     slots = find_slots(SendGraph(chunk, channel, reduces, rank), topology.channel_src, topology.channel_dst, topology.num_npus)
     waits = np.flatnonzero(slots.awaits >= 0)
     waiting_first, waiting = group_by(slots.awaits[waits], waits, len(slots.size))

@@ -1,4 +1,4 @@
-"""A plan: which sends make up a collective, and which of them is more urgent, without times."""
+"""A send graph: which sends make up a collective, and which of them is more urgent, without times."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Slots:
     size: NDArray[np.int32]
 
 
-def find_slots(plan: SendGraph, channel_src: NDArray[np.int32], channel_dst: NDArray[np.int32], num_npus: int) -> Slots:
-    """What the sends of a plan wait for."""
-    chunk = plan.chunk.astype(np.int64) * num_npus
-    into = (chunk + channel_dst[plan.channel]) * 2 + plan.reduces
-    out_of = (chunk + channel_src[plan.channel]) * 2
+def find_slots(sends: SendGraph, channel_src: NDArray[np.int32], channel_dst: NDArray[np.int32], num_npus: int) -> Slots:
+    """What the sends of a send graph wait for."""
+    chunk = sends.chunk.astype(np.int64) * num_npus
+    into = (chunk + channel_dst[sends.channel]) * 2 + sends.reduces
+    out_of = (chunk + channel_src[sends.channel]) * 2
     slot, feeds, size = np.unique(into, return_inverse=True, return_counts=True)
     copied = _position(slot, out_of)
     summed = _position(slot, out_of + 1)
-    awaits = np.where(plan.reduces | (copied == NO_SLOT), summed, copied)
+    awaits = np.where(sends.reduces | (copied == NO_SLOT), summed, copied)
     return Slots(feeds.astype(np.int32), awaits.astype(np.int32), size.astype(np.int32))
 
 

@@ -37,10 +37,10 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
     for _ in range(min(_MOST_ROUNDS, _MOST_SENDS // max(schedule.num_sends, 1))):
         if best.collective_time_ns <= goal:
             break
-        plan = _latest_first(now, turned)
-        backwards = dispatch(image.topology, now.collective, image.timing, plan, now.synthesizer, now.seed, busy_share)
-        plan = _latest_first(backwards, image.channel)
-        now = dispatch(topology, now.collective, timing, plan, now.synthesizer, now.seed, busy_share)
+        sends = _latest_first(now, turned)
+        backwards = dispatch(image.topology, now.collective, image.timing, sends, now.synthesizer, now.seed, busy_share)
+        sends = _latest_first(backwards, image.channel)
+        now = dispatch(topology, now.collective, timing, sends, now.synthesizer, now.seed, busy_share)
         is_stale = now.collective_time_ns * _GOOD_ENOUGH >= best.collective_time_ns
         best = min(best, now, key=lambda candidate: candidate.collective_time_ns)
         if is_stale:
@@ -49,6 +49,6 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
 
 
 def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> SendGraph:
-    """The plan backwards: what was reduced into an NPU is copied out of it, and the other way round."""
+    """The sends backwards: what was reduced into an NPU is copied out of it, and the other way round."""
     rank = np.unique(-schedule.done_ns, return_inverse=True)[1].astype(np.int32)
     return SendGraph(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)

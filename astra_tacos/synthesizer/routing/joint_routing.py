@@ -15,10 +15,11 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.joint import join_collectives, split
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
-from astra_tacos.synthesizer.algorithms.routed import BUSY_SHARE, Route, plan_of_route, route
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.packing.mirror import mirror
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, send_graph_along_route
 from astra_tacos.topology.topology import Topology
 
 _ROUNDS = 8
@@ -46,16 +47,16 @@ def together(
     timing = compute_timing(topology, joint, link_model, reduce_bandwidth_gbps)
     timings = [compute_timing(topology, each, link_model, reduce_bandwidth_gbps) for each in collectives]
     routes = _route_all(topology, collectives, timings, seed)
-    plans = [plan_of_route(topology, *each) for each in zip(collectives, timings, routes, strict=True)]
+    graphs = [_send_graph(topology, *each) for each in zip(collectives, timings, routes, strict=True)]
     begins = np.cumsum([0, *(each.num_chunks for each in collectives)])
-    plan = SendGraph(
-        np.concatenate([plan.chunk + np.int32(begin) for plan, begin in zip(plans, begins[:-1], strict=True)]),
-        np.concatenate([plan.channel for plan in plans]),
-        np.concatenate([plan.reduces for plan in plans]),
-        # Ranks of several plans have nothing in common but their order: let all proceed alike.
-        np.concatenate([plan.rank * np.int64(_RANKS) // max(int(plan.rank.max()), 1) for plan in plans]).astype(np.int32),
+    sends = SendGraph(
+        np.concatenate([graph.chunk + np.int32(begin) for graph, begin in zip(graphs, begins[:-1], strict=True)]),
+        np.concatenate([graph.channel for graph in graphs]),
+        np.concatenate([graph.reduces for graph in graphs]),
+        # Ranks of several send graphs have nothing in common but their order: let all proceed alike.
+        np.concatenate([graph.rank * np.int64(_RANKS) // max(int(graph.rank.max()), 1) for graph in graphs]).astype(np.int32),
     )
-    schedule = justify(dispatch(topology, joint, timing, plan, "routed", seed, BUSY_SHARE), BUSY_SHARE)
+    schedule = justify(dispatch(topology, joint, timing, sends, "routed", seed, BUSY_SHARE), BUSY_SHARE)
     return split(schedule, collectives, timings)
 
 
@@ -69,13 +70,13 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
     routes: list[Route | None] = [None] * len(collectives)
     best: list[Route] = []
     best_ns, since = np.inf, 0
-    expected_ns = route(topology, collectives[0], timings[0], seed, loads[0]).link_ns.mean()
+    expected_ns = _route(topology, collectives[0], timings[0], seed, loads[0]).link_ns.mean()
     for turn in range(_ROUNDS):
         for i, (collective, timing) in enumerate(zip(collectives, timings, strict=True)):
             others = loads.sum(axis=0) - loads[i]
             if turn == 0:
                 others = others + expected_ns * (len(collectives) - 1 - i)
-            found = route(topology, collective, timing, seed + turn, others)
+            found = _route(topology, collective, timing, seed + turn, others)
             routes[i], loads[i] = found, found.link_ns - others
         now_ns, since = float(loads.sum(axis=0).max()), since + 1
         if now_ns < best_ns:
@@ -83,3 +84,22 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
         if len(collectives) == 1 or since == _PATIENCE:
             break
     return best
+
+
+def _route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64]) -> Route:
+    """Paths or trees of one collective beside what others hold links for."""
+    if collective.only_reduces:
+        image = mirror(topology, timing)
+        topology, timing = image.topology, image.timing
+    return find_route(topology, collective, timing, seed, others_ns)
+
+
+def _send_graph(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
+    """The sends of a route on the network itself."""
+    if not collective.only_reduces:
+        return send_graph_along_route(topology, collective, timing, route)
+    image = mirror(topology, timing)
+    sends = send_graph_along_route(image.topology, collective, image.timing, route)
+    # Backwards in time, what spreads last sums up first.
+    rank = sends.rank.max() - sends.rank
+    return SendGraph(sends.chunk, image.channel[sends.channel], np.ones(len(sends.chunk), np.bool_), rank)

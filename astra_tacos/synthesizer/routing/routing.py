@@ -43,8 +43,8 @@ SpreadOut = Callable[[bool], Spread]
 """What an algorithm is: chunks spread out over the network (False) or over the network with all its links turned round (True)."""
 
 
-def make_plan(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> SendGraph:
-    """The plan of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
+def make_send_graph(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> SendGraph:
+    """The sends of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
 
     Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
     bring a chunk to an NPU for the second time is left out. So is what does not bring a personalised chunk to its target.
