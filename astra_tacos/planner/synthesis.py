@@ -37,7 +37,7 @@ from astra_tacos.version import package_version
 _WORTH_MORE_SENDS = 0.99
 _FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool"}
 """What is kept with a schedule: parameters of `Solution`."""
-_MOST_JUDGED_SENDS = 400_000
+_MOST_NATIVE_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
 
 
@@ -206,7 +206,7 @@ def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Soluti
 
 def _native_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: Backend) -> int | None:
     """Replay of the native collective; None where the system has none, or it cannot be replayed."""
-    if PATTERN_KEYS[CommType(case.pattern)] not in system.native or case.num_members**2 > _MOST_JUDGED_SENDS:
+    if PATTERN_KEYS[CommType(case.pattern)] not in system.native or case.num_members**2 > _MOST_NATIVE_SENDS:
         return None
     try:
         return replay_together(None, case.pattern, case.size_bytes, case.groups, network, system, backend)

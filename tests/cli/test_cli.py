@@ -126,6 +126,18 @@ def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status:
     assert here.returncode == status
 
 
+def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
+    command = ("synthesize", "--network", "net.yml", "--size", "1MiB", "--time-limit", "1e-9")
+    found = json.loads(run(*command, "--json", cwd=workspace).stdout)["search"]
+    assert (found["candidates_tried"], found["cut_off_by_time_limit"], found["cut_off_by_budget"]) == (1, True, False)
+    assert (
+        "cut off by the wall clock (--time-limit): another machine may find something else" in run(*command, cwd=workspace).stdout
+    )
+    done = run(*command[:-1], "0", cwd=workspace)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("time limit: found 0.0, expected more than 0 s")
+
+
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective: str) -> None:
     """The workload of All-Reduce nodes runs the rooted collective's traces, and takes the predicted time."""

@@ -176,29 +176,29 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
     cuts = [replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
-    contest = Leaderboard(most_chunks=16)
+    leaderboard = Leaderboard(most_chunks=16)
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
-        contest.enter(Candidate("tacos", cut, 0, 0, 1.0), late)
+        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), late)
 
     for cut, time in zip(cuts, (1000, 900, 901), strict=False):
-        assert not contest.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
+        assert not leaderboard.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
         enter(cut, time)
-    assert not contest.passes_over(Candidate("tacos", cuts[3], 0, 0, 1.0))
+    assert not leaderboard.passes_over(Candidate("tacos", cuts[3], 0, 0, 1.0))
     enter(cuts[3], 899)
-    assert contest.passes_over(Candidate("tacos", cuts[4], 0, 0, 1.0))  # two steps have gained next to nothing
-    assert not contest.passes_over(Candidate("other", cuts[4], 0, 0, 1.0))
+    assert leaderboard.passes_over(Candidate("tacos", cuts[4], 0, 0, 1.0))  # two steps have gained next to nothing
+    assert not leaderboard.passes_over(Candidate("other", cuts[4], 0, 0, 1.0))
     three, twelve = (replace(cuts[0], collective=COLLECTIVES["all-gather"](8, MIB, count)) for count in (3, 12))
-    assert contest.passes_over(Candidate("tacos", three, 0, 0, 1.0))  # it is next to 4, but 8 is the best
-    assert not contest.passes_over(Candidate("tacos", twelve, 0, 0, 1.0))
-    assert not contest.passes_over(Candidate("tacos", three, 0, 0, 1.0, is_advised=True))
-    assert contest.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
-    assert not contest.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
-    assert contest.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
-    assert contest.best is not None
-    assert contest.best.collective_time_ns == 899
-    assert contest.entered == 4
+    assert leaderboard.passes_over(Candidate("tacos", three, 0, 0, 1.0))  # it is next to 4, but 8 is the best
+    assert not leaderboard.passes_over(Candidate("tacos", twelve, 0, 0, 1.0))
+    assert not leaderboard.passes_over(Candidate("tacos", three, 0, 0, 1.0, is_advised=True))
+    assert leaderboard.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
+    assert not leaderboard.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
+    assert leaderboard.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
+    assert leaderboard.best is not None
+    assert leaderboard.best.collective_time_ns == 899
+    assert leaderboard.entered == 4
 
 
 def test_numbers_in_between_wait_for_the_advised_one() -> None:
@@ -208,11 +208,11 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     one, eight, twelve = (replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
-    contest = Leaderboard(most_chunks=16)
-    contest.enter(Candidate("tacos", one, 0, 0, 1.0), replace(schedule, end_ns=schedule.end_ns * 0 + 1000))
-    assert contest.passes_over(between)
-    contest.enter(advised, replace(schedule, end_ns=schedule.end_ns * 0 + 900))
-    assert not contest.passes_over(between)
+    leaderboard = Leaderboard(most_chunks=16)
+    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), replace(schedule, end_ns=schedule.end_ns * 0 + 1000))
+    assert leaderboard.passes_over(between)
+    leaderboard.enter(advised, replace(schedule, end_ns=schedule.end_ns * 0 + 900))
+    assert not leaderboard.passes_over(between)
     assert between.stage > advised.stage
 
 

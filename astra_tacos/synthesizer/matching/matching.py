@@ -60,7 +60,7 @@ def match_all_gather(
     link_free_ns, chunk_ready_ns
         int64[num_links] and int64[num_chunks], from when on each link is free and each chunk is ready; 0 by default.
     deadline_ns
-        If given, slow links leave to faster ones what these can bring until then (see `patience`).
+        If given, slow links leave to faster ones what these can bring until then (see `far_chunks`).
 
     Raises
     ------
