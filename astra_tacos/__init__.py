@@ -1,12 +1,14 @@
 """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
 
-`_PUBLIC` is the public API, the one list of it. Names load on first use, so that importing the package costs nothing. What type
+`_PUBLIC` is the public API, the one list of it. Names load on first use, so that importing the package costs nothing; functions
+among them check the types of their arguments (`argument_types`). What type
 checkers and editors read (`__init__.pyi`) and the list in docs/api.md are written from it by `make api`; a test compares them.
 """
 
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import Any
 
 _PUBLIC = {
@@ -126,6 +128,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, _, original = _HOMES[name].partition(":")
     value = getattr(importlib.import_module(f"{__name__}.{home}"), original or name)
+    if isinstance(value, FunctionType):
+        value = importlib.import_module(f"{__name__}.argument_types").checked(value, name)
     globals()[name] = value
     return value
 

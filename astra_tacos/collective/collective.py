@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.network import MAX_NPUS
 from astra_tacos.errors import ConfigError
 from astra_tacos.units import MAX_SIZE_BYTES
 
@@ -186,10 +187,11 @@ def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, p
     Raises
     ------
     ConfigError
-        If there are fewer than two NPUs, no chunk, too many chunks, or fewer bytes than parts.
+        If there are fewer than two NPUs or more than `MAX_NPUS`, no chunk, too many chunks, or fewer bytes than parts.
     """
-    if num_npus < 2:
-        raise ConfigError(f"{name}: found {num_npus} NPUs, expected at least 2")
+    if not 2 <= num_npus <= MAX_NPUS:
+        expected = f"at most {MAX_NPUS:,}" if num_npus > MAX_NPUS else "at least 2"
+        raise ConfigError(f"{name}: found {num_npus} NPUs, expected {expected}")
     if not chunks_per_npu >= 1 or chunks_per_npu * num_npus > MAX_CHUNKS:
         raise ConfigError(f"{name}: found {chunks_per_npu} chunks per NPU, expected 1 to {MAX_CHUNKS // num_npus}")
     if size_bytes < parts:

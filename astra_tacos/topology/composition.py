@@ -61,8 +61,8 @@ def _compose(network: NetworkConfig) -> Topology:
         num_switches,
         np.concatenate(src).astype(np.int32),
         np.concatenate(dst).astype(np.int32),
-        np.array([d.bandwidth_gibps for d in network.dimensions])[link_dimension],
-        np.array([d.latency_ns for d in network.dimensions])[link_dimension],
+        np.array([d.bandwidth_gibps for d in network.dimensions], np.float64)[link_dimension],
+        np.array([d.latency_ns for d in network.dimensions], np.float64)[link_dimension],
         link_dimension.astype(np.int16),
         network.dimensions,
     )
