@@ -1,4 +1,4 @@
-"""Fixtures for recorded ASTRA-sim runs.
+"""Fixtures for recorded ASTRA-sim runs, and an environment that is the same on every machine.
 
 `golden/replays.tar.xz` holds a folder per run (network, system, workload, collective traces) with `expected.json`: the times
 that ASTRA-sim printed. A test marked `@pytest.mark.golden_cases("pattern", ...)` runs once for each folder whose name matches
@@ -8,12 +8,15 @@ and gets its name as `golden_case`, so a new folder in the archive needs no code
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
+import tempfile
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers.isolation import isolated
 from hypothesis import settings
 
 settings.register_profile("suite", deadline=None)  # how long an example takes depends on what else the machine does
@@ -25,6 +28,17 @@ INPUTS_VARIABLE = "ASTRA_TACOS_INPUTS"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "golden_cases(*patterns): run for each recorded run whose name matches")
+    home = Path(tempfile.mkdtemp(prefix="astra_tacos_home."))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    before = dict(os.environ)
+    config.add_cleanup(lambda: _set_environment(before))
+    _set_environment(isolated(before, home))
+
+
+def _set_environment(wanted: dict[str, str]) -> None:
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

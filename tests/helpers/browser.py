@@ -66,7 +66,7 @@ def opened(running: Any, path: Path, size: tuple[int, int] = DESKTOP, *, touch: 
     try:
         page.goto(path.resolve().as_uri())
         try:
-            page.wait_for_selector("html[data-ready]", timeout=30_000)
+            page.wait_for_selector("html[data-ready]", timeout=300_000)
         except Exception:
             notice = page.locator("#at-notice")
             complaints.append(f"not drawn: {notice.inner_text() if notice.count() else 'no notice'}")

@@ -41,7 +41,7 @@ class DaskCluster:
             process.kill()
         for started in self._processes:
             started.wait()
-        psutil.wait_procs(trees, timeout=10)
+        psutil.wait_procs(trees, timeout=300)
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / f"log{len(self._processes)}.txt").open("wb") as log:

@@ -44,7 +44,7 @@ def point_processes(of: int | None = None) -> list[psutil.Process]:
     return found
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 300.0) -> Any:
     """The first true value of a condition; an assertion fails if there is none."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -59,4 +59,4 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> 
 def nothing_left_behind() -> Iterator[None]:
     """No process of points of ours is there in the end."""
     yield
-    wait_for(lambda: not point_processes(), "processes of points to end", 5)
+    wait_for(lambda: not point_processes(), "processes of points to end")
