@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import PHONE, browser, opened, saved
+from helpers.browser import PHONE, opened, saved
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html import page as frame
@@ -23,12 +23,6 @@ from astra_tacos.report.html.page import Section, render_page
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' </title>"
 NUM_BARS, NUM_ROWS = 9_000, 30
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
-    with browser() as opened_browser:
-        yield opened_browser
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import DESKTOP, PHONE, browser, opened, saved
+from helpers.browser import DESKTOP, PHONE, opened, saved
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, written
 from helpers.recordings import random_recording, write_replay
@@ -51,12 +50,6 @@ def plan_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def page_file(plan_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_bytes(plan_page(plan_folder))
@@ -74,7 +67,7 @@ def test_a_damaged_directory_is_refused(plan_folder: Path, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=r"replay\.npz: cannot be read"):
         plan_page(tmp_path)
     (tmp_path / "replay.npz").write_bytes((plan_folder / "replay.npz").read_bytes())
-    for text, reason in (("[", "not JSON"), ("[]", "not what astra-tacos writes"), ('{"num_ranks": 8}', "is missing")):
+    for text, reason in (("[", "not valid JSON"), ("[]", "expected a JSON object"), ('{"num_ranks": 8}', "is missing")):
         (tmp_path / "plan.json").write_text(text)
         with pytest.raises(ConfigError, match=reason):
             plan_page(tmp_path)
@@ -136,13 +129,13 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
     content = replay_page(write_replay(tmp_path / "replay", random_recording(1024, 200)))
     assert len(content) < MOST_PAGE_BYTES
     assert b"Every rank is a row." in content
-    content = replay_page(write_replay(tmp_path / "more", random_recording(2048, 500)))
+    content = replay_page(write_replay(tmp_path / "more", random_recording(2048, 300)))
     assert len(content) < MOST_PAGE_BYTES
     assert b"Of 2,048 ranks, " in content
 
 
 def test_ranks_of_very_many_nodes_are_merged(tmp_path: Path) -> None:
-    content = replay_page(write_replay(tmp_path / "replay", random_recording(8, 200_000)))
+    content = replay_page(write_replay(tmp_path / "replay", random_recording(4, 160_000)))
     assert len(content) < MOST_PAGE_BYTES
     assert b"that follow one another are put together under the state that takes most of them." in content
 
@@ -192,7 +185,7 @@ def test_the_timeline_answers_to_the_pointer(page_file: Path, running: Any) -> N
         assert "Picked on rank 0" in picked
         assert "Before: " in picked
         assert "After: " in picked
-        page.wait_for_function("document.querySelector('#timeline path.lit') !== null")
+        page.locator("#timeline path.lit").first.wait_for(state="attached")
         lit = page.evaluate("RUN.timeline.shown().highlighted.length")
         assert lit >= 8  # four ranks of the group, before and after
 
@@ -269,7 +262,7 @@ def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
         path.write_bytes(plan_page(tmp_path / name / "plan"))
         with opened(running, path) as page:
             assert text in page.locator("#summary").inner_text()
-            assert page.locator("#link-matrices .js-plotly-plot").count() == (2 if name == "silent" else 1)
+            assert page.locator("#link-matrices .js-plotly-plot").count() == (1 if name == "stuck" else 2)
 
 
 def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> None:
@@ -283,7 +276,7 @@ def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> 
         page.keyboard.press("ArrowRight")
         for _ in range(8):
             page.keyboard.press("+")
-        page.wait_for_function("document.querySelector('#timeline svg').dataset.shows === 'bars'")
+        page.locator("#timeline svg[data-shows=bars]").wait_for()
         assert "The run has no collectives." in page.locator("#case-bars").inner_text()
 
 

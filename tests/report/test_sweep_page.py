@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.browser import PHONE, browser, opened, saved
+from helpers.browser import PHONE, opened, saved
 from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
 from astra_tacos.cli.main import cli
@@ -28,12 +27,6 @@ from astra_tacos.report.sweep_columns import SweepColumns
 
 SIZE = 1 << 28
 """The largest of the real sweep, which pictures start with."""
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

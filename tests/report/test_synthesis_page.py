@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import PHONE, browser, opened, saved
+from helpers.browser import PHONE, opened, saved
 from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
@@ -27,12 +27,6 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 NASTY = "<script>alert(1)</script><b>\"net'&amp;"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
-    with browser() as opened_browser:
-        yield opened_browser
 
 
 @pytest.fixture(scope="module")
