@@ -26,8 +26,8 @@ _MATCH = 0.3
 _PRICE, _SHARED_ROOT_PRICE = 0.4, 1.0
 """Of a channel that a tree looks at while trees are packed; of trees whose roots are the packing's to choose, or one."""
 _MOST_PRICES = 1 << 22
-_PATH_LOOK, _TREE_LOOK, _SWITCHED_LOOK = 0.04, 0.1, 0.4
-"""Of a link that a path or a tree looks at; where there are switches, trees start looking again whenever they have grown."""
+_PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
+"""Of a link that a path or a tree looks at; of a device, where a tree starts looking again: at switches, for every member."""
 _MOST_LOOKS = 1 << 24
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """Times that a send is dispatched for paths; and for trees, by the number of phases."""
@@ -62,13 +62,21 @@ def match_work(topology: Topology, collective: Collective) -> int:
 
 def route_work(topology: Topology, collective: Collective) -> int:
     """Of finding paths or trees, for which bundles of chunks look at every link, and dispatching the sends along them."""
-    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * collective.num_phases
+    phases = collective.num_phases
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases
     if collective.is_personalised:
         return _OVERHEAD + int(_PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
-    look = _TREE_LOOK
+    restarts = 0
     if topology.has_switches:
-        looks, look = min(_MOST_LOOKS, looks * collective.num_members), _SWITCHED_LOOK
-    return _OVERHEAD + int(look * looks + _ROUTED_PHASE * collective.num_phases * collective.least_sends)
+        # Many chunks of one root share a tree, but every root has one.
+        most = _MOST_LOOKS // (topology.num_links * collective.num_members * phases)
+        roots = 1 if collective.root is not None else collective.num_members
+        num_trees = min(collective.num_chunks, max(most, roots))
+        looks, restarts = (
+            num_trees * topology.num_links * phases,
+            num_trees * collective.num_members * topology.num_devices * phases,
+        )
+    return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * phases * collective.least_sends)
 
 
 def pack_work(topology: Topology, collective: Collective) -> int:

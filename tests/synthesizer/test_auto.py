@@ -7,6 +7,7 @@ import itertools
 import math
 import threading
 from dataclasses import fields, replace
+from functools import partial
 from time import sleep
 
 import pytest
@@ -332,6 +333,23 @@ def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch
     assert found.work // found.num_tried >= 1000  # the first one is told to be a thousand times as much
     assert found.num_tried <= 3
     assert found.was_cut_off
+
+
+def test_estimates_are_near_what_parts_count() -> None:
+    """Else a search would begin what its budget is far too small for: trees through switches look again for every member."""
+    for dimensions, collective, chunks in (
+        ((("Switch", 24, 50.0, 500.0),), "all-reduce", 1),
+        ((("Ring", 6, 200.0, 500.0), ("Switch", 6, 50.0, 500.0)), "all-reduce", 1),
+        ((("Ring", 6, 200.0, 500.0), ("Ring", 6, 50.0, 500.0)), "all-gather", 4),
+        ((("Mesh", 5, 50.0, 500.0), ("Mesh", 5, 50.0, 500.0)), "all-to-all", 2),
+    ):
+        where = topology(*dimensions)
+        what = COLLECTIVES[collective](where.num_npus, MIB, chunks)
+        timing = compute_timing(where, what, "pipelined")
+        for name, entry in SYNTHESIZERS.items():
+            if entry.why_not(where, what) is None:
+                counted = metered(partial(entry.make, where, what, timing, 0))[1]
+                assert counted <= 6 * entry.work(where, what), (name, where.num_npus)
 
 
 def test_a_time_limit_says_when_it_struck(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from astra_tacos.topology.topology import Topology
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""
 _LOOK = 0.1
-"""Sends examined that a look at a link counts as."""
+"""Sends examined that a look at a link counts as, and at a device, where a tree starts looking again for every member."""
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 _DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
 _PATIENCE = 4
@@ -123,6 +123,8 @@ class _Growth:
             self.load,
         )
         count_work(_LOOK * len(order) * topology.num_links)
+        if topology.has_switches:
+            count_work(_LOOK * len(order) * np.count_nonzero(self.trees[2]) * topology.num_devices)
         if unreached >= 0:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 
