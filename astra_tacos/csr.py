@@ -1,4 +1,4 @@
-"""Lists of lists as two arrays (compressed sparse rows): where each list begins, and all members one after another."""
+"""Lists of lists as two arrays (compressed sparse rows): the begin of each list, and all members one after another."""
 
 from __future__ import annotations
 

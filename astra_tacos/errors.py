@@ -1,4 +1,4 @@
-"""Errors that astra_tacos raises on purpose; each message is one line: where, what was found, what was expected."""
+"""Exceptions of this package. Each message is one line: where, what was found, what was expected."""
 
 from __future__ import annotations
 

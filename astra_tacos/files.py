@@ -1,4 +1,4 @@
-"""Writing files so that a failure leaves nothing half-written behind: to a temporary place first, then renamed."""
+"""Atomic writing of files: to a temporary place first, then renamed, so that a failure leaves nothing half-written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading files that users name: bounded, whatever is found under the name, and never waiting for what does not come."""
+"""Bounded reading of files that users name: at most a given size, and never blocking on what is not a regular file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lower bound: a time, and what it comes from."""
+"""The `Bound` class: a lower bound on collective time, and the argument that it comes from."""
 
 from __future__ import annotations
 

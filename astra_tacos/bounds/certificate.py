@@ -1,4 +1,4 @@
-"""The certificate of a schedule: its figures beside the lower bound."""
+"""The certificate of a schedule: its time and bandwidths, next to the lower bound on its time."""
 
 from __future__ import annotations
 

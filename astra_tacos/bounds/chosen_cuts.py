@@ -1,8 +1,8 @@
-"""Cut bound for what maximum flows do not answer: personalised chunks, and groups of NPUs among others.
+"""Cut bound for collectives that maximum flows do not cover: those with personalised chunks, and groups of NPUs.
 
-Every cut bounds the time: what has to enter a set of NPUs over the links into it. Which set is worst is hard to find for
-personalised chunks (sparsest cut), so a choice is looked at: single NPUs, blocks along dimensions, parts that only slower links
-connect, and in every dimension the first ones, halves, and all others than these.
+Every cut bounds the time: the chunks that have to enter a set of NPUs must pass over the links into it. The worst set is hard to
+find for personalised chunks (it is a sparsest cut), so only these sets are tried: single NPUs, blocks along dimensions, parts
+that only slower links connect, and in every dimension the first NPUs, each half, and the complements of all these.
 """
 
 from __future__ import annotations

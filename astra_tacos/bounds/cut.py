@@ -1,13 +1,13 @@
-"""Cut bound: what a set of NPUs must receive (or send) over what the links into (or out of) it can carry.
+"""Cut bound: the data that a set of NPUs must receive (or send), over the bandwidth of the links into (or out of) the set.
 
-Messages into a set A that is not all NPUs: an All-Gather or a Broadcast brings in every chunk that begins outside. Its mirror
-image, a Reduce-Scatter or a Reduce, takes out every chunk that ends outside. An All-Reduce brings in and takes out every chunk,
-since sums in A need something from outside and sums outside something from A. Switches neither hold nor need anything, and
-count as inside or outside, whichever has the narrower links: a message from an NPU outside to one inside crosses the border
-either way, once.
+Consider a set A of NPUs, not all of them. An All-Gather or a Broadcast brings every chunk into A that begins outside. A
+Reduce-Scatter or a Reduce, the mirror image, takes every chunk out of A that ends outside. An All-Reduce takes every chunk both
+in and out, since sums in A need something from outside and sums outside need something from A. Switches neither hold nor need
+chunks; each counts as inside or outside, whichever leaves less bandwidth: a message from an NPU outside to one inside crosses the
+border once either way.
 
-The set with the least bandwidth for its messages is found by maximum flows: in the fluid limit it is the optimum of All-Gather,
-Reduce-Scatter, Broadcast and Reduce (Edmonds' theorem on arborescences). The time is that of whole chunks with latency.
+Maximum flows find the set with the least bandwidth for its messages. In the fluid limit this bound is the optimum of All-Gather,
+Reduce-Scatter, Broadcast and Reduce (Edmonds' theorem on arborescences). The time counts whole chunks and includes latency.
 """
 
 from __future__ import annotations

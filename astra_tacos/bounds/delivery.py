@@ -1,13 +1,13 @@
-"""What links can deliver by a time, in whole chunks of the smallest size.
+"""How many whole chunks, of the smallest size, links can deliver by a time.
 
-A link whose first chunk is where it belongs at `first_ns` and which takes another one every `period_ns` has delivered
-1 + floor((T - first) / period) of them by T. First means the shortest way of one chunk over the link from NPU to NPU; a
-Broadcast's first has to come from the root before, a Reduce's last has to go on to the root. Under `blocking` a link is held
-until the chunk has arrived, under `pipelined` while it serialises.
+A link whose first chunk is at its final place at `first_ns`, and which takes another one every `period_ns`, has delivered
+1 + floor((T - first) / period) chunks by time T. `first_ns` is the shortest time of one chunk from NPU to NPU over the link; the
+first chunk of a Broadcast has to reach the link from the root before, the last one of a Reduce has to go on to the root after.
+Under `blocking` a chunk holds the link until it has arrived, under `pipelined` only while it serialises.
 
-Different chunks are counted only, and in an All-Gather a link has no more than those of its source until something arrives
-there: after `own` chunks it waits for `stall_ns`, unless these take as long. In a Reduce-Scatter, the mirror image, all but the
-chunks of its destination have to come so much earlier, for they must be passed on.
+Only different chunks are counted. In an All-Gather a link has no chunks but those of its source until others arrive there: after
+`own` chunks it waits for `stall_ns`, unless sending them takes as long. In a Reduce-Scatter, the mirror image, all chunks except
+those of the link's destination have to arrive that much earlier, because the destination must pass them on.
 """
 
 from __future__ import annotations

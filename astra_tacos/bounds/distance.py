@@ -1,4 +1,4 @@
-"""Latency bound: what one NPU holds has to reach the NPU that is farthest from it."""
+"""Latency bound: a chunk of one NPU has to travel to the NPU that is farthest from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network of capacities, with the sets of devices and the partitions that are weakest for what has to cross their borders."""
+"""A flow network: finds the sets of devices, and the partitions, with the least capacity for what has to cross their borders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of NPUs worth looking at: those that fast dimensions, or fast links, hold together."""
+"""Groups of NPUs that cut and partition bounds try: NPUs connected by fast dimensions or by fast links."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Partition bound: what must cross between parts of a network over what all links between them can carry.
+"""Partition bound: the data that must cross between the parts of a network, over the bandwidth of all links between them.
 
-Let the NPUs be in p parts. To bring one chunk from where it begins to all parts, or to sum it up from all parts, takes p - 1
-messages between parts, and to do both 2 (p - 1):
+Let the NPUs be in p parts. Bringing one chunk from its origin to all parts takes at least p - 1 messages between parts, and so
+does summing it up from all parts. Doing both takes at least 2 (p - 1):
 
-Proof. Let a part know what any of its NPUs knows: which parts have contributed to the chunk. Put the messages between parts in
-the order of their arrival; each carries at most what its part knew before it. Until some part first knows of all, every other
-part has sent a message: p - 1 at least. At that moment (the arrival of one message) the p - 1 other parts do not know of all
-yet, so each of them must receive a later message: p - 1 more. Messages carry one chunk each and switches do not reduce, so
-chunks add up. (With one NPU in each part, these are gossip by one-way calls, and the volume bound. In the fluid limit it is the
-theorem of Nash-Williams and Tutte on packing spanning trees, here for any schedule, not only for trees.)
+Proof. A part knows what any of its NPUs knows: which parts have contributed to the chunk. Order the messages between parts by
+their arrival; each carries at most what its sending part knew before. Until some part first knows the contributions of all, every
+other part has sent a message: at least p - 1. At that moment (the arrival of one message) the p - 1 other parts do not know all
+contributions yet, so each of them must receive a later message: p - 1 more. Messages carry one chunk each and switches do not
+reduce, so the counts of chunks add up. (With one NPU in each part this is gossip by one-way calls, and the volume bound. In the
+fluid limit it is the theorem of Nash-Williams and Tutte on packing spanning trees, here for any schedule, not only for trees.)
 
-A message between parts uses a link between them, or a link into a switch and one out of it. So links into a switch that connects
-several parts are counted, or those out of it, or both without those of one part, whichever carry less.
+A message between parts uses a link between them, or a link into a switch and one out of it. For a switch that connects several
+parts, the bound counts the links into it, or the links out of it, or both without those of one part, whichever carry least.
 """
 
 from __future__ import annotations

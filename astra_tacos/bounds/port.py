@@ -1,9 +1,9 @@
-"""Chunk-quantised bounds from what links can carry: into an NPU, out of an NPU, and over the whole network.
+"""Bounds in whole chunks from the bandwidth of links: into one NPU, out of one NPU, and over the whole network.
 
-All-Gather brings every chunk of others into every NPU; Reduce-Scatter, its mirror image, takes as many partial sums out of
-every NPU; All-Reduce brings every NPU at least one message per chunk, and takes one out of it. One chunk costs N-1 messages to
-spread or to sum up, and 2(N-1) to do both (gossiping with one-way calls, see `partition`). A personalised chunk is a message
-out of its owner and one into its target.
+An All-Gather brings all chunks of other NPUs into every NPU. A Reduce-Scatter, its mirror image, takes as many partial sums out
+of every NPU. An All-Reduce brings at least one message per chunk into every NPU and takes one out of it. Spreading one chunk to
+all NPUs, or summing it up, costs N-1 messages; doing both costs 2(N-1) (gossiping with one-way calls, see `partition`). A
+personalised chunk costs one message out of its owner and one into its target.
 """
 
 from __future__ import annotations

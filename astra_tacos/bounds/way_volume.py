@@ -1,8 +1,8 @@
-"""Volume bound of personalised chunks: every chunk must cross a number of links, however it goes.
+"""Volume bound of personalised chunks: every chunk crosses at least as many links as its shortest path has.
 
-For any set of links: the fewest of them on a way from a chunk's owner to its target, summed over chunks, is what they have to
-deliver together. Looked at are all links, those of every dimension, and those of every speed. (These are feasible solutions of
-the dual of the maximum concurrent flow problem; on tori all links together are the optimum.)
+For any set of links, take the least number of them on a path from a chunk's owner to its target. Summed over chunks, that is the
+number of sends that the set has to carry. The sets tried are all links, the links of each dimension, and the links of each speed.
+(Each set is a feasible solution of the dual of the maximum concurrent flow problem; on tori the set of all links is the optimum.)
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The command line: each command parses, calls the library, prints, and leaves with an exit code."""
+"""The command line: each command parses its arguments, calls the library, prints, and exits with a code."""

@@ -1,4 +1,4 @@
-"""`astra-tacos compare`."""
+"""`astra-tacos compare`: several synthesizers on one network, over a list of sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is printed: the one place where text meets a terminal.
+"""Progress messages on standard error, for work of more than a second, shown only on a terminal.
 
 Names of files, networks and collectives come from other people. What a terminal would obey instead of showing (escape
 sequences, carriage returns, marks that turn the direction of writing, characters without width) is printed as an escape, as in

@@ -1,4 +1,4 @@
-"""`astra-tacos generate`."""
+"""`astra-tacos generate`: one training step of a transformer as ASTRA-sim's input files."""
 
 from __future__ import annotations
 

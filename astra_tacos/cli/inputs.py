@@ -1,4 +1,4 @@
-"""What kind of file a path is, for commands that take several."""
+"""Detection of the kind of file a path names, for commands that take several kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astra-tacos inspect`."""
+"""`astra-tacos inspect`: a summary of any file that this package reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, and SIGTERM, by which job schedulers end a job: what is begun is cleaned up, and the process always ends soon.
+"""Handling of Ctrl-C, and of SIGTERM from job schedulers, in commands that have to finish or clean up what they began.
 
 Python runs a signal's handler only between two steps of Python code of the main thread: not while a kernel or a compiler runs.
 The `KeyboardInterrupt` that it then raises is lost where a library calls back from C, as LLVM does. So a thread waits for

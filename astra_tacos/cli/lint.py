@@ -1,4 +1,4 @@
-"""`astra-tacos lint`."""
+"""`astra-tacos lint`: what would make ASTRA-sim stall, abort or compute something else."""
 
 from __future__ import annotations
 

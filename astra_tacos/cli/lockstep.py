@@ -1,4 +1,4 @@
-"""What `astra-tacos synthesize` does where a schedule's rows would not fit into memory: the compact form, streamed."""
+"""`astra-tacos synthesize` on very large networks: the compact lockstep form of a schedule, streamed to disk."""
 
 from __future__ import annotations
 

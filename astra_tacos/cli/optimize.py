@@ -1,4 +1,4 @@
-"""`astra-tacos optimize`."""
+"""`astra-tacos optimize`: the best split of bandwidth over the dimensions of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astra-tacos plan`."""
+"""`astra-tacos plan`: a training run with its collectives replaced by synthesized ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astra-tacos replay`."""
+"""`astra-tacos replay`: discrete-event replay of training runs, schedules and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astra-tacos replay PATH`: schedules and traces of collectives."""
+"""`astra-tacos replay PATH`: replay of one schedule, or of the traces of one collective."""
 
 from __future__ import annotations
 

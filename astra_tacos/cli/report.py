@@ -1,4 +1,4 @@
-"""`astra-tacos report`."""
+"""`astra-tacos report`: one HTML page of a directory that another command wrote."""
 
 from __future__ import annotations
 

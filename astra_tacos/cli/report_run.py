@@ -1,4 +1,4 @@
-"""`astra-tacos report` of a plan or a replayed run."""
+"""`astra-tacos report` of a plan, or of a replayed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a sweep's directory."""
+"""`astra-tacos report` of a sweep's directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a schedule: reads its directory, asks the predefined algorithms for theirs, and has the page made."""
+"""`astra-tacos report` of a schedule: reads its directory, runs the predefined algorithms for comparison, and makes the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the commands that synthesize: the collective, and what is asked of the search."""
+"""Options of commands that synthesize: the collective, its chunks, the timing model, and the effort of the search."""
 
 from __future__ import annotations
 

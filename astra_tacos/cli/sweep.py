@@ -1,4 +1,4 @@
-"""`astra-tacos sweep`."""
+"""`astra-tacos sweep`: a grid of collectives or training runs, computed into one table."""
 
 from __future__ import annotations
 

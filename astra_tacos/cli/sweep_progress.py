@@ -1,4 +1,4 @@
-"""How far a sweep is, on standard error: a bar on a terminal, else a line now and then, so that the log of a job shows life."""
+"""Progress of a sweep on standard error: a bar on a terminal, otherwise an occasional line for the log of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astra-tacos synthesize`."""
+"""`astra-tacos synthesize`: a collective algorithm for a network."""
 
 from __future__ import annotations
 

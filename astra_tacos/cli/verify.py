@@ -1,4 +1,4 @@
-"""`astra-tacos verify`."""
+"""`astra-tacos verify`: checks a schedule, traces or an MSCCL program with the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives by the name that the command line gives them."""
+"""Collectives, by the names that the command line gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All-Gather: each NPU starts with its shard, all end with every shard."""
+"""All-Gather: each NPU starts with its shard; all NPUs end with every shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broadcast: the root starts with a buffer, all NPUs end with it."""
+"""Broadcast: the root starts with a buffer; all NPUs end with it."""
 
 from __future__ import annotations
 

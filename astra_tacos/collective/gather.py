@@ -1,4 +1,4 @@
-"""Gather: each NPU starts with its shard, the root ends with every shard."""
+"""Gather: each NPU starts with its shard; the root ends with every shard."""
 
 from __future__ import annotations
 

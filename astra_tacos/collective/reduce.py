@@ -1,4 +1,4 @@
-"""Reduce: each NPU starts with a buffer, the root ends with the sum of all of them."""
+"""Reduce: each NPU starts with a buffer; the root ends with the sum of all of them."""
 
 from __future__ import annotations
 

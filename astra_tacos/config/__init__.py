@@ -1,1 +1,1 @@
-"""Readers of what users write: networks, systems, communicator groups, remote memory."""
+"""Readers of configuration files: networks, systems, communicator groups, remote memory."""

@@ -1,4 +1,4 @@
-"""Text of an expression to a syntax tree, by Python's parser; nothing is evaluated."""
+"""Parsing of expressions into syntax trees with Python's parser; nothing is evaluated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""JSON as configuration: one object, no duplicate keys, every failure one line that names the file.
+"""Strict JSON for configuration files: one object, no duplicate keys; an error is one line that names the file.
 
-ASTRA-sim reads JSON with nlohmann::json: of two equal keys the last wins there, silently, so here they are refused.
+ASTRA-sim reads JSON with nlohmann::json, where the last of two equal keys wins without a warning. Here they are an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CSV of directed links: `src,dst,bandwidth,latency` with a header line."""
+"""CSV files of directed links: a header line `src,dst,bandwidth,latency`, then one link a line."""
 
 from __future__ import annotations
 

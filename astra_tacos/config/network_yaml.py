@@ -1,4 +1,4 @@
-"""Networks written as the YAML that `read_network` and ASTRA-sim read."""
+"""Writing of networks as the YAML that `read_network` and ASTRA-sim read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The YAML of per-node collectives: which custom trace a workload's collective node runs.
+"""The YAML of per-node collectives, which names the custom trace that each collective node of a workload runs.
 
-Format: ASTRA-sim `system/astraccl/CollectiveImplLookup.cc` (`parse_per_node_yaml_file`): `node id: prefix`, one a line.
+Format: ASTRA-sim `system/astraccl/CollectiveImplLookup.cc` (`parse_per_node_yaml_file`): one `node id: prefix` a line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The remote memory JSON of ASTRA-sim: what loads and stores of MEM nodes cost.
+"""The remote memory JSON of ASTRA-sim: the cost of loads and stores of MEM nodes.
 
 Format: ASTRA-sim `extern/remote_memory_backend/analytical/AnalyticalRemoteMemory.cc`.
 """

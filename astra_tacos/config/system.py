@@ -1,7 +1,7 @@
-"""The system JSON of ASTRA-sim: how collectives are run, and how fast an NPU computes.
+"""The system JSON of ASTRA-sim: the implementations of collectives, and the compute speed of an NPU.
 
-Format: ASTRA-sim `system/Sys.cc` (`Sys::initialize_sys`) and `system/astraccl/CollectiveImplLookup.cc`. Unknown keys are
-passed over, as there; `keys` keeps them for whoever wants to look for misspelt ones.
+Format: ASTRA-sim `system/Sys.cc` (`Sys::initialize_sys`) and `system/astraccl/CollectiveImplLookup.cc`. ASTRA-sim ignores unknown
+keys, and so does this reader; `keys` keeps all of them, so that a check can look for misspelt ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""YAML as configuration: one document, no aliases, no duplicate keys, every failure one line that names the file.
+"""Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
 
 Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, and
 only decimal numbers are numbers (`decimal_text`); what yaml-cpp takes for another number is text here, and refused where a

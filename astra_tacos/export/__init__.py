@@ -1,4 +1,4 @@
-"""Schedules as files that other programs read. `EXPORTERS` holds the formats by the name that the command line gives them."""
+"""Exporters: schedules as files that other programs read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of ASTRA-sim's networks and backends stands for a topology, and how exactly."""
+"""The network and the backend of ASTRA-sim that represent a topology, and how exactly they do."""
 
 from __future__ import annotations
 

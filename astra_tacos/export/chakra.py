@@ -1,10 +1,11 @@
 """Schedules as Chakra traces of an ASTRA-sim custom collective: one file per NPU.
 
-A send is a COMM_SEND node at its source and a COMM_RECV node at its destination, under a tag of its own; a reduction is a COMP
-node after the receive. ASTRA-sim issues whatever is ready, so the order of sends on a link has to be written down too.
-`serial` lets each send wait for the arrival of the one before it, which is the blocking model. `tokens` chains one COMP node
-of no duration (1 ns) per send, so that sends queue up on the link in order, which is the pipelined model: a token becomes ready
-with its send and lets go of the next one 1 ns later, so that only sends ready at the same instant pay for it.
+A send becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; a reduction becomes
+a COMP node after the receive. ASTRA-sim issues every node that is ready, so the traces also have to fix the order of sends on a
+link: `serial` makes each send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of
+COMP nodes without work (1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A
+token becomes ready together with its send and releases the next token 1 ns later, so only sends that are ready at the same
+instant are delayed by it.
 """
 
 from __future__ import annotations

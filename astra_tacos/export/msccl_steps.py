@@ -1,4 +1,4 @@
-"""Schedules as steps of thread blocks: which waits for which, and where each one is.
+"""Schedules as MSCCL steps: the thread block and position of each step, and the steps that it waits for.
 
 An *access* is one end of a send, the reading at its source or the writing at its destination: `2 * send + end`.
 """

@@ -1,4 +1,4 @@
-"""A directory that ASTRA-sim can be started on as it is: traces, workload, configurations and a script."""
+"""Run directories: traces, workload, configurations and a script, ready to start ASTRA-sim on."""
 
 from __future__ import annotations
 

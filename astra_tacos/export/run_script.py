@@ -1,4 +1,4 @@
-"""The script of a directory that starts ASTRA-sim on it."""
+"""The shell script in a run directory that starts ASTRA-sim on it."""
 
 from __future__ import annotations
 

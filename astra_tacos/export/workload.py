@@ -1,4 +1,4 @@
-"""A workload of one collective: what ASTRA-sim runs to replay a custom collective by itself."""
+"""A workload with a single collective, with which ASTRA-sim runs a custom collective by itself."""
 
 from __future__ import annotations
 

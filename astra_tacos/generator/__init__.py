@@ -1,1 +1,1 @@
-"""One step of training a transformer on many ranks, written as the Chakra traces that ASTRA-sim takes."""
+"""Generator of one training step of a transformer on many ranks, as the Chakra traces that ASTRA-sim reads."""

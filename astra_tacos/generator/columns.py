@@ -1,4 +1,4 @@
-"""From the nodes of a stage to the columns of each of its ranks: encoded once, then groups, peers and tags are filled in."""
+"""Columns of each rank of a stage: the nodes are encoded once, then groups, peers and tags are filled in per rank."""
 
 from __future__ import annotations
 

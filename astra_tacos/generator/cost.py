@@ -1,9 +1,9 @@
-"""What a block of the model costs a rank: operations and bytes, for the roofline of ASTRA-sim.
+"""The cost of a block of the model on one rank: operations and bytes, for the roofline of ASTRA-sim.
 
 A product of T rows with a matrix of W entries takes 2TW operations forward, 2TW for the gradient of its input and 2TW for that
-of its weights; attention scores and their use 4TSH forward and twice that backward (Narayanan et al. 2021, arXiv:2104.04473,
-appendix; no discount for the causal mask). Bytes are what an ideal kernel reads and writes once: weights, inputs, outputs, and
-what passes between the matrices of a block; attention scores stay on the chip (Dao et al. 2022, arXiv:2205.14135).
+of its weights. Attention scores and their use take 4TSH forward and twice that backward (Narayanan et al. 2021, arXiv:2104.04473,
+appendix; no discount for the causal mask). Bytes are those that an ideal kernel reads and writes once: weights, inputs, outputs,
+and the values passed between the matrices of a block; attention scores stay on the chip (Dao et al. 2022, arXiv:2205.14135).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast an NPU computes."""
+"""The compute speed of an NPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory with everything of a generated run but the network."""
+"""The directory of a generated run: all its files except the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experts of a layer: router, All-to-All, experts, and back."""
+"""The experts of a layer: router, All-to-All to the experts, their MLPs, and All-to-All back."""
 
 from __future__ import annotations
 

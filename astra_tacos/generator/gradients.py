@@ -1,4 +1,4 @@
-"""Gradients of a layer, cut into buckets that are reduced over the copies of the model as soon as they are there."""
+"""Gradients of a layer, cut into buckets; each bucket is reduced over the copies of the model as soon as it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained: the sizes of a transformer, and its parameters."""
+"""The model that is trained: the sizes of a transformer, and its numbers of parameters."""
 
 from __future__ import annotations
 

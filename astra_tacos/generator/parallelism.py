@@ -1,7 +1,7 @@
 """How the work is split over ranks: rank numbers, coordinates, and the groups that communicate.
 
-Four axes number the ranks. `tp` shards matrices, `pp` layers. `dp` ranks take different data; `ep` of them share out the experts
-among themselves, so that the data-parallel ranks lie on two axes: `ep`, and the dp / ep copies of the experts (called `dp` too).
+Four axes number the ranks. `tp` shards matrices and `pp` layers. `dp` ranks train on different data, and groups of `ep` of them
+share the experts, so the data-parallel ranks lie on two axes: `ep`, and the dp / ep copies of the experts (also called `dp`).
 Parameters outside the experts are copied over both axes, experts over the second one only (as in Megatron Core).
 """
 

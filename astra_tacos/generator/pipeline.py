@@ -1,4 +1,4 @@
-"""Pipeline schedules: in which order a stage runs the micro-batches forward and backward."""
+"""Pipeline schedules: the order in which a stage runs the micro-batches forward and backward."""
 
 from __future__ import annotations
 

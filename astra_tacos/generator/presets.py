@@ -3,7 +3,7 @@
 Sources: GPT-3 (Brown et al. 2020, arXiv:2005.14165, table 2.1; MLPs four times as wide as the model), LLaMA (Touvron et al.
 2023, arXiv:2302.13971, table 2 and section 2.2; MLPs of the released weights), Mixtral 8x7B (Jiang et al. 2024, arXiv:2401.04088,
 table 1).
-Embedding and output head count separately here, also where the model shares them.
+Embedding and output head are counted separately, even where a model shares their weights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The nodes of one pipeline stage in program order; its ranks differ only in groups, peers and tags.
 
-A rank runs its compute nodes one after another, and its collectives and sends too, in program order: control dependencies say so,
-since ASTRA-sim would otherwise take whatever is ready first, and ranks that disagree wait for one another for ever. Receives wait
-for nothing.
+A rank runs its compute nodes one after another in program order, and likewise its collectives and sends. Control dependencies
+enforce this order: ASTRA-sim would otherwise start any node that is ready, and ranks that start in different orders would wait
+for one another for ever. Receives depend on nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes of a pipeline stage: its layers forward and backward, in the order of the schedule, and the update at the end."""
+"""The nodes of a pipeline stage: its layers forward and backward in the order of the schedule, then the optimizer update."""
 
 from __future__ import annotations
 

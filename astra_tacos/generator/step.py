@@ -1,4 +1,4 @@
-"""What is generated: one training step, and the nodes of each of its pipeline stages."""
+"""The input of the generator: one training step, and the nodes of each of its pipeline stages."""
 
 from __future__ import annotations
 
