@@ -1,1 +1,1 @@
-"""What would make ASTRA-sim stall, abort or compute something else, said before any run."""
+"""Checks of a run's files before it runs: what would make ASTRA-sim stall, abort or compute something else."""

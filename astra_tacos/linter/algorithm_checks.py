@@ -1,4 +1,4 @@
-"""S: native algorithms that the system names (other settings are in `system_checks`)."""
+"""Checks S: native algorithms that the system file names (its other settings are in `system_checks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A: attributes of nodes (the kinds of nodes are in `node_checks`)."""
+"""Checks A: attributes of nodes (the kinds of nodes are in `node_checks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check: a code, how bad it is, and the function that looks for it."""
+"""The `Check` class: a code, a severity, and the function that finds the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every check by its code. To add one: a function and a line in its family's CHECKS, and a test."""
+"""All checks by their codes. A new check is a function, a line in its family's CHECKS, and a test."""
 
 from __future__ import annotations
 

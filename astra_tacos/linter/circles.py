@@ -1,4 +1,4 @@
-"""Circles of communicator groups that ranks can close by what they happen to start first."""
+"""Cycles of communicator groups: deadlocks that depend on which collective each rank happens to start first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which collective nodes of different ranks belong together, and what each of them runs.
+"""Collective nodes of different ranks that belong together, and the implementation that each of them runs.
 
 ASTRA-sim numbers the collectives of a communicator group in the order in which a rank issues them (`system/Sys.cc`,
 `generate_collective`): its native algorithms match by that number, custom ones by the tags of their traces.

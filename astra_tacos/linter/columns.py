@@ -1,4 +1,4 @@
-"""Rows of several columns, told apart."""
+"""Numbering of distinct rows over several columns."""
 
 from __future__ import annotations
 

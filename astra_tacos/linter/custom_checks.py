@@ -1,4 +1,4 @@
-"""T: traces of custom collectives, and how they fit the nodes that use them."""
+"""Checks T: traces of custom collectives, and whether they fit the nodes that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""D: dependencies within a rank."""
+"""Checks D: dependencies within a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the inputs, worked out once, when a check first asks for it."""
+"""Facts derived from the inputs of a run, computed once when a check first asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F: files that are missing, damaged or not where ASTRA-sim looks for them."""
+"""Checks F: files that are missing, damaged or not where ASTRA-sim looks for them."""
 
 from __future__ import annotations
 

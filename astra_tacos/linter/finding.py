@@ -1,4 +1,4 @@
-"""What a check finds, and how a check says it."""
+"""The `Finding` class: the result of a check, and its wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""G: communicator groups, and the nodes that use them."""
+"""Checks G: communicator groups, and the nodes that use them."""
 
 from __future__ import annotations
 

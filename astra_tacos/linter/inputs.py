@@ -1,4 +1,4 @@
-"""What a run is made of, read tolerantly: what cannot be read is remembered as a problem, and the rest goes on."""
+"""Tolerant reading of a run's files: a file that cannot be read becomes a `Problem`, and reading continues."""
 
 from __future__ import annotations
 

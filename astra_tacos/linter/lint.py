@@ -1,4 +1,4 @@
-"""Looking for everything that is wrong with a run."""
+"""`lint`: all findings of all checks of a run."""
 
 from __future__ import annotations
 

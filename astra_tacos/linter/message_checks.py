@@ -1,4 +1,4 @@
-"""M: messages that do not meet, or meet the wrong one."""
+"""Checks M: sends and receives that have no partner, or match the wrong one."""
 
 from __future__ import annotations
 

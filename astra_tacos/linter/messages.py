@@ -1,4 +1,4 @@
-"""Which send of a trace belongs to which receive.
+"""Matching of the sends of a trace with its receives.
 
 ASTRA-sim matches by tag, source, destination and size, first in, first out (`network_frontend/analytical/common`,
 `ChunkIdGenerator.cc` and `CallbackTracker.cc`); a tag counts modulo 500,000,000 (`system/Sys.cc`, `front_end_sim_send`).

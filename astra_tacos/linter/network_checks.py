@@ -1,4 +1,4 @@
-"""N: networks that the backend refuses, or does not model as they are written."""
+"""Checks N: networks that the backend refuses, or does not model as they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A: kinds of nodes and what they do (their attributes are in `attribute_checks`)."""
+"""Checks A: kinds of nodes and what they do (their attributes are in `attribute_checks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C: collectives across ranks: do all of them come, and in one order?"""
+"""Checks C: collectives across ranks, each of which every member has to issue, in one common order."""
 
 from __future__ import annotations
 

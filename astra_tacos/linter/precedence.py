@@ -1,4 +1,4 @@
-"""Which nodes of a rank depend on which others, directly or by way of others."""
+"""Transitive dependencies between the nodes of a rank."""
 
 from __future__ import annotations
 

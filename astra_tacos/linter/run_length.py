@@ -1,4 +1,4 @@
-"""How long the latencies of a run's messages take, at least and at most."""
+"""Bounds on the time that the latencies of a run's messages add up to."""
 
 from __future__ import annotations
 

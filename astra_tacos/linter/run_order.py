@@ -1,7 +1,8 @@
-"""Which nodes of a run wait for which across its ranks, and where a rank is free to choose a fatal order.
+"""Waiting between the nodes of all ranks of a run, and the points where a rank may choose an order that deadlocks.
 
-A rank runs one collective or send at a time (`workload/HardwareResource.cc`): what is ready first, of those the lowest id. All
-ranks of a collective wait for one another, so two collectives that ranks start in different orders wait for ever.
+A rank runs one collective or send at a time (`workload/HardwareResource.cc`): the node that is ready first, and of several the
+one with the lowest id. All ranks of a collective wait for one another, so two collectives that ranks start in different orders
+deadlock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""S: settings of the system that stall, abort, or do nothing."""
+"""Checks S: settings of the system that stall or abort a run, or have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the traces of a prefix although some of them are missing or damaged."""
+"""Reading of the traces of a prefix, even if some of the files are missing or damaged."""
 
 from __future__ import annotations
 

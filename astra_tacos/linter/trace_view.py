@@ -1,4 +1,4 @@
-"""A trace as checks look at it: its rows, the order that dependencies give them, and how findings name them."""
+"""A trace as the checks use it: its rows, the order that dependencies give them, and the names of nodes in findings."""
 
 from __future__ import annotations
 

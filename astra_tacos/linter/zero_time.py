@@ -1,4 +1,4 @@
-"""What happens at time 0, and what takes no time."""
+"""Events at time 0, and nodes and messages that take no time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which bandwidth each dimension of a network should have, for a workload and a budget."""
+"""Optimizer of network bandwidths: how much each dimension should have, for a workload and a budget."""

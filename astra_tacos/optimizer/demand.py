@@ -1,8 +1,8 @@
-"""What a collective asks of each dimension of a network: LIBRA's time model.
+"""The demand of a collective on each dimension of a network: LIBRA's time model.
 
-A collective visits its dimensions in order, and reduces, gathers or exchanges in one after the other; chunks are pipelined, so
-that its time is that of the dimension which takes longest, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4, as
-its public code has it.
+A collective passes through its dimensions in order, and reduces, gathers or exchanges in one after the other. Chunks are
+pipelined, so the time of the collective is that of its slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024),
+section 4, as its public code implements it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Linear constraints on bandwidths as people write them: `B1 + B2 <= 300`, `B0 >= 2 * B1`, `10 <= b[3] <= 50`.
+"""Linear constraints on bandwidths in plain notation: `B1 + B2 <= 300`, `B0 >= 2 * B1`, `10 <= b[3] <= 50`.
 
-Python's parser reads the text, and only the nodes of linear arithmetic are accepted: nothing is ever evaluated or looked up.
+Python's parser reads the text, and only nodes of linear arithmetic are accepted: nothing is ever evaluated or looked up.
 """
 
 from __future__ import annotations

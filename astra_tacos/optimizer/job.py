@@ -1,4 +1,4 @@
-"""A workload as the optimizer sees it: what every kind of rank computes, and which communication it waits for."""
+"""A workload as the optimizer models it: the compute of every kind of rank, and the communication that it waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LIBRA's network, communicator and cost model files (ISPASS 2024), read as strictly as any configuration."""
+"""Readers of LIBRA's network, communicator and cost model files (ISPASS 2024), as strict as those of any configuration."""
 
 from __future__ import annotations
 

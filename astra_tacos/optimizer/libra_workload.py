@@ -1,4 +1,4 @@
-"""LIBRA's workload text: a line per layer, the format of ASTRA-sim 1.0.
+"""Reader of LIBRA's workload text: one line per layer, the format of ASTRA-sim 1.0.
 
 Twelve columns: name, reserved, then compute (ns), collective and bytes of the forward pass, of the gradient of the input and of
 that of the weights, and the time of the update.

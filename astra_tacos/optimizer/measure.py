@@ -1,4 +1,4 @@
-"""Times of demands from synthesized schedules, on the sub-networks of their groups."""
+"""Measured times of demands: schedules synthesized on the sub-networks of the demands' groups."""
 
 from __future__ import annotations
 

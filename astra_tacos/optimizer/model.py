@@ -1,4 +1,4 @@
-"""Time of a step as a function of the split: a convex one, in 1 / B."""
+"""The time of a step as a function of the split of bandwidth: convex, and linear in each 1 / B."""
 
 from __future__ import annotations
 

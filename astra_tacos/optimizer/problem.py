@@ -1,4 +1,4 @@
-"""A question to the optimizer, and its answer by LIBRA's model."""
+"""The optimizer's input, and its result by LIBRA's model."""
 
 from __future__ import annotations
 

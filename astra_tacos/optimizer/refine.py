@@ -1,8 +1,8 @@
-"""The best split for real schedules: an outer loop around the solver.
+"""The best split for real schedules: sequential convex programming around the solver.
 
-At the best split so far, every demand is timed again with each of its bandwidths somewhat higher and lower. The slopes make a
-convex model that is right nearby, fixed + sum of load_d / B_d; its best split within a trust region is measured. A better one
-becomes the next centre and widens the region, another one narrows it. (Sequential convex programming.)
+Each iteration measures every demand at the best split so far, and with each of its bandwidths somewhat higher and lower. The
+slopes give a convex model that is accurate nearby, fixed + sum of load_d / B_d. The model's best split within a trust region is
+measured. A better split becomes the next centre and widens the region, a worse one narrows it.
 """
 
 from __future__ import annotations

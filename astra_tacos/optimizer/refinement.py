@@ -1,4 +1,4 @@
-"""Refinement of a problem's split: where it starts, and what it says."""
+"""Refinement of the best split of a problem: its starting points, and its report."""
 
 from __future__ import annotations
 

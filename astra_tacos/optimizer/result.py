@@ -1,4 +1,4 @@
-"""Splits and their times, as dictionaries and as rows for a terminal."""
+"""Splits and their times, as dictionaries and as rows of a table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A network without its bandwidths, and what a bandwidth per NPU means for its links.
+"""A network without its bandwidths: the link bandwidths that follow from a bandwidth per NPU.
 
 A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files give
-GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). How many links an NPU has in a dimension, its building block
-says; of a Mesh, an open line, the ends count, which have one.
+GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). The building block of a dimension says how many links an NPU
+has in it; in a Mesh, an open line, the NPUs at the ends count, which have one.
 """
 
 from __future__ import annotations

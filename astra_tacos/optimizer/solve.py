@@ -1,12 +1,13 @@
-"""The best split of a model, with a proof: outer linearisation by tangents, solved by HiGHS (SciPy's `linprog`).
+"""The best split of a model, with a proof: Kelley's cutting planes, solved by HiGHS (SciPy's `linprog`).
 
-The time is linear in rates r_d >= 1 / B_d, and this is the only curve in the problem: one of a single variable. Tangents of it
-give a linear programme whose value bounds the best time from below; the splits that it proposes bound it from above, and show
-where the next tangents belong (Kelley 1960). Both meet after a few rounds.
+The time is linear in rates r_d >= 1 / B_d, and this is the only nonlinear constraint, a curve of one variable. Tangents of the
+curve give a linear programme whose value bounds the best time from below. The splits that the programme proposes bound it from
+above, and show where to add the next tangents (Kelley 1960). The two bounds meet after a few rounds.
 
-The product of time and cost is not convex. The least time T*(C) at a cost of at most C is, though, and never increases; a
-programme's dual gives a tangent of it. With the tangents' envelope for T*, C x T* is concave between breakpoints, so that its
-minimum is at one of them: solve there, add the tangent, and go on until the bound meets the best product found. This is global.
+The product of time and cost is not convex. The least time T*(C) at a cost of at most C is convex, though, and never increases,
+and the dual of a programme gives a tangent of it. With the envelope of tangents in place of T*, C x T* is concave between
+breakpoints, so its minimum is at a breakpoint: solve there, add the tangent, and repeat until the bound meets the best product
+found. The result is the global optimum.
 """
 
 from __future__ import annotations

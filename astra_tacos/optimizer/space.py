@@ -1,4 +1,4 @@
-"""The splits to choose from: a bounded polyhedron of bandwidths."""
+"""The feasible splits: a bounded polyhedron of bandwidths."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The part of a network that the members of a group have to themselves.
+"""The part of a network that belongs to the members of a group alone.
 
-Where a group takes all NPUs of a dimension, it has the dimension's links. Where it takes a few, it has less than LIBRA's model
-gives it: of a FullyConnected the links between its members, of a Ring a line, or, where members lie apart, a share of the links
-between them, which as many groups use as fit in between. A Switch port is an NPU's own.
+A group that takes all NPUs of a dimension has all links of the dimension. A group that takes only some of them has less than
+LIBRA's model assumes: of a FullyConnected the links between its members; of a Ring a line or, where members lie apart, a share of
+the links between them, divided among as many groups as fit in between. A Switch port belongs to one NPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run of ASTRA-sim as the optimizer sees it: its ranks' nodes, one after the other."""
+"""A run of ASTRA-sim as the optimizer's workload: the nodes of its ranks, one after the other."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Training workloads: generated, and with their collectives replaced by synthesized ones."""
+"""Planner of training runs: replaces the collectives of a workload by synthesized ones."""

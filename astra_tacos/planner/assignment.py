@@ -1,8 +1,9 @@
-"""Which trace each collective node runs, and what of the node has to change so that ASTRA-sim runs that one.
+"""The trace that each collective node runs, and the changes to nodes that make ASTRA-sim run it.
 
-ASTRA-sim finds a node's trace by the lower 32 bits of the node's id alone, whatever its rank; and a communicator group keeps to
-what the first node of each type named. So such an id may not stand for two traces, nor may a group's nodes of one type. Native
-collectives of all ranks that would be numbered differently on some rank get a group, which has numbers of its own.
+ASTRA-sim finds a node's trace by the lower 32 bits of the node's id alone, for all ranks, and a communicator group keeps the
+trace that the first node of each type named. So one such id cannot stand for two traces, nor can the nodes of one type in a
+group. Native collectives of all ranks that some rank would number differently get a communicator group, which has a numbering of
+its own.
 """
 
 from __future__ import annotations

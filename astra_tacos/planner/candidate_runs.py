@@ -1,4 +1,4 @@
-"""Which collectives to write, if the best of each case do not make the best run: collectives of a run get in each other's way."""
+"""The choice of collectives for a whole run: the best schedules of single cases may delay one another when they run together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to try for a case: on which view of the network, in how many chunks, by which synthesizers."""
+"""Candidates for a case: views of the network, numbers of chunks, and synthesizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which a rank issues them."""
+"""The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which ranks issue them."""
 
 from __future__ import annotations
 

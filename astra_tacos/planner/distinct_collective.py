@@ -1,4 +1,4 @@
-"""Distinct collectives of a workload: what has to be synthesized once."""
+"""Distinct collectives (cases) of a workload, each of which is synthesized once."""
 
 from __future__ import annotations
 

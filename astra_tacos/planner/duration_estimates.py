@@ -1,4 +1,4 @@
-"""Estimates of how long nodes and collectives take, to decide on an order."""
+"""Estimated durations of nodes and collectives, used to choose an order of collectives."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One order of all collectives that every rank can keep.
+"""One order of all collectives that every rank can keep, by list scheduling.
 
-The nodes of a collective are merged into one vertex, a receive waits for its send, and a rough run of that graph, in which a
-collective starts only when all its members are free and ready, says which one comes first. In that order nothing can deadlock.
+The nodes of a collective are merged into one vertex, and a receive waits for its send. A rough simulation of that graph, in which
+a collective starts only when all its members are free and ready, gives the order. No run in that order can deadlock.
 """
 
 from __future__ import annotations

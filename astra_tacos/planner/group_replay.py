@@ -1,4 +1,4 @@
-"""How long a collective takes on the real network: all groups that run it at once, in the embedded replay."""
+"""The time of a collective on the real network: all groups that run it at once, in the embedded replay."""
 
 from __future__ import annotations
 

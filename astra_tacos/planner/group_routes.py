@@ -1,4 +1,4 @@
-"""Routes through NPUs that are not of a group, as links between those that are."""
+"""Routes through NPUs outside a group, as links between members of the group."""
 
 from __future__ import annotations
 

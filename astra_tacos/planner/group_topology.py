@@ -1,8 +1,8 @@
 """The network as the members of a group see it: members are its NPUs, in ascending order of their ranks.
 
-Links between members stay, switches between them too. Where those do not connect all members, a route through other NPUs becomes
-one link, of the sum of its latencies and of its smallest bandwidth: a message between any two NPUs is legal in ASTRA-sim. Times
-over such links are estimates, as others may use the NPUs on the way, and each of them stores and forwards.
+Links and switches between members are kept. Where those do not connect all members, a route through other NPUs becomes one link,
+with the sum of its latencies and its smallest bandwidth: ASTRA-sim allows a message between any two NPUs. Times over such links
+are estimates, because others may use the NPUs on the way, and each of those stores and forwards.
 """
 
 from __future__ import annotations

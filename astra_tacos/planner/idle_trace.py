@@ -1,4 +1,4 @@
-"""The trace of a rank that has nothing to do in a collective."""
+"""The trace of a rank that takes no part in a collective."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which collective nodes of different ranks are one collective, whatever their ids.
+"""Collective instances: which collective nodes of different ranks form one collective, whatever their ids.
 
-Nodes of one group, pattern, size and root are interchangeable: the k-th of them on each member belong together. Where all members
-give them the same distinct names, those of one name do instead, provided that no circle of waiting comes of it.
+Nodes of one group, pattern, size and root are interchangeable: the k-th of them on each member form an instance. If all members
+give these nodes the same distinct names, the nodes with one name form an instance instead, unless that would make a cycle of
+waiting.
 """
 
 from __future__ import annotations

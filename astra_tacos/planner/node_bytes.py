@@ -1,4 +1,4 @@
-"""Nodes of a trace file as messages: read at their place in the file, changed, and put back; all other bytes stay as they are."""
+"""In-place edits of the nodes of a trace file: a node's message is parsed, changed and written back; all other bytes are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to every collective node of a workload, and why."""
+"""The node log of a plan: what happened to every collective node of the workload, and why."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What has to wait for what on each rank, so that all ranks keep to one order of collectives.
+"""Dependencies to add on each rank, so that all ranks keep to one order of collectives.
 
-A rank runs one collective or send at a time. So each collective waits for the one before it. A send has to end before a
-collective that, by way of other ranks, waits for its message: a rank that began with the collective would hold its network for it
-and never send.
+A rank runs one collective or send at a time, so each collective waits for the one before it. A send has to end before a
+collective that waits, through other ranks, for the message of the send: a rank that started the collective first would wait for
+that message, and could not send it, because the collective occupies its network slot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which collective a node of a workload stands for, and how ASTRA-sim can be made to run it.
+"""The collective that a node of a workload stands for, and how to make ASTRA-sim run it.
 
-ASTRA-sim runs custom traces for four patterns. A node of another one is carried by a type that it has; an attribute of the node
-remembers what it was, so that a plan can be planned again.
+ASTRA-sim runs custom traces for four patterns. A node of another pattern gets one of these four types; an attribute of the node
+keeps the original pattern, so that a planned run can be planned again.
 """
 
 from __future__ import annotations

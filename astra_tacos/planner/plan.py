@@ -1,4 +1,4 @@
-"""From a run to the same run with synthesized collectives."""
+"""`plan`: from a run to the same run with synthesized collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan did and what it gains, as figures."""
+"""The result of a plan in figures: what was changed and how much time it saves."""
 
 from __future__ import annotations
 

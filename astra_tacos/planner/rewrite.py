@@ -1,4 +1,4 @@
-"""The workload's trace files with new groups, ids and an order of collectives; whatever does not change keeps its bytes."""
+"""The workload's trace files with new groups, ids and an order of collectives; unchanged parts keep their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a planned run, but for its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
+"""The files of a planned run except its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
 
 from __future__ import annotations
 

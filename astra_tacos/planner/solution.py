@@ -1,4 +1,4 @@
-"""How cases are synthesized by default, and what comes of it."""
+"""Default search options of cases, and the result of synthesizing a case."""
 
 from __future__ import annotations
 

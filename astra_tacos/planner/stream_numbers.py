@@ -1,8 +1,8 @@
-"""Which native collectives of all ranks ASTRA-sim would number differently on different ranks, so that they never meet.
+"""Native collectives of all ranks that ASTRA-sim would number differently on different ranks, so that their messages never match.
 
 Messages of a native collective carry a number. A communicator group counts its own collectives. The group of all ranks has no
-counter: it takes the rank's, which goes up with every collective that the rank begins, also in groups and by custom traces
-(`Sys.cc`, `generate_collective`: `num_streams++`).
+counter of its own: it uses the rank's counter, which increases with every collective that the rank begins, including those in
+groups and those that run custom traces (`Sys.cc`, `generate_collective`: `num_streams++`).
 """
 
 from __future__ import annotations

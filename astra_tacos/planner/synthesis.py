@@ -1,8 +1,8 @@
-"""From a case to the schedule that is fastest where it will run.
+"""Synthesis of a case: the schedule that is fastest where it will run.
 
-Where predictions are exact, it is the search's best. Elsewhere candidates that differ in how much of the network a group uses, in
-how finely the buffer is cut and in the algorithm are replayed on the real network, all groups at once. ASTRA-sim's native
-collective is a candidate, too.
+Where predictions are exact, this is the best schedule of the search. Elsewhere the candidates differ in how much of the network a
+group uses, in the number of chunks and in the algorithm, and are replayed on the real network, all groups at once. ASTRA-sim's
+native collective is also a candidate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Synthesized cases on disk, found again by what they were synthesized for."""
+"""Cache of synthesized cases on disk, keyed by all inputs of the synthesis."""
 
 from __future__ import annotations
 

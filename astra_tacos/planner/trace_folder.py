@@ -1,4 +1,4 @@
-"""The custom traces of a planned run."""
+"""The folder of custom traces of a planned run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a case could take if NPUs outside a group passed chunks on, and if its groups were synthesized together: for the report.
+"""What a case could gain if NPUs outside a group relayed chunks and its groups were synthesized together: for the report only.
 
-ASTRA-sim runs a custom trace on the members of a group only, and all groups of a case run one trace. So these schedules are not
-written. They are `routed`'s, on the network itself, and the oracle has passed them.
+ASTRA-sim runs a custom trace on the members of a group only, and all groups of a case run one trace, so these schedules are not
+written. `routed` computes them on the whole network, and the oracle verifies them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A group's own schedule, on links between members only, as one on the whole network: relays allowed, none used.
+"""A group's own schedule, on links between members only, as a schedule on the whole network: relays allowed, none used.
 
-Where groups have links of their own, theirs are schedules of all of them at once, too. Whether they are is for the oracle to say.
+Where groups have links of their own, the schedules of all groups together form one schedule, too. The oracle checks whether they
+do.
 """
 
 from __future__ import annotations

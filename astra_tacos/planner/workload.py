@@ -1,4 +1,4 @@
-"""A run whose collectives have been found."""
+"""A run together with its collective instances."""
 
 from __future__ import annotations
 

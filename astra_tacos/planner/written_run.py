@@ -1,4 +1,4 @@
-"""Writing a planned run: which trace every collective runs, and all files but the plan itself."""
+"""Writing of a planned run: the trace that every collective runs, and all files except the plan itself."""
 
 from __future__ import annotations
 
