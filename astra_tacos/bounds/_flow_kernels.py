@@ -7,15 +7,31 @@ A network is a list of arcs by tail: `first[device]` to `first[device + 1]` are 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I64, I64_OUT
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
 
 UNREACHED = -1
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _layers(first, head, cap, supply, room, level, queue):
+class Flow(NamedTuple):
+    """A network and what is left: of each arc's capacity, each device's supply and room."""
+
+    first: I64  # [num_devices + 1]
+    head: I64  # [num_arcs]
+    mate: I64  # [num_arcs]
+    cap: I64_OUT  # [num_arcs]
+    supply: I64_OUT  # [num_devices]
+    room: I64_OUT  # [num_devices]
+
+
+@helper
+def _layers(flow, level, queue):
     """Distances from the supplies along arcs that are not full, until all rooms are reached; returns how many rooms were."""
+    first, head, cap, supply, room = flow.first, flow.head, flow.cap, flow.supply, flow.room
     rooms = 0
     tail = 0
     for device in range(len(level)):
@@ -42,9 +58,10 @@ def _layers(first, head, cap, supply, room, level, queue):
     return reached
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _block(start, first, head, mate, cap, supply, room, level, at, path):
+@helper
+def _block(start, flow, level, at, path):
     """Send what `start` can along layers; returns the amount."""
+    first, head, mate, cap, supply, room = flow.first, flow.head, flow.mate, flow.cap, flow.supply, flow.room
     sent = np.int64(0)
     depth = 0
     device = start
@@ -84,23 +101,24 @@ def _block(start, first, head, mate, cap, supply, room, level, at, path):
     return sent
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def max_flow(first, head, mate, cap, supply, room, level):
+@kernel
+def max_flow(flow: Flow, level: I64_OUT):
     """Send all that can be sent; returns the amount.
 
-    `cap`, `supply` and `room` become what is left of them. Then `level` (int64[num_devices], overwritten) is not negative on the
+    Then `level` (int64[num_devices], overwritten) is not negative on the
     supplies' side of a smallest cut. A blocking flow takes rooms at every distance at once: each room's distance grows from one
     to the next.
     """
+    flow, level = borrowed(flow), borrowed(level)
     num_devices = len(level)
     at = np.empty(num_devices, np.int64)
     queue = np.empty(num_devices, np.int64)
     path = np.empty(num_devices, np.int64)
     sent = np.int64(0)
-    while _layers(first, head, cap, supply, room, level, queue) > 0:
+    while _layers(flow, level, queue) > 0:
         for device in range(num_devices):
-            at[device] = first[device]
+            at[device] = flow.first[device]
         for device in range(num_devices):
-            if level[device] == 0 and supply[device] > 0:
-                sent += _block(device, first, head, mate, cap, supply, room, level, at, path)
+            if level[device] == 0 and flow.supply[device] > 0:
+                sent += _block(device, flow, level, at, path)
     return sent

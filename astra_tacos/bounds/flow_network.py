@@ -42,11 +42,11 @@ class FlowNetwork:
 
     def smallest_cut(self, factor: int, supply: NDArray[np.int64], room: NDArray[np.int64]) -> tuple[int, NDArray[np.bool_]]:
         """The most that flows from supplies to rooms, with capacities `factor` times as large, and the side with the supplies."""
-        from astra_tacos.bounds._flow_kernels import max_flow
+        from astra_tacos.bounds._flow_kernels import Flow, max_flow
 
         level = np.empty(self.num_devices, np.int64)
-        arcs = (self.first, self.head, self.mate, self.capacity * factor)
-        return int(max_flow(*arcs, supply.copy(), room.copy(), level)), level >= 0
+        flow = Flow(self.first, self.head, self.mate, self.capacity * factor, supply.copy(), room.copy())
+        return int(max_flow(flow, level)), level >= 0
 
 
 def lay_out(

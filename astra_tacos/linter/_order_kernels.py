@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import BOOL, I64
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.graph import sort_topologically
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
-def transpose(first, target, num):
+@kernel
+def transpose(first: I64, target: I64, num: int):
     """Edges by their other end: `target[first[i]:first[i + 1]]` holds row i's, negative ones count for nothing."""
     back_first = np.zeros(num + 1, np.int64)
     for slot in range(len(target)):
@@ -28,8 +33,8 @@ def transpose(first, target, num):
     return back_first, back
 
 
-@njit(cache=True, nogil=True)
-def rank_orders(rank_first, dep_first, dep, next_first, after):
+@kernel
+def rank_orders(rank_first: I64, dep_first: I64, dep: I64, next_first: I64, after: I64):
     """Rows of each rank in an order that dependencies keep, and how many of each rank have a place in it.
 
     Rows in a cycle, or behind one, fill the end of their rank's part.
@@ -43,31 +48,17 @@ def rank_orders(rank_first, dep_first, dep, next_first, after):
             if dep[slot] >= 0:
                 waits[row] += 1
     for rank in range(len(rank_first) - 1):
-        begin = rank_first[rank]
-        size = begin
-        for row in range(begin, rank_first[rank + 1]):
-            if waits[row] == 0:
-                order[size] = row
-                size += 1
-        at = begin
-        while at < size:
-            row = order[at]
-            at += 1
-            for slot in range(next_first[row], next_first[row + 1]):
-                child = after[slot]
-                waits[child] -= 1
-                if waits[child] == 0:
-                    order[size] = child
-                    size += 1
-        ordered[rank] = size - begin
-        for row in range(begin, rank_first[rank + 1]):
+        begin, end = rank_first[rank], rank_first[rank + 1]
+        ordered[rank] = sort_topologically(begin, end, waits, next_first, after, order)
+        size = begin + ordered[rank]
+        for row in range(begin, end):
             if waits[row] > 0:
                 order[size] = row
                 size += 1
     return order, ordered
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _doubled(array):
     """Twice as long. A loop, as assigning to a slice makes numba compile its error messages, for seconds."""
     longer = np.empty(2 * len(array), array.dtype)
@@ -76,8 +67,10 @@ def _doubled(array):
     return longer
 
 
-@njit(cache=True, nogil=True)
-def unordered_pairs(rank_first, ordered, order, dep_first, dep, sort, most_words, most_pairs):
+@kernel
+def unordered_pairs(
+    rank_first: I64, ordered: I64, order: I64, dep_first: I64, dep: I64, sort: I64, most_words: int, most_pairs: int
+):
     """Pairs of one rank's tracked rows that no chain of dependencies orders.
 
     `sort`: int64 per row, -1 for rows that are not tracked, else equal where it makes no difference which comes first; pairs of
@@ -142,8 +135,8 @@ def unordered_pairs(rank_first, ordered, order, dep_first, dep, sort, most_words
     return first_row[:count], second_row[:count], cut
 
 
-@njit(cache=True, nogil=True)
-def precedes(rank_first, rank_of, place, order, dep_first, dep, before, after):
+@kernel
+def precedes(rank_first: I64, rank_of: I64, place: I64, order: I64, dep_first: I64, dep: I64, before: I64, after: I64):
     """For each query, sorted by `before`'s place in `order`: does a chain of dependencies lead from `before` to `after`?
 
     Both are rows of one rank. 64 rows at a time are followed through the rank.
@@ -192,8 +185,8 @@ def precedes(rank_first, rank_of, place, order, dep_first, dep, before, after):
     return answer
 
 
-@njit(cache=True, nogil=True)
-def find_cycle(first, needed, stuck, start):
+@kernel
+def find_cycle(first: I64, needed: I64, stuck: BOOL, start: int):
     """A cycle among the `stuck` vertices, each of which needs another one of them, found by going back from `start`."""
     seen = np.full(len(stuck), -1, np.int64)
     path = np.empty(len(stuck), np.int64)
@@ -210,89 +203,96 @@ def find_cycle(first, needed, stuck, start):
     return path[seen[vertex] : size].copy()
 
 
-@njit(cache=True, nogil=True)
-def merged_edges(dep_first, dep, vertex, usable, send_of):
+class Rows(NamedTuple):
+    """Nodes of a run: dependencies (CSR, negative ones count for nothing), vertices that they are merged into.
+
+    Also which nodes are usable, and the send whose message a receive waits for (-1 if none).
+    """
+
+    dep_first: I64
+    dep: I64
+    vertex: I64
+    usable: BOOL
+    send_of: I64
+
+
+class Graph(NamedTuple):
+    """Vertices in an order that all edges keep, as far as they have no cycles, and edges by their end (CSR)."""
+
+    order: I64
+    first: I64
+    needed: I64
+
+
+class Queries(NamedTuple):
+    """Queries `source_first[i] : source_first[i + 1]` ask about vertex `source[i]`, whether it comes before a row.
+
+    Surely completes before the row becomes ready; or, where `own` is set, comes before the row's vertex in any way, so also by
+    the dependencies that other members of its collective have.
+    """
+
+    source: I64
+    source_first: I64
+    row: I64
+    own: BOOL
+
+
+@kernel
+def merged_edges(rows: Rows):
     """Edges between vertices: dependencies of usable rows, and from the send to the receive `send_of` names. By their end."""
+    rows = borrowed(rows)
     num = 0
-    for row in range(len(vertex)):
-        if usable[row]:
-            num += dep_first[row + 1] - dep_first[row] + 1
+    for row in range(len(rows.vertex)):
+        if rows.usable[row]:
+            num += rows.dep_first[row + 1] - rows.dep_first[row] + 1
     src = np.empty(num, np.int64)
     dst = np.empty(num, np.int64)
     count = 0
-    for row in range(len(vertex)):
-        if not usable[row]:
+    for row in range(len(rows.vertex)):
+        if not rows.usable[row]:
             continue
-        for slot in range(dep_first[row], dep_first[row + 1]):
-            if dep[slot] >= 0 and usable[dep[slot]]:
-                src[count] = vertex[dep[slot]]
-                dst[count] = vertex[row]
+        for slot in range(rows.dep_first[row], rows.dep_first[row + 1]):
+            if rows.dep[slot] >= 0 and rows.usable[rows.dep[slot]]:
+                src[count] = rows.vertex[rows.dep[slot]]
+                dst[count] = rows.vertex[row]
                 count += 1
-        if send_of[row] >= 0 and usable[send_of[row]]:
-            src[count] = vertex[send_of[row]]
-            dst[count] = vertex[row]
+        if rows.send_of[row] >= 0 and rows.usable[rows.send_of[row]]:
+            src[count] = rows.vertex[rows.send_of[row]]
+            dst[count] = rows.vertex[row]
             count += 1
     return src[:count], dst[:count]
 
 
-@njit(cache=True, nogil=True)
-def merged_order(first, needed, next_first, after):
-    """Vertices in an order that all edges keep, and how many have a place in it."""
-    num = len(first) - 1
-    waits = np.empty(num, np.int64)
-    order = np.empty(num, np.int64)
-    size = 0
-    for vertex in range(num):
-        waits[vertex] = first[vertex + 1] - first[vertex]
-        if waits[vertex] == 0:
-            order[size] = vertex
-            size += 1
-    at = 0
-    while at < size:
-        vertex = order[at]
-        at += 1
-        for slot in range(next_first[vertex], next_first[vertex + 1]):
-            waits[after[slot]] -= 1
-            if waits[after[slot]] == 0:
-                order[size] = after[slot]
-                size += 1
-    return order[:size], waits
-
-
-@njit(cache=True, nogil=True)
-def reaches(order, first, needed, dep_first, dep, vertex, usable, send_of, source, source_first, query_row, query_own):
-    """Whether each query's source vertex surely completes before its row becomes ready.
-
-    `source`: vertices; queries `source_first[i]:source_first[i + 1]` are about source i and ask about `query_row`. Where
-    `query_own` is set the question is whether the source comes before the row's vertex in any way, so also by the
-    dependencies that other members of its collective have.
-    """
-    answer = np.zeros(len(query_row), np.bool_)
-    reached = np.zeros(len(first) - 1, np.uint64)
-    own = np.zeros(len(first) - 1, np.uint64)
-    for begin in range(0, len(source), 64):
-        end = min(begin + 64, len(source))
+@kernel
+def reaches(graph: Graph, rows: Rows, queries: Queries):
+    """bool of each query. 64 sources at a time are followed through the graph."""
+    graph, rows, queries = borrowed(graph), borrowed(rows), borrowed(queries)
+    answer = np.zeros(len(queries.row), np.bool_)
+    reached = np.zeros(len(graph.first) - 1, np.uint64)
+    own = np.zeros(len(graph.first) - 1, np.uint64)
+    for begin in range(0, len(queries.source), 64):
+        end = min(begin + 64, len(queries.source))
         for number in range(begin, end):
-            own[source[number]] = _ONE << np.uint64(number - begin)
-        for at in range(len(order)):
+            own[queries.source[number]] = _ONE << np.uint64(number - begin)
+        for at in range(len(graph.order)):
             bits = np.uint64(0)
-            for slot in range(first[order[at]], first[order[at] + 1]):
-                bits |= reached[needed[slot]] | own[needed[slot]]
-            reached[order[at]] = bits
+            for slot in range(graph.first[graph.order[at]], graph.first[graph.order[at] + 1]):
+                bits |= reached[graph.needed[slot]] | own[graph.needed[slot]]
+            reached[graph.order[at]] = bits
         for number in range(begin, end):
             bit = _ONE << np.uint64(number - begin)
-            for query in range(source_first[number], source_first[number + 1]):
-                row = query_row[query]
-                if query_own[query]:
-                    answer[query] = reached[vertex[row]] & bit
+            for query in range(queries.source_first[number], queries.source_first[number + 1]):
+                row = queries.row[query]
+                if queries.own[query]:
+                    answer[query] = reached[rows.vertex[row]] & bit
                     continue
                 bits = np.uint64(0)
-                for slot in range(dep_first[row], dep_first[row + 1]):
-                    if dep[slot] >= 0 and usable[dep[slot]]:
-                        bits |= reached[vertex[dep[slot]]] | own[vertex[dep[slot]]]
-                if send_of[row] >= 0:
-                    bits |= reached[vertex[send_of[row]]] | own[vertex[send_of[row]]]
+                for slot in range(rows.dep_first[row], rows.dep_first[row + 1]):
+                    if rows.dep[slot] >= 0 and rows.usable[rows.dep[slot]]:
+                        bits |= reached[rows.vertex[rows.dep[slot]]] | own[rows.vertex[rows.dep[slot]]]
+                if rows.send_of[row] >= 0:
+                    bits |= reached[rows.vertex[rows.send_of[row]]] | own[rows.vertex[rows.send_of[row]]]
                 answer[query] = bits & bit
         for number in range(begin, end):
-            own[source[number]] = 0
+            own[queries.source[number]] = 0
     return answer

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.kernels.graph import topological_order
 from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.messages import Messages
@@ -91,12 +92,8 @@ class RunOrder:
 class _Graph:
     """The run as one graph, the nodes of a collective merged into one vertex."""
 
-    vertex: NDArray[np.int64]
-    usable: NDArray[np.bool_]
-    send_of: NDArray[np.int64]
-    first: NDArray[np.int64]
-    needed: NDArray[np.int64]
-    order: NDArray[np.int64]
+    rows: kernels.Rows
+    edges: kernels.Graph
     stuck: NDArray[np.bool_]
 
 
@@ -120,9 +117,9 @@ def order_run(
     if graph.stuck.any():  # nodes of uncertain partnership were joined the wrong way
         graph = sure
     pairs, short_ranks, followed = _free_pairs(view, collectives, graph, sent)
-    place = np.full(len(graph.first) - 1, len(graph.order))
-    place[graph.order] = np.arange(len(graph.order))
-    return RunOrder(deadlocks, never, pairs, place[graph.vertex], short_ranks, followed)
+    place = np.full(len(graph.edges.first) - 1, len(graph.edges.order))
+    place[graph.edges.order] = np.arange(len(graph.edges.order))
+    return RunOrder(deadlocks, never, pairs, place[graph.rows.vertex], short_ranks, followed)
 
 
 def _graph(
@@ -135,24 +132,26 @@ def _graph(
     num = trace.num_nodes + collectives.num_instances
     send_of = np.full(trace.num_nodes, -1, np.int64)
     send_of[messages.recv[sure]] = messages.send[sure]
-    source, target = kernels.merged_edges(trace.dep_first, trace.dep, vertex, view.runs, send_of)
+    merged_rows = kernels.Rows(trace.dep_first, trace.dep, vertex, view.runs, send_of)
+    source, target = kernels.merged_edges(merged_rows)
     turn = np.argsort(target, kind="stable")
     first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=num))))
     needed = source[turn]
-    order, waits = kernels.merged_order(first, needed, *kernels.transpose(first, needed, num))
-    return _Graph(vertex, view.runs, send_of, first, needed, order, waits > 0)
+    waits = np.diff(first)
+    order = topological_order(waits, *kernels.transpose(first, needed, num))
+    return _Graph(merged_rows, kernels.Graph(order, first, needed), waits > 0)
 
 
 def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:
     """One circle, if there is any, and how many rows never start."""
-    never = int(np.count_nonzero(graph.stuck[graph.vertex] & graph.usable))
+    never = int(np.count_nonzero(graph.stuck[graph.rows.vertex] & graph.rows.usable))
     if not never:
         return (), 0
-    circle = kernels.find_cycle(graph.first, graph.needed, graph.stuck, int(np.flatnonzero(graph.stuck)[0]))[::-1]
+    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, int(np.flatnonzero(graph.stuck)[0]))[::-1]
     member: dict[int, list[int]] = defaultdict(list)
-    wanted = np.isin(graph.vertex, circle)
+    wanted = np.isin(graph.rows.vertex, circle)
     for row in np.flatnonzero(wanted).tolist():
-        member[int(graph.vertex[row])].append(row)
+        member[int(graph.rows.vertex[row])].append(row)
     chain: list[int] = []
     for before, after in zip(circle.tolist(), np.roll(circle, -1).tolist(), strict=True):
         chain += _link(view, graph, member[before], member[after])
@@ -164,7 +163,7 @@ def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -
     trace, inside = view.trace, set(before)
     for row in after:
         needs = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
-        for need in [*needs, int(graph.send_of[row])]:
+        for need in [*needs, int(graph.rows.send_of[row])]:
             if need in inside:
                 return [need, row]
     return [before[0], after[0]]
@@ -182,15 +181,15 @@ def _free_pairs(
     first, second, cut = kernels.unordered_pairs(
         trace.rank_first, view.ordered, view.order, trace.dep_first, trace.dep, sort, _MOST_WORDS, _MOST_PAIRS
     )
-    free = ~graph.stuck[graph.vertex[first]] & ~graph.stuck[graph.vertex[second]]
+    free = ~graph.stuck[graph.rows.vertex[first]] & ~graph.stuck[graph.rows.vertex[second]]
     first, second = first[free], second[free]
-    followed = len(first) == 0 or (len(np.unique(graph.vertex[first])) // 64 + 1) * len(graph.needed) * 2 <= _MOST_STEPS
+    followed = (
+        len(first) == 0 or (len(np.unique(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS
+    )
     first_waits = second_waits = np.zeros(len(first), np.bool_)
     if followed and len(first):
         own = np.repeat((False, False, True, True), len(first))
-        answers = _reaches(
-            graph, trace.dep_first, trace.dep, np.concatenate((first, second) * 2), np.concatenate((second, first) * 2), own
-        )
+        answers = _reaches(graph, np.concatenate((first, second) * 2), np.concatenate((second, first) * 2), own)
         forward, backward, second_waits, first_waits = answers.reshape(4, -1)
         free = ~forward & ~backward
         first, second, first_waits, second_waits = first[free], second[free], first_waits[free], second_waits[free]
@@ -200,28 +199,14 @@ def _free_pairs(
 
 def _reaches(
     graph: _Graph,
-    dep_first: NDArray[np.int64],
-    dep: NDArray[np.int64],
     before: NDArray[np.int64],
     after: NDArray[np.int64],
     own: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Whether each `before` completes before `after` becomes ready, or (`own`) before its collective completes."""
-    turn = np.argsort(graph.vertex[before], kind="stable")
-    source, source_first = np.unique(graph.vertex[before][turn], return_index=True)
+    turn = np.argsort(graph.rows.vertex[before], kind="stable")
+    source, source_first = np.unique(graph.rows.vertex[before][turn], return_index=True)
     answer = np.empty(len(before), np.bool_)
-    answer[turn] = kernels.reaches(
-        graph.order,
-        graph.first,
-        graph.needed,
-        dep_first,
-        dep,
-        graph.vertex,
-        graph.usable,
-        graph.send_of,
-        source,
-        np.append(source_first, len(before)),
-        after[turn],
-        own[turn],
-    )
+    queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
+    answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
     return answer

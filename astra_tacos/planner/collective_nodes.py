@@ -72,7 +72,7 @@ def find_issue_order(trace: Trace) -> IssueOrder:
     key = np.empty(trace.num_nodes, np.int64)
     key[np.argsort(trace.node_id, kind="stable")] = np.arange(trace.num_nodes)
     waits = np.bincount(row, minlength=trace.num_nodes)
-    order, num_run = kernels.issue_order(trace.rank_first, waits, next_first, after, key)
+    order, num_run = kernels.issue_order(trace.rank_first, kernels.Graph(waits, next_first, after), key)
     place = np.empty(trace.num_nodes, np.int64)
     place[order] = np.arange(trace.num_nodes)
     rank = trace.rank

@@ -75,10 +75,9 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
 
 def has_circle(graph: MergedGraph) -> bool:
     """Whether vertices wait for one another in a circle."""
-    from astra_tacos.planner import _order_kernels as kernels
+    from astra_tacos.kernels.graph import topological_order
 
-    order, _ = kernels.levels(graph.waits, graph.next_first, graph.after, np.zeros(len(graph.waits), np.int64))
-    return len(order) < len(graph.waits)
+    return len(topological_order(graph.waits.copy(), graph.next_first, graph.after)) < len(graph.waits)
 
 
 def order_instances(
@@ -113,7 +112,7 @@ def order_instances(
     num_rows, num = trace.num_nodes, len(graph.waits)
     duration = np.concatenate((duration_ns, instance_ns)).astype(np.int64)
     duration[:num_rows][instances.nodes.row] = 0
-    order, level = kernels.levels(graph.waits, graph.next_first, graph.after, duration)
+    order, level = kernels.levels(kernels.Graph(graph.waits.copy(), graph.next_first, graph.after), duration)
     if len(order) < num:
         raise ConfigError(_circle(trace, instances, graph, order))
     slot = np.full(num, kernels.NO_TIME, np.uint8)
@@ -135,7 +134,10 @@ def order_instances(
     member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
     member = np.concatenate((trace.rank, *members)).astype(np.int64)
     turn: NDArray[np.int64] = kernels.rough_run(
-        graph.waits.copy(), graph.next_first, graph.after, duration, slot, key, member_first, member, trace.num_ranks
+        kernels.Graph(graph.waits.copy(), graph.next_first, graph.after),
+        kernels.Vertices(duration, slot, key),
+        kernels.Members(member_first, member),
+        trace.num_ranks,
     )
     return turn
 

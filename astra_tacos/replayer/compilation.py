@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer import _run_layout_kernels as layout
+from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.routes import NetworkModel
@@ -157,13 +157,6 @@ def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.in
     return list(zip(programs, program_first[1:-1].tolist(), strict=True))
 
 
-def _locked(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view: numba compiles a kernel anew for each mixture of read-only and writable arrays."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 def _order_positions(
     program: CollectiveProgram,
     base: int,
@@ -182,20 +175,11 @@ def _order_positions(
     if begin == end:
         return
     most = int(np.diff(template_first[begin : end + 1]).max())
-    kernels.order_nodes(
-        node_id,
-        template_first[begin : end + 1],
-        base,
-        _locked(program.dep_first),
-        _locked(program.dep),
-        child_first,
-        child,
-        num_waits,
-        root_first[begin : end + 1],
-        root,
-        set_level[begin:end],
-        np.full(3 * most + 13, -1, np.int64),
-        np.empty((4, most), np.int64),
+    layout.order_nodes(
+        layout.ProgramRows(node_id, template_first[begin : end + 1], base, program.dep_first, program.dep, num_waits),
+        layout.Children(child_first, child),
+        layout.Roots(root_first[begin : end + 1], root, set_level[begin:end]),
+        layout.SetSpace(np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)),
     )
 
 
@@ -231,7 +215,7 @@ def _children(
     num_waits, child_first = np.zeros(total, np.int32), np.zeros(total + 1, np.int64)
     child = np.empty(sum(len(trace.dep) for trace in traces), np.int32)
     for trace, base in zip(traces, first[:-1].tolist(), strict=True):
-        kernels.link_children(trace.num_nodes, base, _locked(trace.dep_first), _locked(trace.dep), num_waits, child_first, child)
+        layout.link_children(trace.num_nodes, base, trace.dep_first, trace.dep, num_waits, child_first, child)
     return num_waits, child_first, child
 
 
@@ -258,7 +242,7 @@ def _messages(
     )
     table_size = 1 << max(4, int(1.5 * bound).bit_length())
     pair_bound = min(bound, num_ranks * num_ranks)
-    tables = (
+    tables = layout.Tables(
         np.full(table_size, -1, np.int32),
         np.empty(bound, kernels.MEETING),
         np.full(1 << max(4, int(1.5 * pair_bound).bit_length()), -1, np.int32),
@@ -275,22 +259,14 @@ def _messages(
     for kind, trace, members, space, start in parts:
         native = space != _POINT_TO_POINT
         end = start + int(trace.rank_first[len(members)])
-        kernels.number_messages(
-            _locked(kind),
-            _locked(trace.size_bytes),
-            _locked(trace.peer),
-            _locked(trace.tag),
-            _locked(trace.rank_first),
-            _locked(members if native else np.sort(members)),
-            _locked(members),
-            space,
-            num_ranks,
-            TAGS,
+        layout.number_messages(
+            layout.Messages(kind, trace.size_bytes, trace.peer, trace.tag, trace.rank_first),
+            layout.Ends(members if native else np.sort(members), members, space, num_ranks, TAGS),
             address[start:end],
-            *tables,
+            tables,
         )
     num_keys, num_pairs, _ = counts.tolist()
-    pair_src, pair_dst = np.divmod(tables[3][:num_pairs], num_ranks)
+    pair_src, pair_dst = np.divmod(tables.pair_code[:num_pairs], num_ranks)
     if (pair_src == pair_dst).any():
         raise ConfigError(
             f"{workload.prefix}: a custom collective makes rank {pair_src[np.argmax(pair_src == pair_dst)]} send to itself, as "

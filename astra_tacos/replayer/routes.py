@@ -92,7 +92,7 @@ class CongestionAware:
         self._network, self._topology = network, _topology_of(network)
         self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
         self.link_dimension = self._topology.link_dimension
-        self.link_latency_ns = self._topology.link_latency_ns.copy()  # writable, as all arrays that the kernel is compiled for
+        self.link_latency_ns = self._topology.link_latency_ns.copy()
         self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.remote_memory import RemoteMemory
 from astra_tacos.errors import ConfigError, ReplayError
-from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer import _run_table_kernels as kernels
+from astra_tacos.replayer._run_replay_kernels import advance as advance_events
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import link_loads
@@ -21,6 +23,7 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 
+_Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000
 _ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))
 """Which actions wait for time to pass."""
@@ -114,7 +117,7 @@ def advance(
     code = compiled.code
     status = kernels.PAUSED
     while status in (kernels.PAUSED, kernels.FULL):
-        status = kernels.advance(code, state, _EVENTS_A_TURN)
+        status = advance_events(code, state, _EVENTS_A_TURN)
         if status == kernels.FULL:
             state = _with_room(state)
         if progress is not None:
@@ -171,7 +174,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     table = 1 << max(4, min(2 * num_batches, 4 * num_live + 16).bit_length())
     num_records = _most_transmissions(compiled, casts) if record else 0
 
-    def integers(kind: type[np.integer], size: int, value: int = 0) -> NDArray[np.integer]:
+    def integers(kind: type[_Integer], size: int, value: int) -> NDArray[_Integer]:
         return np.full(size, value, kind)
 
     keys = np.zeros(compiled.num_keys, kernels.KEY)

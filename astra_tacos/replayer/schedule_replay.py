@@ -46,7 +46,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
     ReplayError
         If sends wait for one another in a circle.
     """
-    from astra_tacos.replayer._schedule_replay_kernels import FINISHED, replay_sends
+    from astra_tacos.replayer._schedule_replay_kernels import FINISHED, LinkOrder, Result, Sends, replay_sends
 
     check_rows(schedule)
     topology, timing = schedule.topology, schedule.timing
@@ -69,8 +69,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
         np.full(schedule.num_sends, -1, np.int64),
         np.full(schedule.num_sends, -1, np.int64),
     )
-    status = replay_sends(
-        timing.is_blocking,
+    sends = Sends(
         up,
         down,
         timing.link_hold_ns[up, size_class],
@@ -82,15 +81,11 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
         np.diff(awaited_first),
         child_first,
         child,
-        link_first,
-        link_row,
         schedule.src,
         schedule.dst,
-        result.finish_ns,
-        result.link_busy_ns,
-        result.start_ns,
-        result.end_ns,
     )
+    times = Result(result.finish_ns, result.link_busy_ns, result.start_ns, result.end_ns)
+    status = replay_sends(timing.is_blocking, sends, LinkOrder(link_first, link_row), times)
     if status != FINISHED:
         row = int(np.argmax(result.start_ns < 0))
         raise ReplayError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.compilation import Compiled

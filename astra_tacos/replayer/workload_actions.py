@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.remote_memory import RemoteMemory
 from astra_tacos.errors import ConfigError, ReplayError
-from astra_tacos.replayer import _run_replay_kernels as kernels
+from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.node_check import LONGEST_NS, NodeCheck, unsupported_pattern
 from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.trace.schema import CommType, NodeType

@@ -34,29 +34,24 @@ def settle(
     SynthesisError
         If the down-links' order does not settle, which would be a fault of this package.
     """
-    from astra_tacos.schedule._settle_kernels import earliest_times
+    from astra_tacos.schedule._settle_kernels import Links, Sends, Times, earliest_times
 
     first_come = topology.has_switches and not timing.is_blocking
-    times = [np.empty(len(chunk), np.int64) for _ in range(3)]
+    links = Links(
+        topology.channel_src,
+        topology.channel_dst,
+        topology.channel_link,
+        topology.channel_down_link,
+        timing.link_hold_ns,
+        timing.link_delay_ns,
+        timing.channel_delay_ns,
+        timing.reduction_ns,
+        timing.is_blocking,
+    )
+    num_places = 1 if collective.is_personalised else topology.num_npus
+    times = Times(*(np.empty(len(chunk), np.int64) for _ in range(3)))
     for _ in range(len(chunk) + 1):
-        earliest_times(
-            chunk,
-            channel,
-            reduces,
-            collective.chunk_class,
-            topology.channel_src,
-            topology.channel_dst,
-            topology.channel_link,
-            topology.channel_down_link,
-            timing.is_blocking,
-            timing.link_hold_ns,
-            timing.link_delay_ns,
-            timing.channel_delay_ns,
-            timing.reduction_ns,
-            1 if collective.is_personalised else topology.num_npus,
-            topology.num_links,
-            *times,
-        )
+        earliest_times(Sends(chunk, channel, reduces), collective.chunk_class, links, num_places, times)
         start, end, at_switch = times
         if not first_come:
             break

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I64, I64_OUT
+from astra_tacos.kernels.bits import mix
+from astra_tacos.kernels.compiled import kernel
 
 UNIQUE = -1
 _DANGLING = -1
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_U27, _U30, _U31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def ids_to_rows(ids, dep, first_row, seed):
+@kernel
+def ids_to_rows(ids: I64, dep: I64_OUT, first_row: int, seed: np.uint64):
     """Replace every id in `dep` by the row that has it, or `_DANGLING`.
 
     `ids` are those of the rows from `first_row` on; both hold uint64 in int64.
@@ -56,11 +56,7 @@ def ids_to_rows(ids, dep, first_row, seed):
         node = ids[row] if entry < 0 else dep[entry]
         word = np.uint64(node) - least
         if not by_id:
-            # splitmix64
-            word ^= seed
-            word = (word ^ (word >> _U30)) * _MIX_1
-            word = (word ^ (word >> _U27)) * _MIX_2
-            word = (word ^ (word >> _U31)) & mask
+            word = mix(word ^ seed) & mask
         found = _DANGLING
         if word <= mask:
             slot = np.int64(word)

@@ -9,23 +9,24 @@ after what it read, one that cannot returns a negative number that holds code an
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from astra_tacos.kernels.arrays import I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U8_2D_OUT, U32_2D_OUT
+from astra_tacos.kernels.bits import mix, trailing_zeros
+from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
 
 PADDING = 16
 MAX_SIZE = (1 << 31) - 1
 """Bytes of a message or a field; protobuf takes no more."""
 
 
-def _codes(count: int) -> tuple[int, ...]:
-    """Plain numbers, here and below, would make numba compile a helper for each of them."""
-    return tuple(np.int64(code) for code in range(count))
-
-
 # Codes of faults.
-FINE, FRAME, TRUNCATED, TAG, WIRE_TYPE, VARINT, LENGTH, PAST_END, PACKED, TEXT, GROUP, DEPTH, NO_ROOM = _codes(13)
+FINE, FRAME, TRUNCATED, TAG, WIRE_TYPE, VARINT, LENGTH, PAST_END, PACKED, TEXT, GROUP, DEPTH, NO_ROOM = range(13)
 _CODE_BITS = 4
 
 # How deep groups may nest in a node, in a message in it, and in a list in that.
@@ -55,7 +56,7 @@ _WIRE_OF[_BOOL] = _WIRE_VARINT
 _WIRE_OF[[3, _FIXED64, _SFIXED64]] = _WIRE_64
 _WIRE_OF[[5, _FIXED32, _SFIXED32]] = _WIRE_32
 
-# Attributes by key. The first of them are `WORKLOAD_ATTRIBUTES` of trace.py, which numba's cache would not see change.
+# Attributes by key. The first of them are `WORKLOAD_ATTRIBUTES` of trace.py, which numba cannot read from there.
 ATTRIBUTES = (
     *("is_cpu_op", "comm_type", "comm_size", "num_ops", "tensor_size", "comm_src", "comm_dst", "comm_tag", "comm_priority"),
     *("pg_name", "involved_dim", "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc"),
@@ -97,9 +98,6 @@ _EVEN_7, _ODD_7 = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00)
 _EVEN_14, _ODD_14 = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
 _EVEN_28, _ODD_28 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 _FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_U27, _U30, _U31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 # Of nodes that have up to 1, 2, 3, 4 bytes, there are no more than this many different ids.
 _IDS_1, _IDS_2, _IDS_3, _IDS_4 = 1, 1 << 7, 1 << 14, 1 << 21
@@ -124,31 +122,12 @@ _byte = _load(8)
 _word = _load(64)
 
 
-@intrinsic
-def _trailing_zeros(typing_context, word):
-    """Index of the lowest set bit of a non-zero uint64."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), codegen
-
-
-def _helper(function):
-    return njit(function, cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def _inlined(function):
-    # A pair that a helper returns is slow to take out of memory again.
-    return njit(function, cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
-
-
-@_helper
+@helper
 def _fault(code, at):
     return -((at << _CODE_BITS) | code)
 
 
-@_helper
+@helper
 def _long_varint(at, end):
     """A varint of any length; the bits of a tenth byte that exceed 64 are dropped, as protobuf does."""
     begin = at
@@ -164,7 +143,7 @@ def _long_varint(at, end):
     return _U0, _fault(VARINT, begin)
 
 
-@_inlined
+@inlined
 def _varint(at, end):
     """Value and the address after it."""
     if at < end:
@@ -173,7 +152,7 @@ def _varint(at, end):
             return word & _U127, at + 1
         stops = ~word & _HIGH_BITS
         if stops != _U0:
-            stop = _trailing_zeros(stops)
+            stop = trailing_zeros(stops)
             after = at + (np.int64(stop) >> 3) + 1
             if after <= end:
                 # Sevens of bits from eight bytes, joined two by two.
@@ -184,7 +163,7 @@ def _varint(at, end):
     return _long_varint(at, end)
 
 
-@_inlined
+@inlined
 def _payload(at, end, wire):
     """What follows a tag: a number and the address after it, or the address of a text or message and the one after it."""
     if wire == _WIRE_VARINT or wire == _WIRE_SPAN:
@@ -203,7 +182,7 @@ def _payload(at, end, wire):
     return _U0, _fault(GROUP if wire == _WIRE_CLOSE else WIRE_TYPE, at)
 
 
-@_inlined
+@inlined
 def _tag(at, end, least):
     """Field number and wire type in one, and the address after it. There is a byte at `at`."""
     tag = np.int64(_byte(at))
@@ -218,7 +197,7 @@ def _tag(at, end, least):
     return tag, after
 
 
-@_helper
+@helper
 def _skip_group(at, end, tag, depth):
     """Past a group whose opening tag has been read; `depth` groups may nest. Within, upb lets fields have the number 0."""
     begin = at
@@ -248,7 +227,7 @@ def _skip_group(at, end, tag, depth):
     return _fault(GROUP, begin)
 
 
-@_helper
+@helper
 def _field(at, end, depth):
     """A field: its tag, its `_payload`, and the address after it. There is a byte at `at`. Groups are passed over."""
     tag, after = _tag(at, end, _LEAST_TAG)
@@ -260,7 +239,7 @@ def _field(at, end, depth):
     return tag, value, after
 
 
-@_helper
+@helper
 def _checked(at, end):
     """`end`, or a fault if the text from `at` to there is not UTF-8."""
     first = at
@@ -285,7 +264,7 @@ def _checked(at, end):
     return end
 
 
-@_helper
+@helper
 def _texts(at, end, count):
     """Past a message whose fields 1 to `count` are strings and which has no others."""
     while 0 <= at < end:
@@ -295,7 +274,7 @@ def _texts(at, end, count):
     return at
 
 
-@_helper
+@helper
 def _name_key(first, size):
     """Key of an attribute's name, -1 for others."""
     if size < 6 or size > 15:
@@ -312,7 +291,7 @@ def _name_key(first, size):
     return -1
 
 
-@_helper
+@helper
 def _list(at, end, field, bits, count):
     """Past the elements of a list; of a list of bools also which are true, and how many there are: `bits` and `count` go on."""
     wire = _WIRE_OF[field - 1]
@@ -341,12 +320,12 @@ def _list(at, end, field, bits, count):
     return at, bits, count
 
 
-@_helper
+@helper
 def _bounded(bits):
     return np.int64(bits if bits < _MAX_INT64 else _MAX_INT64)
 
 
-@_helper
+@helper
 def _integer(case, bits):
     """The value of an integer type, as far as int64 goes."""
     if case == _UINT64 or case == _FIXED64:
@@ -366,7 +345,7 @@ def _integer(case, bits):
     return value
 
 
-@_helper
+@helper
 def _attribute(at, end, values):
     """Past an attribute, which is noted in `values` unless one of that name is already."""
     key = np.int64(-1)
@@ -419,7 +398,7 @@ def _attribute(at, end, values):
     return at
 
 
-@_helper
+@helper
 def _frame(at, end):
     """First address and end of the message that begins at `at` with its length."""
     value, first = _varint(at, end)
@@ -432,23 +411,20 @@ def _frame(at, end):
     return first, first + np.int64(value)
 
 
-@_helper
+@helper
 def _tail(at, size):
     """The last bytes of a text, fewer than eight."""
     return _word(at) & ~(_FULL << (_U8 * np.uint64(size)))
 
 
-@_helper
-def _group(at, size, seed, begin, slots, names, count):
+@helper
+def _group(at, size, seed, begin, table, count):
     """Number of a group name among the first `count` of `names`; `count` if it is new and has been added."""
+    slots, names = table.slots, table.names
     hashed = seed ^ np.uint64(size)
     for place in range(0, size, 8):
         word = _word(at + place) if place + 8 <= size else _tail(at + place, size - place)
-        # splitmix64
-        hashed ^= word
-        hashed = (hashed ^ (hashed >> _U30)) * _MIX_1
-        hashed = (hashed ^ (hashed >> _U27)) * _MIX_2
-        hashed ^= hashed >> _U31
+        hashed = mix(hashed ^ word)
     slot = np.int64(hashed & np.uint64(len(slots) - 1))
     while slots[slot] > 0:
         known = slots[slot] - 1
@@ -466,8 +442,32 @@ def _group(at, size, seed, begin, slots, names, count):
     return count
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def count_nodes(data, size):
+class Table(NamedTuple):
+    """What is filled: of the rows and dependencies of one rank, those from `room[0]` to `room[1]` and `room[2]` to `room[3]`.
+
+    `numbers` has 5, 8, 13 or 16 lines: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks; if wanted
+    communication type, operations, tensor size, priority, own rank, involved dimensions, their count, byte offset. `flags`: kind,
+    whether a receive reduces, whether it is an operation of the CPU. `marks`: wrong type, no value, number of the group (0: none,
+    else one more).
+    """
+
+    room: I64  # [4]
+    numbers: I64_2D_OUT  # [lines, rows]
+    flags: U8_2D_OUT  # [3, rows]
+    marks: U32_2D_OUT  # [3 or 0, rows]
+    dep_first: I64_OUT  # [rows + 1], where a row's dependencies end goes into the row after
+    dep: I64_OUT  # ids
+
+
+class GroupNames(NamedTuple):
+    """Group names: a hash table, a power of 2, all 0 in the beginning; offset and size of each, to be filled."""
+
+    slots: I32_OUT
+    names: I64_2D_OUT  # [2, most names]
+
+
+@kernel
+def count_nodes(data: U8, size: int):
     """How many nodes and dependencies there are, the most control dependencies of one node, and where to stop reading.
 
     Counts go up to the first fault, which `scan_nodes` will find, or to where more nodes are short than ids are short.
@@ -508,46 +508,35 @@ def count_nodes(data, size):
     return nodes, deps, most, size
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def scan_nodes(data, size, seed, room, numbers, flags, marks, dep_first, dep, held, slots, names):
+@kernel
+def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT, groups: GroupNames):
     """Read metadata and nodes of the first `size` bytes of `data`, which has `PADDING` bytes more.
 
     Parameters
     ----------
-    data, size
-        uint8[more than size].
     seed
-        uint64, a secret that makes hashes unpredictable.
-    room
-        int64[4], the rows to fill of the columns and the part to fill of `dep`: first, end, first, end.
-    numbers
-        int64[5, 8, 13 or 16, rows], to be filled: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks;
-        if wanted communication type, operations, tensor size, priority, own rank, involved dimensions, their count, byte offset.
-    flags, marks
-        uint8[3, rows], kind, whether a receive reduces, whether it is an operation of the CPU; uint32[3 or 0, rows], wrong type,
-        no value, number of the group (0: none, else one more). To be filled.
-    dep_first, dep
-        int64[rows + 1], int64[...], to be filled with ids. Where a row's dependencies end goes into the row after.
+        A secret that makes hashes unpredictable.
+    table, groups
+        To be filled.
     held
-        int64[most control dependencies of one node].
-    slots, names
-        int32[a power of 2], a hash table, all 0 in the beginning; int64[2, number], to be filled: offset and size of group names.
+        [most control dependencies of one node], space to work in.
 
     Returns
     -------
     code, message_at, fault_at, num_names
         A fault, where its message begins and where it is; NO_ROOM also if not all room is filled.
     """
+    table, held, groups = borrowed(table), borrowed(held), borrowed(groups)
     begin = np.int64(data.ctypes.data)
     end = begin + size
     at = message = begin
-    row = room[0] - 1
-    used = room[2]
+    row = table.room[0] - 1
+    used = table.room[2]
     num_names = np.int64(0)
     values = np.empty(_NUM_VALUES, np.int64)
     while at < end:
         message = at
-        is_node = row >= room[0]
+        is_node = row >= table.room[0]
         num_held = 0
         node = duration = node_kind = _U0
         for slot in range(_NUM_VALUES):
@@ -586,9 +575,9 @@ def scan_nodes(data, size, seed, room, numbers, flags, marks, dep_first, dep, he
                             at = first
                             break
                     if tag >> 3 == _DATA_DEP >> 3:
-                        if used == room[3]:
+                        if used == table.room[3]:
                             return NO_ROOM, message - begin, message - begin, 0
-                        dep[used] = np.int64(value)
+                        table.dep[used] = np.int64(value)
                         used += 1
                     else:
                         if num_held == len(held):
@@ -602,47 +591,47 @@ def scan_nodes(data, size, seed, room, numbers, flags, marks, dep_first, dep, he
         if at < 0:
             return (-at) & ((1 << _CODE_BITS) - 1), message - begin, ((-at) >> _CODE_BITS) - begin, 0
         if is_node:
-            if row == room[1] or num_held > room[3] - used:
+            if row == table.room[1] or num_held > table.room[3] - used:
                 return NO_ROOM, message - begin, message - begin, 0
             for entry in range(num_held):
-                dep[used] = held[entry]
+                table.dep[used] = held[entry]
                 used += 1
-            dep_first[row + 1] = used
+            table.dep_first[row + 1] = used
             is_send = node_kind == _COMM_SEND
             is_message = is_send or node_kind == _COMM_RECV
             to, back = values[_COMM_DST], values[_COMM_SRC]
-            numbers[0, row] = np.int64(node)
-            numbers[1, row] = _bounded(duration)
-            numbers[2, row] = values[_COMM_SIZE]
-            numbers[3, row] = _ABSENT if not is_message else to if is_send else back
-            numbers[4, row] = values[_COMM_TAG]
-            flags[0, row] = node_kind if node_kind < _UNKNOWN_KIND else _UNKNOWN_KIND
+            table.numbers[0, row] = np.int64(node)
+            table.numbers[1, row] = _bounded(duration)
+            table.numbers[2, row] = values[_COMM_SIZE]
+            table.numbers[3, row] = _ABSENT if not is_message else to if is_send else back
+            table.numbers[4, row] = values[_COMM_TAG]
+            table.flags[0, row] = node_kind if node_kind < _UNKNOWN_KIND else _UNKNOWN_KIND
             line = 5
-            if len(numbers) == 8 or len(numbers) == 16:
+            if len(table.numbers) == 8 or len(table.numbers) == 16:
                 for key in range(_CHUNK, _CHUNK + 3):
-                    numbers[line, row] = values[key]
+                    table.numbers[line, row] = values[key]
                     line += 1
-                flags[1, row] = values[_IS_RRC] != 0
-            if len(marks):
+                table.flags[1, row] = values[_IS_RRC] != 0
+            if len(table.marks):
                 for key in _WORKLOAD_NUMBERS:
-                    numbers[line, row] = values[key]
+                    table.numbers[line, row] = values[key]
                     line += 1
-                numbers[line - 1, row] = message - begin
-                numbers[line - 4, row] = _ABSENT if not is_message else back if is_send else to
-                flags[2, row] = values[_IS_CPU_OP] != 0
-                marks[0, row] = values[_WRONG_TYPE] & _WORKLOAD_MARKS
-                marks[1, row] = values[_NO_VALUE] & _WORKLOAD_MARKS
-                marks[2, row] = 0
+                table.numbers[line - 1, row] = message - begin
+                table.numbers[line - 4, row] = _ABSENT if not is_message else back if is_send else to
+                table.flags[2, row] = values[_IS_CPU_OP] != 0
+                table.marks[0, row] = values[_WRONG_TYPE] & _WORKLOAD_MARKS
+                table.marks[1, row] = values[_NO_VALUE] & _WORKLOAD_MARKS
+                table.marks[2, row] = 0
                 if values[_PG_NAME] != _ABSENT:
-                    group = _group(values[_PG_NAME], values[_SIZE], seed, begin, slots, names, num_names)
+                    group = _group(values[_PG_NAME], values[_SIZE], seed, begin, groups, num_names)
                     num_names += group == num_names
-                    marks[2, row] = group + 1
+                    table.marks[2, row] = group + 1
         row += 1
-    return FINE if row == room[1] and used == room[3] else NO_ROOM, 0, 0, num_names
+    return FINE if row == table.room[1] and used == table.room[3] else NO_ROOM, 0, 0, num_names
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def find_nodes(data, size, rows, places):
+@kernel
+def find_nodes(data: U8, size: int, rows: I64, places: I64_2D_OUT):
     """Where the nodes in `rows`, which ascend, begin, their ids, and offset and size of their names.
 
     Into `places`, int64[4, len(rows)]; returns how many were found.
@@ -657,7 +646,8 @@ def find_nodes(data, size, rows, places):
         first, stop = _frame(at, end)
         at = stop
         if stop >= 0 and rows[found] == row:
-            places[:, found] = 0
+            for line in range(4):
+                places[line, found] = 0
             places[0, found] = message - begin
             at = first
             while 0 <= at < stop:

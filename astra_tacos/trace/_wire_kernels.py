@@ -3,15 +3,43 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I64, U8, U8_OUT, U16
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
 
 _U7 = np.uint64(7)
 _U127 = np.uint64(127)
 _U128 = np.uint64(128)
 
 
-@njit(cache=True, nogil=True)
+class Nodes(NamedTuple):
+    """Nodes: their fields, dependencies (CSR), and attributes as key and value (CSR)."""
+
+    node_id: I64
+    kind: U8
+    duration_us: I64
+    name: U16  # number of a text
+    name_number: I64  # what follows it
+    ctrl_first: I64
+    ctrl: I64
+    data_first: I64
+    data: I64
+    attr_first: I64
+    attr_key: U8
+    attr_value: I64  # of a string, the number that it is made of
+
+
+class Texts(NamedTuple):
+    """Texts, one after another."""
+
+    first: I64
+    bytes: U8
+
+
+@helper
 def _varint_size(value):
     rest = value
     size = 1
@@ -21,7 +49,7 @@ def _varint_size(value):
     return size
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _put_varint(out, at, value):
     rest = value
     while rest > _U127:
@@ -32,7 +60,7 @@ def _put_varint(out, at, value):
     return at + 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _num_digits(value):
     digits = 1
     while value >= 10:
@@ -41,7 +69,7 @@ def _num_digits(value):
     return digits
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _put_decimal(out, at, value, digits):
     for k in range(digits - 1, -1, -1):
         out[at + k] = np.uint8(48 + value % 10)
@@ -49,7 +77,7 @@ def _put_decimal(out, at, value, digits):
     return at + digits
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _put_ids(out, at, field, first, ids, row):
     """A packed `repeated uint64`."""
     if first[row] == first[row + 1]:
@@ -64,64 +92,52 @@ def _put_ids(out, at, field, first, ids, row):
     return at
 
 
-@njit(cache=True, nogil=True)
-def encode_nodes(
-    out,
-    begin,
-    end,
-    node_id,
-    kind,
-    duration_us,
-    name,
-    name_number,
-    name_first,
-    name_bytes,
-    ctrl_first,
-    ctrl,
-    data_first,
-    data,
-    attr_first,
-    attr_key,
-    attr_value,
-    key_first,
-    key_bytes,
-    key_field,
-):
-    """Length-prefixed nodes `begin` to `end - 1` into `out`; returns how many bytes. Zero fields are left out, as in proto3."""
+@kernel
+def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, keys: Texts, key_field: I64):
+    """Length-prefixed nodes `begin` to `end - 1` into `out`; returns how many bytes. Zero fields are left out, as in proto3.
+
+    Parameters
+    ----------
+    names, keys
+        Texts of names and of attributes' keys.
+    key_field
+        Tag of each key's value.
+    """
+    out, nodes, names, keys, key_field = borrowed(out), borrowed(nodes), borrowed(names), borrowed(keys), borrowed(key_field)
     body = np.empty(1 << 10, np.uint8)
     at = 0
     for row in range(begin, end):
-        bound = 96 + 10 * (ctrl_first[row + 1] - ctrl_first[row] + data_first[row + 1] - data_first[row])
-        bound += name_first[name[row] + 1] - name_first[name[row]]
-        for slot in range(attr_first[row], attr_first[row + 1]):
-            bound += 48 + key_first[attr_key[slot] + 1] - key_first[attr_key[slot]]
+        bound = 96 + 10 * (nodes.ctrl_first[row + 1] - nodes.ctrl_first[row] + nodes.data_first[row + 1] - nodes.data_first[row])
+        bound += names.first[nodes.name[row] + 1] - names.first[nodes.name[row]]
+        for slot in range(nodes.attr_first[row], nodes.attr_first[row + 1]):
+            bound += 48 + keys.first[nodes.attr_key[slot] + 1] - keys.first[nodes.attr_key[slot]]
         if bound > len(body):
             body = np.empty(2 * bound, np.uint8)
         size = 0
-        if node_id[row] != 0:
+        if nodes.node_id[row] != 0:
             size = _put_varint(body, size, np.uint64(1 << 3))
-            size = _put_varint(body, size, np.uint64(node_id[row]))
-        digits = _num_digits(name_number[row])
-        prefix = name_first[name[row]]
-        length = name_first[name[row] + 1] - prefix
+            size = _put_varint(body, size, np.uint64(nodes.node_id[row]))
+        digits = _num_digits(nodes.name_number[row])
+        prefix = names.first[nodes.name[row]]
+        length = names.first[nodes.name[row] + 1] - prefix
         size = _put_varint(body, size, np.uint64(2 << 3 | 2))
         size = _put_varint(body, size, np.uint64(length + digits))
         for k in range(length):
-            body[size + k] = name_bytes[prefix + k]
-        size = _put_decimal(body, size + length, name_number[row], digits)
-        if kind[row] != 0:
+            body[size + k] = names.bytes[prefix + k]
+        size = _put_decimal(body, size + length, nodes.name_number[row], digits)
+        if nodes.kind[row] != 0:
             size = _put_varint(body, size, np.uint64(3 << 3))
-            size = _put_varint(body, size, np.uint64(kind[row]))
-        size = _put_ids(body, size, 4 << 3 | 2, ctrl_first, ctrl, row)
-        size = _put_ids(body, size, 5 << 3 | 2, data_first, data, row)
-        if duration_us[row] != 0:
+            size = _put_varint(body, size, np.uint64(nodes.kind[row]))
+        size = _put_ids(body, size, 4 << 3 | 2, nodes.ctrl_first, nodes.ctrl, row)
+        size = _put_ids(body, size, 5 << 3 | 2, nodes.data_first, nodes.data, row)
+        if nodes.duration_us[row] != 0:
             size = _put_varint(body, size, np.uint64(7 << 3))
-            size = _put_varint(body, size, np.uint64(duration_us[row]))
-        for slot in range(attr_first[row], attr_first[row + 1]):
-            key = key_first[attr_key[slot]]
-            length = key_first[attr_key[slot] + 1] - key
-            field = key_field[attr_key[slot]]
-            value = attr_value[slot]
+            size = _put_varint(body, size, np.uint64(nodes.duration_us[row]))
+        for slot in range(nodes.attr_first[row], nodes.attr_first[row + 1]):
+            key = keys.first[nodes.attr_key[slot]]
+            length = keys.first[nodes.attr_key[slot] + 1] - key
+            field = key_field[nodes.attr_key[slot]]
+            value = nodes.attr_value[slot]
             is_text = field & 7 == 2
             digits = _num_digits(value) if is_text else 0
             size = _put_varint(body, size, np.uint64(10 << 3 | 2))
@@ -131,7 +147,7 @@ def encode_nodes(
             size = _put_varint(body, size, np.uint64(1 << 3 | 2))
             size = _put_varint(body, size, np.uint64(length))
             for k in range(length):
-                body[size + k] = key_bytes[key + k]
+                body[size + k] = keys.bytes[key + k]
             size += length
             size = _put_varint(body, size, np.uint64(field))
             size = _put_varint(body, size, np.uint64(digits if is_text else value))

@@ -106,7 +106,7 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
         offset.
     """
     from astra_tacos.trace._row_kernels import UNIQUE, ids_to_rows
-    from astra_tacos.trace._scan_kernels import FINE, NO_ROOM, scan_nodes
+    from astra_tacos.trace._scan_kernels import FINE, NO_ROOM, GroupNames, Table, scan_nodes
 
     if file.size != extent.file_size:
         raise ConfigError(_describe_fault(file, NO_ROOM, 0, 0))
@@ -116,20 +116,10 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     slots, names = np.zeros(1 << (2 * most).bit_length(), np.int32), np.empty((2, most), np.int64)
     # Hashes of ids and names begin with a secret, so that nobody can make a file that takes quadratic time.
     seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-    code, message_at, fault_at, num_names = scan_nodes(
-        file.data,
-        extent.size,
-        seed,
-        np.array([first_row, end_row, first_dep, end_dep]),
-        columns.numbers,
-        columns.flags,
-        columns.marks,
-        columns.dep_first,
-        columns.dep,
-        np.empty(extent.most_held, np.int64),
-        slots,
-        names,
-    )
+    room = np.array([first_row, end_row, first_dep, end_dep])
+    table = Table(room, columns.numbers, columns.flags, columns.marks, columns.dep_first, columns.dep)
+    held = np.empty(extent.most_held, np.int64)
+    code, message_at, fault_at, num_names = scan_nodes(file.data, extent.size, seed, table, held, GroupNames(slots, names))
     if code != FINE:
         raise ConfigError(_describe_fault(file, code, message_at, fault_at))
     if not extent.num_nodes:

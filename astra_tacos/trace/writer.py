@@ -67,7 +67,7 @@ class NodeTable:
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     """One trace file: metadata and the nodes `begin` to `end - 1`."""
-    from astra_tacos.trace._wire_kernels import encode_nodes
+    from astra_tacos.trace._wire_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)
     key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))
@@ -78,17 +78,12 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)
     bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 48)
     out = np.empty(bound, np.uint8)
-    size = encode_nodes(
-        out,
-        begin,
-        end,
+    nodes = Nodes(
         table.node_id,
         table.kind,
         table.duration_us,
         table.name,
         table.name_number,
-        name_first,
-        name_bytes,
         table.ctrl_first,
         table.ctrl,
         table.data_first,
@@ -96,10 +91,8 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
         table.attr_first,
         table.attr_key,
         table.attr_value,
-        key_first,
-        key_bytes,
-        fields,
     )
+    size = encode_nodes(out, begin, end, nodes, Texts(name_first, name_bytes), Texts(key_first, key_bytes), fields)
     return _METADATA + out[:size].tobytes()
 
 

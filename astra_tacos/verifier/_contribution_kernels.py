@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import BOOL, I32, I64, I64_OUT
+from astra_tacos.kernels.compiled import borrowed, kernel
 
 ABSENT = 0
 COUNTED_TWICE = 1
@@ -17,60 +21,77 @@ _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
-def follow_contributions(
-    chunk_first,
-    event_send,
-    event_departs,
-    src,
-    dst,
-    reduces,
-    num_npus,
-    owner,
-    target,
-    is_member,
-    every_member_contributes,
-    every_member_needs,
-    fault_kind,
-    fault_send,
-    fault_npu,
-    fault_chunk,
-):
-    """Play the events of each chunk, sorted by time, and write down what goes wrong; returns the number of faults.
+class Events(NamedTuple):
+    """What sends do: each chunk's departures and arrivals by time (CSR), and of each send the ends and whether it adds."""
 
-    Only as many faults as `fault_kind` has room for are written. `ABSENT`: the source has nothing of the chunk yet.
-    `COUNTED_TWICE`: a reduction adds what is in there already. `OVERWRITTEN`: a copy lacks a contribution of what it replaces.
-    `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to nothing (but NPUs that are no members of a reduction
-    begin with zeros). `MISSING`: in the end an NPU lacks contributions that it must have: the target, or every member.
+    chunk_first: I64  # [num_chunks + 1]
+    send: I64
+    departs: BOOL
+    src: I32
+    dst: I32
+    reduces: BOOL
+
+
+class Goal(NamedTuple):
+    """What the collective is to do: sum up over all members or not, for every member or for one target."""
+
+    owner: I32  # [num_chunks]
+    target: I32  # [num_chunks]
+    is_member: BOOL  # [num_npus]
+    reduces: bool
+    gathers: bool
+
+
+class Faults(NamedTuple):
+    """Results, as many as there is room for: kind, send (-1 if none), NPU and chunk."""
+
+    kind: I64_OUT
+    send: I64_OUT
+    npu: I64_OUT
+    chunk: I64_OUT
+
+
+@kernel
+def follow_contributions(events: Events, goal: Goal, found: Faults):
+    """Play the events of each chunk and write down what goes wrong; returns the number of faults.
+
+    `ABSENT`: the source has nothing of the chunk yet. `COUNTED_TWICE`: a reduction adds what is in there already. `OVERWRITTEN`:
+    a copy lacks a contribution of what it replaces. `REDUNDANT`: a copy brings nothing new. `BASELESS`: a reduction adds to
+    nothing (but NPUs that are no members of a reduction begin with zeros). `MISSING`: in the end an NPU lacks contributions that
+    it must have: the target, or every member.
     """
-    words = (num_npus + 63) // 64 if every_member_contributes else 1
+    events, goal, found = borrowed(events), borrowed(goal), borrowed(found)
+    num_npus = len(goal.is_member)
+    words = (num_npus + 63) // 64 if goal.reduces else 1
     full = np.zeros(words, np.uint64)
-    if every_member_contributes:
-        for npu in np.flatnonzero(is_member):
-            full[npu // 64] |= _ONE << np.uint64(npu % 64)
+    if goal.reduces:
+        for npu in range(num_npus):
+            if goal.is_member[npu]:
+                full[npu // 64] |= _ONE << np.uint64(npu % 64)
     else:
         full[0] = _ONE
     longest = 0
-    for chunk in range(len(chunk_first) - 1):
-        longest = max(longest, chunk_first[chunk + 1] - chunk_first[chunk])
+    for chunk in range(len(events.chunk_first) - 1):
+        longest = max(longest, events.chunk_first[chunk + 1] - events.chunk_first[chunk])
     held = np.zeros((num_npus, words), np.uint64)
     carried = np.zeros((longest // 2 + 1, words), np.uint64)
-    slot_of = np.zeros(len(src), np.int64)
+    slot_of = np.zeros(len(events.src), np.int64)
     faults = 0
-    room = len(fault_kind)
-    for chunk in range(len(chunk_first) - 1):
-        held[:] = _ZERO
-        if every_member_contributes:
-            for npu in np.flatnonzero(is_member):
+    room = len(found.kind)
+    for chunk in range(len(events.chunk_first) - 1):
+        for npu in range(num_npus):
+            for word in range(words):
+                held[npu, word] = _ZERO
+            if goal.reduces and goal.is_member[npu]:
                 held[npu, npu // 64] = _ONE << np.uint64(npu % 64)
-        else:
-            held[owner[chunk], 0] = _ONE
+        if not goal.reduces:
+            held[goal.owner[chunk], 0] = _ONE
         slots = 0
-        for event in range(chunk_first[chunk], chunk_first[chunk + 1]):
-            send = event_send[event]
+        for event in range(events.chunk_first[chunk], events.chunk_first[chunk + 1]):
+            send = events.send[event]
             kind = -1
-            npu = src[send] if event_departs[event] else dst[send]
-            if event_departs[event]:
+            npu = events.src[send] if events.departs[event] else events.dst[send]
+            if events.departs[event]:
                 slot_of[send] = slots
                 nothing = True
                 for word in range(words):
@@ -90,14 +111,14 @@ def follow_contributions(
                     overlap = overlap or (held[npu, word] & carried[slot, word]) != _ZERO
                     lost = lost or (held[npu, word] & ~carried[slot, word]) != _ZERO
                     news = news or (carried[slot, word] & ~held[npu, word]) != _ZERO
-                    if reduces[send]:
+                    if events.reduces[send]:
                         held[npu, word] |= carried[slot, word]
                     else:
                         held[npu, word] = carried[slot, word]
-                if reduces[send]:
+                if events.reduces[send]:
                     if overlap:
                         kind = COUNTED_TWICE
-                    elif empty and not (every_member_contributes and not is_member[npu]):
+                    elif empty and not (goal.reduces and not goal.is_member[npu]):
                         kind = BASELESS
                 elif lost:
                     kind = OVERWRITTEN
@@ -105,22 +126,22 @@ def follow_contributions(
                     kind = REDUNDANT
             if kind >= 0:
                 if faults < room:
-                    fault_kind[faults] = kind
-                    fault_send[faults] = send
-                    fault_npu[faults] = npu
-                    fault_chunk[faults] = chunk
+                    found.kind[faults] = kind
+                    found.send[faults] = send
+                    found.npu[faults] = npu
+                    found.chunk[faults] = chunk
                 faults += 1
         for npu in range(num_npus):
-            if not (is_member[npu] if every_member_needs else npu == target[chunk]):
+            if not (goal.is_member[npu] if goal.gathers else npu == goal.target[chunk]):
                 continue
             complete = True
             for word in range(words):
                 complete = complete and held[npu, word] == full[word]
             if not complete:
                 if faults < room:
-                    fault_kind[faults] = MISSING
-                    fault_send[faults] = -1
-                    fault_npu[faults] = npu
-                    fault_chunk[faults] = chunk
+                    found.kind[faults] = MISSING
+                    found.send[faults] = -1
+                    found.npu[faults] = npu
+                    found.chunk[faults] = chunk
                 faults += 1
     return faults

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I64, I64_OUT
+from astra_tacos.kernels.compiled import helper, kernel
 
 READ = 0
 ADD = 1
@@ -15,8 +17,8 @@ _NEAR = 48
 _UNKNOWN = 2
 
 
-@njit(cache=True, nogil=True)
-def topological_order(first, successor, waits_for):
+@kernel
+def topological_order(first: I64, successor: I64, waits_for: I64_OUT):
     """Operations in an order that every edge keeps, and how many there are; those behind a cycle are left out.
 
     `first`, `successor`: edges by their origin; `waits_for`: number of edges into each operation (used up).
@@ -40,8 +42,8 @@ def topological_order(first, successor, waits_for):
     return order, size
 
 
-@njit(cache=True, nogil=True)
-def conflicts(location, op, mode, pair_first, pair_second):
+@kernel
+def conflicts(location: I64, op: I64, mode: I64, pair_first: I64_OUT, pair_second: I64_OUT):
     """Pairs of accesses (row numbers) that must be ordered; returns how many. Pairs beyond the arrays' length are only counted.
 
     Rows are sorted by location, then by one topological order. A read has to come after the write before it and the additions
@@ -75,7 +77,7 @@ def conflicts(location, op, mode, pair_first, pair_second):
     return count
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _near(first, predecessor, origin, target, stack):
     """1 if `target` comes after `origin`, 0 if not, `_UNKNOWN` if that takes a longer search. Numbers are topological."""
     size = 1
@@ -103,8 +105,8 @@ def _near(first, predecessor, origin, target, stack):
     return 0
 
 
-@njit(cache=True, nogil=True)
-def comes_before(first, predecessor, origin, target):
+@kernel
+def comes_before(first: I64, predecessor: I64, origin: I64, target: I64):
     """uint8 for each query: 1 if there is a path from `origin` to `target`.
 
     Operations are numbered topologically; `first`, `predecessor`: edges by their end; queries are sorted by `origin`. What a

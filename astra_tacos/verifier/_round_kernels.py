@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I32, I64, I64_2D_OUT, U32_2D, U64_3D_OUT
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
 
 NO_SUCH_CHUNK = 0
 ABSENT = 1
@@ -19,7 +23,7 @@ _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@helper
 def _write_fault(faults, found, kind, number, channel):
     if found < len(faults):
         faults[found, 0] = kind
@@ -28,56 +32,69 @@ def _write_fault(faults, found, kind, number, channel):
     return found + 1
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def follow_rounds(
-    reduces,
-    first_round,
-    last_round,
-    delivered,
-    deliver_to,
-    ends,
-    part,
-    num_parts,
-    idle,
-    rows,
-    src,
-    dst,
-    place_of,
-    bits,
-    faults,
-    found,
-):
+class Window(NamedTuple):
+    """Rounds `first` to `last` - 1, which reduce or copy; chunks of the rounds from `delivered` on have not arrived before them.
+
+    Before a round starts, those of all rounds before its `deliver_to` arrive; in the end, if this `ends`, all that is left.
+    """
+
+    reduces: bool
+    first: int
+    last: int
+    delivered: int
+    deliver_to: I64  # [rounds]
+    ends: bool
+
+
+class Sends(NamedTuple):
+    """Chunks by round (from the window's `delivered` on) and channel, `idle` for none; channels' ends; chunks' places."""
+
+    idle: int
+    rows: U32_2D
+    src: I32
+    dst: I32
+    place_of: I64
+
+
+class Share(NamedTuple):
+    """Of `num_parts` parts, which share the blocks of places, the one to look at."""
+
+    part: int
+    num_parts: int
+
+
+@kernel
+def follow_rounds(window: Window, share: Share, sends: Sends, bits: U64_3D_OUT, faults: I64_2D_OUT, found: int):
     """Play the sends of some rounds, of the chunks whose block of places is one of this part's.
 
-    `rows` begins with row `delivered`, the first whose chunks have not arrived before `first_round`; before a round starts, those
-    of all rounds before `deliver_to` arrive; in the end, if this `ends`, all that is left. `bits` is a bit set: block of places,
-    NPU, word. Where sends copy it says which NPU has a chunk: the source must have it, the destination must not. Where they
-    reduce it says which NPU has sent its sum away: the source must not have done so before, the destination not before it got
-    this part of it.
+    `bits` is a bit set: block of places, NPU, word. Where sends copy it says which NPU has a chunk: the source must have it, the
+    destination must not. Where they reduce it says which NPU has sent its sum away: the source must not have done so before, the
+    destination not before it got this part of it.
 
     Writes kind, round and channel of what goes wrong into `faults` while there is room; returns how much has gone wrong, from
     `found` on.
     """
-    num_chunks = len(place_of)
-    arriving = delivered
-    for number in range(first_round, last_round + 1):
-        until = last_round if ends else arriving
-        if number < last_round:
-            until = deliver_to[number]
+    window, sends, bits, faults = borrowed(window), borrowed(sends), borrowed(bits), borrowed(faults)
+    num_chunks = len(sends.place_of)
+    arriving = window.delivered
+    for number in range(window.first, window.last + 1):
+        until = window.last if window.ends else arriving
+        if number < window.last:
+            until = window.deliver_to[number]
         while arriving < until:
-            for channel in range(len(src)):
-                chunk = np.int64(rows[arriving - delivered, channel])
+            for channel in range(len(sends.src)):
+                chunk = np.int64(sends.rows[arriving - window.delivered, channel])
                 if chunk >= num_chunks:
                     continue
-                place = place_of[chunk]
+                place = sends.place_of[chunk]
                 block = place // _PLACES
-                if block % num_parts != part:
+                if block % share.num_parts != share.part:
                     continue
                 word = (place >> 6) & (WORDS - 1)
                 bit = _ONE << np.uint64(place & 63)
-                npu = dst[channel]
+                npu = sends.dst[channel]
                 there = bits[block, npu, word] & bit != _ZERO
-                if reduces:
+                if window.reduces:
                     if there:
                         found = _write_fault(faults, found, TOO_LATE, arriving, channel)
                     continue
@@ -85,23 +102,23 @@ def follow_rounds(
                     found = _write_fault(faults, found, REDUNDANT, arriving, channel)
                 bits[block, npu, word] |= bit
             arriving += 1
-        if number == last_round:
+        if number == window.last:
             break
-        for channel in range(len(src)):
-            chunk = np.int64(rows[number - delivered, channel])
+        for channel in range(len(sends.src)):
+            chunk = np.int64(sends.rows[number - window.delivered, channel])
             if chunk >= num_chunks:
-                if chunk != idle and part == 0:
+                if chunk != sends.idle and share.part == 0:
                     found = _write_fault(faults, found, NO_SUCH_CHUNK, number, channel)
                 continue
-            place = place_of[chunk]
+            place = sends.place_of[chunk]
             block = place // _PLACES
-            if block % num_parts != part:
+            if block % share.num_parts != share.part:
                 continue
             word = (place >> 6) & (WORDS - 1)
             bit = _ONE << np.uint64(place & 63)
-            npu = src[channel]
+            npu = sends.src[channel]
             there = bits[block, npu, word] & bit != _ZERO
-            if reduces:
+            if window.reduces:
                 if there:
                     found = _write_fault(faults, found, SENT_TWICE, number, channel)
                 bits[block, npu, word] |= bit
@@ -110,8 +127,8 @@ def follow_rounds(
     return found
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def find_missing(chunk_first, chunk_of, owner, reduces, bits, faults):
+@kernel
+def find_missing(chunk_first: I64, chunk_of: I64, owner: I32, reduces: bool, bits: U64_3D_OUT, faults: I64_2D_OUT):
     """Chunks that an NPU lacks in the end, or of which it did not send its sum away; and owners that did.
 
     `chunk_of[chunk_first[block]:chunk_first[block + 1]]` are the chunks of a block, by place. Writes NPU and chunk into `faults`

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,10 +148,10 @@ def _check_phase(
     for begin, end in [(max(a, first), min(b, last)) for a, b in schedule.windows() if a < last and b > first]:
         rows = np.asarray(schedule.chunk[delivered:end]).astype(np.uint32)
         sends += int(np.count_nonzero(rows[begin - delivered :] != schedule.idle))
-        window: tuple[Any, ...] = (reduces, begin, end, delivered, deliver_to, end == last)
-        network: tuple[Any, ...] = (schedule.idle, rows, topology.channel_src, topology.channel_dst, place_of)
+        window = kernels.Window(reduces, begin, end, delivered, deliver_to, end == last)
+        played = kernels.Sends(schedule.idle, rows, topology.channel_src, topology.channel_dst, place_of)
         parts = [
-            pool.submit(kernels.follow_rounds, *(*window, part, _PARTS, *network, bits, faults[part], found[part]))
+            pool.submit(kernels.follow_rounds, window, kernels.Share(part, _PARTS), played, bits, faults[part], found[part])
             for part in range(_PARTS)
         ]
         found = [int(part.result()) for part in parts]

@@ -225,24 +225,20 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
     order = np.lexsort((departs, time, chunk[send]))
     order = order[sane[send[order]]]
     chunk_first = np.searchsorted(chunk[send[order]], np.arange(collective.num_chunks + 1))
+    channel = schedule.channel[row]
+    ends = schedule.topology.channel_src[channel], schedule.topology.channel_dst[channel]
+    events_by_chunk = kernels.Events(chunk_first, send[order], departs[order], *ends, reduces)
+    goal = kernels.Goal(
+        collective.chunk_owner,
+        collective.chunk_owner if collective.chunk_target is None else collective.chunk_target,
+        np.isin(np.arange(schedule.topology.num_npus), collective.member_npus),
+        collective.reduces,
+        collective.gathers,
+    )
     room = 0
     while True:
         faults = [np.empty(room, np.int64) for _ in range(4)]
-        found = kernels.follow_contributions(
-            chunk_first,
-            send[order],
-            departs[order],
-            schedule.topology.channel_src[schedule.channel[row]],
-            schedule.topology.channel_dst[schedule.channel[row]],
-            reduces,
-            schedule.topology.num_npus,
-            collective.chunk_owner,
-            collective.chunk_owner if collective.chunk_target is None else collective.chunk_target,
-            np.isin(np.arange(schedule.topology.num_npus), collective.member_npus),
-            collective.reduces,
-            collective.gathers,
-            *faults,
-        )
+        found = kernels.follow_contributions(events_by_chunk, goal, kernels.Faults(*faults))
         if found <= room:
             break
         room = found

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from astra_tacos.kernels.graph import topological_order
 from astra_tacos.linter import _order_kernels as kernels
 
 Ranks = list[list[list[int]]]
@@ -121,14 +122,16 @@ def test_reaches_follows_collectives_and_messages(case_ranks: Ranks, data: st.Da
             else:
                 send_of[row] = other
     usable = np.ones(case.num, np.bool_)
-    source, target = kernels.merged_edges(case.dep_first, case.dep, vertex, usable, send_of)
+    merged = kernels.Rows(case.dep_first, case.dep, vertex, usable, send_of)
+    source, target = kernels.merged_edges(merged)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(case.num))
     graph.add_edges_from(zip(source.tolist(), target.tolist(), strict=True))
     turn = np.argsort(target, kind="stable")
     first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=case.num))))
     needed = source[turn]
-    order, waits = kernels.merged_order(first, needed, *kernels.transpose(first, needed, case.num))
+    waits = np.diff(first)
+    order = topological_order(waits, *kernels.transpose(first, needed, case.num))
     acyclic = nx.is_directed_acyclic_graph(graph)
     assert acyclic == (len(order) == case.num) == (not (waits > 0).any())
     if not acyclic:
@@ -137,18 +140,14 @@ def test_reaches_follows_collectives_and_messages(case_ranks: Ranks, data: st.Da
     queries = [(s, row, own) for s in sources.tolist() for row in range(case.num) for own in (False, True)]
     source_first = np.searchsorted([query[0] for query in queries], [*sources.tolist(), case.num])
     answer = kernels.reaches(
-        order,
-        first,
-        needed,
-        case.dep_first,
-        case.dep,
-        vertex,
-        usable,
-        send_of,
-        sources,
-        source_first,
-        np.array([query[1] for query in queries]),
-        np.array([query[2] for query in queries]),
+        kernels.Graph(order, first, needed),
+        merged,
+        kernels.Queries(
+            sources,
+            source_first,
+            np.array([query[1] for query in queries]),
+            np.array([query[2] for query in queries]),
+        ),
     )
     for (s, row, own), said in zip(queries, answer.tolist(), strict=True):
         deps = [*case.dep[case.dep_first[row] : case.dep_first[row + 1]].tolist(), int(send_of[row])]

@@ -50,7 +50,7 @@ def naive_issue_order(num: int, edges: Edges, key: list[int]) -> list[int]:
 @settings(deadline=None, max_examples=60)
 def test_ranks_issue_the_lowest_key_first(rng: random.Random, num: int, chance: float) -> None:
     edges, key = random_edges(rng, num, chance), rng.sample(range(100), num)
-    order, runs = kernels.issue_order(np.array([0, num]), *csr(num, edges), np.array(key))
+    order, runs = kernels.issue_order(np.array([0, num]), kernels.Graph(*csr(num, edges)), np.array(key))
     assert order.tolist() == naive_issue_order(num, edges, key)
     assert runs.tolist() == [num]
 
@@ -68,12 +68,9 @@ def test_a_rough_run_starts_everything_once_and_as_the_twin_does(rng: random.Ran
     key = rng.sample(range(100), num)
     first = np.concatenate(([0], np.cumsum([len(ranks) for ranks in members]))).astype(np.int64)
     turn = kernels.rough_run(
-        *csr(num, edges),
-        np.array(duration),
-        np.array(slot, np.uint8),
-        np.array(key),
-        first,
-        np.array([rank for ranks in members for rank in ranks]),
+        kernels.Graph(*csr(num, edges)),
+        kernels.Vertices(np.array(duration), np.array(slot, np.uint8), np.array(key)),
+        kernels.Members(first, np.array([rank for ranks in members for rank in ranks])),
         num_ranks,
     )
     assert sorted(turn.tolist()) == list(range(num))
@@ -108,11 +105,11 @@ def naive_rough_run(
 
 def test_levels_are_the_longest_way_to_the_end() -> None:
     waits, first, after = csr(4, [(0, 1), (1, 3), (0, 2), (2, 3)])
-    order, level = kernels.levels(waits, first, after, np.array([1, 10, 5, 2]))
+    order, level = kernels.levels(kernels.Graph(waits, first, after), np.array([1, 10, 5, 2]))
     assert len(order) == 4
     assert level.tolist() == [13, 12, 7, 2]
     waits, first, after = csr(3, [(0, 1), (1, 2), (2, 1)])
-    assert len(kernels.levels(waits, first, after, np.ones(3, np.int64))[0]) == 1
+    assert len(kernels.levels(kernels.Graph(waits, first, after), np.ones(3, np.int64))[0]) == 1
 
 
 def test_tags_avoid_those_that_are_used() -> None:

@@ -18,7 +18,7 @@ from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words
 from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
-from astra_tacos.synthesizer.overlap._overlap_kernels import hops_to_come
+from astra_tacos.synthesizer.overlap._overlap_kernels import Hops, hops_to_come
 from astra_tacos.synthesizer.overlap.link_shares import link_shares
 from astra_tacos.synthesizer.overlap.overlap import overlap_phases
 from astra_tacos.topology.topology import Topology
@@ -169,7 +169,8 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
     columns = [np.array(column, np.int32) for edges in trees for column in zip(*edges, strict=True)]
     sum_hops, copy_hops = np.empty((2, len(upwards)), np.int32)
     up_chunk, up_parent, up_child, down_chunk, down_parent, down_child = columns
-    hops_to_come(root, up_chunk, up_child, up_parent, down_chunk, down_parent, down_child, num_npus, sum_hops, copy_hops)
+    sums, copies = Hops(up_chunk, up_child, up_parent, sum_hops), Hops(down_chunk, down_parent, down_child, copy_hops)
+    hops_to_come(root, sums, copies, num_npus)
     assert sum_hops.tolist() == [above(chunk, parent) for chunk, parent, _ in upwards]
     assert copy_hops.tolist() == [below(chunk, child) for chunk, _, child in downwards]
 

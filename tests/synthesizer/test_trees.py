@@ -138,14 +138,12 @@ def _costs(count: int) -> st.SearchStrategy[list[float]]:
 
 def _one_tree(network, timing, root: int, cost: np.ndarray) -> np.ndarray:
     from astra_tacos.synthesizer.packing import pack as module
-    from astra_tacos.synthesizer.packing._packing_kernels import respond
+    from astra_tacos.synthesizer.packing._packing_kernels import Pricing, Trees, respond
 
-    graph_arrays = module._graph(network, cost, cost)
     tree = np.full((1, 1, network.num_npus), -1, np.int32)
-    link_ns = np.zeros(network.num_links)
-    terms = (np.array([False]), 1e-9, 0.0, 0.0, np.ones(network.num_channels))
-    one = np.array([root]), np.array([-1]), np.ones(1)
-    assert respond(np.array([0]), 1, *one, *terms, *graph_arrays, link_ns, tree, *module._space(network, 1)) == 1
+    one = Trees(np.array([root]), np.array([-1]), np.ones(1), np.array([False]), tree)
+    pricing = Pricing(1e-9, 0.0, 0.0, np.ones(network.num_channels))
+    assert respond(np.array([0]), 1, one, pricing, module._channels(network, cost, cost), module._space(network, 1)) == 1
     return tree[0, 0]
 
 

@@ -3,243 +3,204 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I32, I32_OUT, I64, I64_OUT
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 # What an event does, in its lowest bits; above them is the number of the send.
 _LANDS, _FREES_UP, _FREES_DOWN = 1, 2, 4
 _KIND_BITS = 3
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _push_send(heap, at, size, send):
-    """Add a send to a channel's ready ones, a binary heap in `heap[at : at + size]`."""
-    child = size
-    while child > 0:
-        parent = (child - 1) >> 1
-        if heap[at + parent] <= send:
-            break
-        heap[at + child] = heap[at + parent]
-        child = parent
-    heap[at + child] = send
+class Sends(NamedTuple):
+    """Sends by channel, then by urgency, so that a channel's most urgent one is that of the smallest number.
+
+    Times in ns count from a send's start: how long it keeps its link (or up-link) and down-link, and when its chunk is of use.
+    """
+
+    channel: I32
+    urgency: I64
+    up_busy_ns: I64
+    down_busy_ns: I64
+    usable_ns: I64
+    feeds: I32  # the slot that it fills
+    awaits: I32  # the slot that it waits for, -1 if none
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _drop_first_send(heap, at, size):
-    """Take the smallest out of a heap that has `size` sends left after that."""
-    last = heap[at + size]
-    parent = 0
-    while True:
-        child = 2 * parent + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[at + child + 1] < heap[at + child]:
-            child += 1
-        if last <= heap[at + child]:
-            break
-        heap[at + parent] = heap[at + child]
-        parent = child
-    heap[at + parent] = last
+class Slots(NamedTuple):
+    """What sends wait for: how many sends a slot still lacks, and those that wait for it (CSR)."""
+
+    left: I32_OUT
+    waiting_first: I64
+    waiting: I64
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _push_event(events, size, time, what):
-    child = size
-    while child > 0:
-        parent = (child - 1) >> 1
-        if events[parent, 0] <= time:
-            break
-        events[child, 0] = events[parent, 0]
-        events[child, 1] = events[parent, 1]
-        child = parent
-    events[child, 0] = time
-    events[child, 1] = what
+class Channels(NamedTuple):
+    """Channels: the first of each one's sends, its link and down-link (-1 if none), and those through each link of a switch."""
+
+    send_first: I64  # [num_channels + 1]
+    link: I32
+    down_link: I32
+    through_first: I64  # [num_links + 1]
+    through: I64
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _drop_first_event(events, size):
-    time = events[size, 0]
-    what = events[size, 1]
-    parent = 0
-    while True:
-        child = 2 * parent + 1
-        if child >= size:
-            break
-        if child + 1 < size and events[child + 1, 0] < events[child, 0]:
-            child += 1
-        if time <= events[child, 0]:
-            break
-        events[parent, 0] = events[child, 0]
-        events[parent, 1] = events[child, 1]
-        parent = child
-    events[parent, 0] = time
-    events[parent, 1] = what
-
-
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@helper
 def _grown(array, size):
     if size < len(array):
         return array
-    grown = np.empty((2 * len(array), 2), np.int64)
+    grown = np.empty(2 * len(array), np.int64)
     for i in range(size):
-        grown[i, 0] = array[i, 0]
-        grown[i, 1] = array[i, 1]
+        grown[i] = array[i]
     return grown
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _sort(keys, size):
-    """Sort rows by (key, channel): Shell sort, which for a few rows is an insertion sort."""
+@helper
+def _sort(keys, channels, size):
+    """Sort by (key, channel): Shell sort, which for a few is an insertion sort."""
     gap = 1
     while gap * 4 < size:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, size):
-            key = keys[i, 0]
-            channel = keys[i, 1]
+            key = keys[i]
+            channel = channels[i]
             at = i
-            while at >= gap and (keys[at - gap, 0] > key or (keys[at - gap, 0] == key and keys[at - gap, 1] > channel)):
-                keys[at, 0] = keys[at - gap, 0]
-                keys[at, 1] = keys[at - gap, 1]
+            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and channels[at - gap] > channel)):
+                keys[at] = keys[at - gap]
+                channels[at] = channels[at - gap]
                 at -= gap
-            keys[at, 0] = key
-            keys[at, 1] = channel
+            keys[at] = key
+            channels[at] = channel
         gap //= 3
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def start_order(
-    channel,
-    urgency,
-    up_busy_ns,
-    down_busy_ns,
-    usable_ns,
-    feeds,
-    awaits,
-    slot_left,
-    waiting_first,
-    waiting,
-    ready_first,
-    channel_link,
-    channel_down_link,
-    through_first,
-    through,
-    sends_left,
-):
+@kernel
+def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_OUT):
     """The sends in the order in which they start; fewer than there are if some never can.
 
-    Sends are numbered by channel, then by urgency. `up_busy_ns`, `down_busy_ns` and `usable_ns` are counted from a send's
-    start. `slot_left` is how many sends each slot still lacks, `sends_left` how many links do that are given work by how much
-    they have left (else it is negative); `waiting` lists the sends that wait for it; `through` lists the
-    channels through each link of a switch.
+    Parameters
+    ----------
+    sends_left
+        [num_links], how many sends links have left that are given work by how much they have left; for others negative.
     """
-    num_sends = len(channel)
-    num_links = len(through_first) - 1
+    sends, slots, channels, sends_left = borrowed(sends), borrowed(slots), borrowed(channels), borrowed(sends_left)
+    num_sends = len(sends.channel)
+    num_links = len(channels.through_first) - 1
     started = np.empty(num_sends, np.int64)
     num_started = 0
     heap = np.empty(num_sends, np.int64)
-    num_ready = np.zeros(len(ready_first) - 1, np.int64)
+    num_ready = np.zeros(len(channels.send_first) - 1, np.int64)
     link_free_ns = np.zeros(num_links, np.int64)
-    events = np.empty((1024, 2), np.int64)
+    event_ns = np.empty(1024, np.int64)
+    events = np.empty(1024, np.int64)
     num_events = 0
-    candidates = np.empty((1024, 2), np.int64)
+    candidates = np.empty(1024, np.int64)
     num_candidates = 0
+    keys = np.empty(1024, np.int64)
 
     for send in range(num_sends):
-        if awaits[send] < 0:
-            used = channel[send]
+        if sends.awaits[send] < 0:
+            used = sends.channel[send]
             if num_ready[used] == 0:
                 candidates = _grown(candidates, num_candidates)
-                candidates[num_candidates, 1] = used
+                candidates[num_candidates] = used
                 num_candidates += 1
-            _push_send(heap, ready_first[used], num_ready[used], send)
+            heap_push(heap, heap, channels.send_first[used], num_ready[used], send, send)
             num_ready[used] += 1
 
     now = 0
     while True:
         # Every channel that something has changed for is a candidate: keep those that could start a send, most urgent first.
+        if len(keys) < num_candidates:
+            keys = np.empty(len(candidates), np.int64)
         kept = 0
         for i in range(num_candidates):
-            used = candidates[i, 1]
-            down = channel_down_link[used]
-            if num_ready[used] == 0 or link_free_ns[channel_link[used]] > now or (down >= 0 and link_free_ns[down] > now):
+            used = candidates[i]
+            down = channels.down_link[used]
+            if num_ready[used] == 0 or link_free_ns[channels.link[used]] > now or (down >= 0 and link_free_ns[down] > now):
                 continue
-            key = urgency[heap[ready_first[used]]]
+            key = sends.urgency[heap[channels.send_first[used]]]
             if down >= 0 and sends_left[down] > 0:
-                key -= max(sends_left[channel_link[used]], sends_left[down]) << 32
-            candidates[kept, 0] = key
-            candidates[kept, 1] = used
+                key -= max(sends_left[channels.link[used]], sends_left[down]) << 32
+            keys[kept] = key
+            candidates[kept] = used
             kept += 1
         if kept > 1:
-            _sort(candidates, kept)
+            _sort(keys, candidates, kept)
         for i in range(kept):
-            used = candidates[i, 1]
-            up = channel_link[used]
-            down = channel_down_link[used]
+            used = candidates[i]
+            up = channels.link[used]
+            down = channels.down_link[used]
             if link_free_ns[up] > now or (down >= 0 and link_free_ns[down] > now):
                 continue
-            send = heap[ready_first[used]]
+            send = heap[channels.send_first[used]]
             num_ready[used] -= 1
-            _drop_first_send(heap, ready_first[used], num_ready[used])
+            heap_drop_first(heap, heap, channels.send_first[used], num_ready[used])
             started[num_started] = send
             num_started += 1
-            up_ns = now + up_busy_ns[send]
-            land_ns = now + usable_ns[send]
+            up_ns = now + sends.up_busy_ns[send]
+            land_ns = now + sends.usable_ns[send]
             link_free_ns[up] = up_ns
             sends_left[up] -= 1
             if down >= 0:
                 sends_left[down] -= 1
+            event_ns = _grown(event_ns, num_events + 2)
             events = _grown(events, num_events + 2)
             kind = _LANDS
             if up_ns == land_ns:
                 kind |= _FREES_UP
             else:
-                _push_event(events, num_events, up_ns, (send << _KIND_BITS) | _FREES_UP)
+                heap_push(event_ns, events, 0, num_events, up_ns, (send << _KIND_BITS) | _FREES_UP)
                 num_events += 1
             if down >= 0:
-                down_ns = now + down_busy_ns[send]
+                down_ns = now + sends.down_busy_ns[send]
                 link_free_ns[down] = down_ns
                 if down_ns == land_ns:
                     kind |= _FREES_DOWN
                 else:
-                    _push_event(events, num_events, down_ns, (send << _KIND_BITS) | _FREES_DOWN)
+                    heap_push(event_ns, events, 0, num_events, down_ns, (send << _KIND_BITS) | _FREES_DOWN)
                     num_events += 1
-            _push_event(events, num_events, land_ns, (send << _KIND_BITS) | kind)
+            heap_push(event_ns, events, 0, num_events, land_ns, (send << _KIND_BITS) | kind)
             num_events += 1
         if num_events == 0:
             return started[:num_started]
 
-        now = events[0, 0]
+        now = event_ns[0]
         num_candidates = 0
-        while num_events > 0 and events[0, 0] == now:
-            what = events[0, 1]
+        while num_events > 0 and event_ns[0] == now:
+            what = events[0]
             num_events -= 1
-            _drop_first_event(events, num_events)
+            heap_drop_first(event_ns, events, 0, num_events)
             send = what >> _KIND_BITS
-            used = channel[send]
+            used = sends.channel[send]
             if what & _LANDS:
-                slot = feeds[send]
-                slot_left[slot] -= 1
-                if slot_left[slot] == 0:
-                    for at in range(waiting_first[slot], waiting_first[slot + 1]):
-                        next_send = waiting[at]
-                        next_channel = channel[next_send]
-                        _push_send(heap, ready_first[next_channel], num_ready[next_channel], next_send)
+                slot = sends.feeds[send]
+                slots.left[slot] -= 1
+                if slots.left[slot] == 0:
+                    for at in range(slots.waiting_first[slot], slots.waiting_first[slot + 1]):
+                        next_send = slots.waiting[at]
+                        next_channel = sends.channel[next_send]
+                        heap_push(heap, heap, channels.send_first[next_channel], num_ready[next_channel], next_send, next_send)
                         num_ready[next_channel] += 1
                         candidates = _grown(candidates, num_candidates)
-                        candidates[num_candidates, 1] = next_channel
+                        candidates[num_candidates] = next_channel
                         num_candidates += 1
             for side in range(2):
                 if not what & (_FREES_UP if side == 0 else _FREES_DOWN):
                     continue
-                link = channel_link[used] if side == 0 else channel_down_link[used]
-                if channel_down_link[used] < 0:
+                link = channels.link[used] if side == 0 else channels.down_link[used]
+                if channels.down_link[used] < 0:
                     candidates = _grown(candidates, num_candidates)
-                    candidates[num_candidates, 1] = used
+                    candidates[num_candidates] = used
                     num_candidates += 1
                     continue
-                for at in range(through_first[link], through_first[link + 1]):
-                    if num_ready[through[at]] > 0:
+                for at in range(channels.through_first[link], channels.through_first[link + 1]):
+                    if num_ready[channels.through[at]] > 0:
                         candidates = _grown(candidates, num_candidates)
-                        candidates[num_candidates, 1] = through[at]
+                        candidates[num_candidates] = channels.through[at]
                         num_candidates += 1

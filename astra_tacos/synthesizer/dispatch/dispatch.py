@@ -43,7 +43,7 @@ def dispatch(
     SynthesisError
         If sends wait for one another in a circle, which would be a fault of the synthesizer.
     """
-    from astra_tacos.synthesizer.dispatch._dispatch_kernels import start_order
+    from astra_tacos.synthesizer.dispatch._dispatch_kernels import Channels, Sends, Slots, start_order
 
     # Sends are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
     order = np.lexsort((sends.chunk, sends.rank, sends.channel))
@@ -62,20 +62,9 @@ def dispatch(
     if sends_left.max(initial=0) > 0:
         urgency = np.unique(urgency, return_inverse=True)[1]
     started = start_order(
-        channel,
-        urgency,
-        up_ns,
-        down_ns,
-        usable,
-        slots.feeds,
-        slots.awaits,
-        slots.size.copy(),
-        waiting_first,
-        waiting,
-        first,
-        topology.channel_link,
-        topology.channel_down_link,
-        *_channels_of_switch_links(topology),
+        Sends(channel, urgency, up_ns, down_ns, usable, slots.feeds, slots.awaits),
+        Slots(slots.size.copy(), waiting_first, waiting),
+        Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
         sends_left,
     )
     count_work(len(chunk))

@@ -10,10 +10,13 @@ nothing there look further: a block of all NPUs fits into the cache, all chunks 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+
+from astra_tacos.kernels.arrays import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, U16_2D_OUT, U64_2D_OUT, U64_3D_OUT
+from astra_tacos.kernels.bits import GOLDEN, MIX_1, mix, population, trailing_zeros
+from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
 
 NOTHING = -1
 """A link that takes no chunk in a round."""
@@ -28,49 +31,69 @@ _WORD_MASK = np.uint64(WORDS - 1)
 # From how many lacking chunks on the links into an NPU are sorted by how many of them they could bring.
 _FEW = 64
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 _U1 = np.uint64(1)
 _U6 = np.uint64(6)
-_U27 = np.uint64(27)
 _U30 = np.uint64(30)
-_U31 = np.uint64(31)
 _U32 = np.uint64(32)
 _U63 = np.uint64(63)
 _U64 = np.uint64(64)
 _ZERO = np.uint64(0)
 
 
-@intrinsic
-def _trailing_zeros(typing_context, word):
-    """Index of the lowest set bit of a non-zero uint64."""
+class Network(NamedTuple):
+    """The channels into each NPU (CSR)."""
 
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), codegen
+    in_first: I64  # [num_npus + 1]
+    in_src: I32
+    in_channel: I32
 
 
-@intrinsic
-def _population(typing_context, word):
-    """How many bits of a uint64 are set."""
+class Chunks(NamedTuple):
+    """Places of chunks, in blocks: how many there are in each, the chunk of each place and the place of each chunk."""
 
-    def codegen(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), codegen
+    block_size: I64
+    chunk_at: I32
+    place_of: I32
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _mix(z):
-    """64 random bits from a counter that goes up by `_GOLDEN` (splitmix64)."""
-    z = (z ^ (z >> _U30)) * _MIX_1
-    z = (z ^ (z >> _U27)) * _MIX_2
-    return z ^ (z >> _U31)
+class State(NamedTuple):
+    """Who has what. `held` and `taken` (arrived, and arrived or on its way) are bit sets; `taken_in` counts the second's bits."""
+
+    held: U64_3D_OUT  # [blocks, num_npus, WORDS]
+    taken: U64_3D_OUT
+    taken_in: U16_2D_OUT  # [blocks, num_npus]
+    lacking: I32_OUT  # [num_npus]
+    copies: I32_2D_OUT  # [threads, places], how often a thread's NPUs have taken a chunk
+    picks: I32_2D_OUT  # [rounds, num_channels], each channel's chunk, later rounds in place of earlier ones
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+class Thread(NamedTuple):
+    """A thread's number, its NPUs, and its own space."""
+
+    part: int
+    first_npu: int
+    last_npu: int
+    rare: U64_2D_OUT  # [blocks, WORDS]
+    keys: I64_OUT  # [most channels into an NPU]
+
+
+class Rounds(NamedTuple):
+    """Rounds `first` to `last` - 1, of each of them one half or both, or until `remaining` chunks have been taken.
+
+    Where threads share the NPUs, all must have matched a round before any delivers, and the other way round. What is taken in a
+    round can be passed on `lag` rounds later.
+    """
+
+    seed: np.uint64
+    first: int
+    last: int
+    matches: bool
+    delivers: bool
+    lag: int
+    remaining: int
+
+
+@helper
 def _find_rare(block, size, copies, rare):
     """Mark the places of a block whose chunks have no more copies than its mean."""
     first = block << _BLOCK_SHIFT
@@ -91,9 +114,10 @@ def _find_rare(block, size, copies, rare):
         rare[block, word] = bits
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _choose(block, src, npu, held, taken, rare, bits):
+@inlined
+def _choose(block, src, npu, state, rare, bits):
     """In a block, a place that is of use to an NPU at random, of the rare ones if there are any."""
+    held, taken = state.held, state.taken
     some = _ZERO
     seldom = _ZERO
     for w in range(WORDS):
@@ -105,27 +129,27 @@ def _choose(block, src, npu, held, taken, rare, bits):
     words = seldom if seldom != _ZERO else some
     turn = (bits >> _U30) & _WORD_MASK
     words |= words << np.uint64(WORDS)
-    word = (_trailing_zeros(words >> turn) + turn) & _WORD_MASK
+    word = (trailing_zeros(words >> turn) + turn) & _WORD_MASK
     useful = held[block, src, word] & ~taken[block, npu, word]
     if seldom != _ZERO:
         useful &= rare[block, word]
     turn = bits & _U63
     turned = (useful >> turn) | (useful << ((_U64 - turn) & _U63))
-    return np.int64((word << _U6) | ((_trailing_zeros(turned) + turn) & _U63))
+    return np.int64((word << _U6) | ((trailing_zeros(turned) + turn) & _U63))
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _sort_links(npu, in_first, in_src, turn, held, taken, taken_in, block_size, keys):
+@helper
+def _sort_links(npu, network, chunks, state, turn, keys):
     """Sort the links into an NPU: those that could bring the fewest chunks first, then from `turn` on."""
-    first = in_first[npu]
-    degree = in_first[npu + 1] - first
+    first = network.in_first[npu]
+    degree = network.in_first[npu + 1] - first
     for k in range(degree):
-        src = in_src[first + k]
+        src = network.in_src[first + k]
         useful = _ZERO
-        for block in range(len(block_size)):
-            if taken_in[block, npu] != block_size[block]:
+        for block in range(len(chunks.block_size)):
+            if state.taken_in[block, npu] != chunks.block_size[block]:
                 for w in range(WORDS):
-                    useful += _population(held[block, src, w] & ~taken[block, npu, w])
+                    useful += population(state.held[block, src, w] & ~state.taken[block, npu, w])
         turned = k - turn if k >= turn else k - turn + degree
         key = (np.int64(useful) << 40) | (turned << 20) | k
         at = k
@@ -135,147 +159,78 @@ def _sort_links(npu, in_first, in_src, turn, held, taken, taken_in, block_size, 
         keys[at] = key
 
 
-@njit(cache=True, nogil=True, inline="always")  # so many arrays take time to hand over
-def _match_npu(
-    npu,
-    block,
-    bits,
-    in_first,
-    in_src,
-    in_channel,
-    block_size,
-    held,
-    taken,
-    taken_in,
-    lacking,
-    part,
-    copies,
-    rare,
-    keys,
-    chunk_at,
-    row,
-    picks,
-):
+@inlined
+def _match_npu(npu, block, bits, network, chunks, state, thread, row):
     """One round of the links into one NPU; returns how many of them take a chunk."""
-    first = in_first[npu]
-    degree = in_first[npu + 1] - first
+    first = network.in_first[npu]
+    degree = network.in_first[npu + 1] - first
     turn = np.int64(((bits >> _U32) * np.uint64(degree)) >> _U32)
-    sorts = 0 < lacking[npu] <= _FEW
+    sorts = 0 < state.lacking[npu] <= _FEW
     if sorts:
-        _sort_links(npu, in_first, in_src, turn, held, taken, taken_in, block_size, keys)
+        _sort_links(npu, network, chunks, state, turn, thread.keys)
     matched = 0
     for k in range(degree):
         slot = turn + k
         slot = first + (slot if slot < degree else slot - degree)
         if sorts:
-            slot = first + (keys[k] & ((1 << 20) - 1))
-        src = in_src[slot]
-        bits = bits * _MIX_1 + _GOLDEN
+            slot = first + (thread.keys[k] & ((1 << 20) - 1))
+        src = network.in_src[slot]
+        bits = bits * MIX_1 + GOLDEN
         place = np.int64(NOTHING)
         at = block
-        if lacking[npu] > 0:
-            for _ in range(len(block_size)):
-                if taken_in[at, npu] != block_size[at] and taken_in[at, src] != 0:
-                    place = _choose(np.uint64(at), np.uint64(src), np.uint64(npu), held, taken, rare, bits ^ (bits >> _U32))
+        if state.lacking[npu] > 0:
+            for _ in range(len(chunks.block_size)):
+                if state.taken_in[at, npu] != chunks.block_size[at] and state.taken_in[at, src] != 0:
+                    place = _choose(np.uint64(at), np.uint64(src), np.uint64(npu), state, thread.rare, bits ^ (bits >> _U32))
                     if place >= 0:
                         break
                 at += 1
-                if at == len(block_size):
+                if at == len(chunks.block_size):
                     at = 0
         if place < 0:
-            picks[row, in_channel[slot]] = NOTHING
+            state.picks[row, network.in_channel[slot]] = NOTHING
             continue
-        taken[at, npu, place >> 6] |= _U1 << np.uint64(place & 63)
-        taken_in[at, npu] += 1
-        lacking[npu] -= 1
+        state.taken[at, npu, place >> 6] |= _U1 << np.uint64(place & 63)
+        state.taken_in[at, npu] += 1
+        state.lacking[npu] -= 1
         matched += 1
         place += at << _BLOCK_SHIFT
-        copies[part, place] += 1
-        picks[row, in_channel[slot]] = chunk_at[place]
+        state.copies[thread.part, place] += 1
+        state.picks[row, network.in_channel[slot]] = chunks.chunk_at[place]
     return matched
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def match_rounds(
-    seed,
-    first_round,
-    last_round,
-    part,
-    first_npu,
-    last_npu,
-    matches,
-    delivers,
-    lag,
-    remaining,
-    in_first,
-    in_src,
-    in_channel,
-    block_size,
-    held,
-    taken,
-    taken_in,
-    lacking,
-    copies,
-    rare,
-    keys,
-    chunk_at,
-    place_of,
-    picks,
-):
-    """Rounds `first_round` to `last_round` - 1 of the links into some NPUs, or until `remaining` chunks have been taken.
-
-    `matches` and `delivers` say which halves of a round to do; where threads share the NPUs, all must have matched a round before
-    any delivers, and the other way round. What is taken in a round can be passed on `lag` rounds later.
-
-    `in_*` are the channels into each NPU. `held` and `taken` are bit sets: block of places, NPU, word; `taken_in` counts the
-    second's bits by block and NPU. `copies` counts, by `part` (one for each thread) and place, how often a chunk has been taken;
-    `rare` and `keys` are the thread's own space. `chunk_at` and `place_of` translate, `picks` has the chunk of each channel for
-    as many rounds as it has rows, the later ones in place of the earlier ones.
+@kernel
+def match_rounds(rounds: Rounds, network: Network, chunks: Chunks, state: State, thread: Thread):
+    """Some rounds of the links into some NPUs.
 
     Returns
     -------
     The number of rounds, and of chunks that were taken.
     """
+    network, chunks, state, thread = borrowed(network), borrowed(chunks), borrowed(state), borrowed(thread)
     matched = np.int64(0)
-    for number in range(first_round, last_round):
-        if matches:
-            block = number % len(block_size)
-            random = _mix(np.uint64(seed) + np.uint64(number) * _GOLDEN)
-            row = number % len(picks)
-            for npu in range(first_npu, last_npu):
-                matched += _match_npu(
-                    npu,
-                    block,
-                    _mix(random + np.uint64(npu) * _GOLDEN),
-                    in_first,
-                    in_src,
-                    in_channel,
-                    block_size,
-                    held,
-                    taken,
-                    taken_in,
-                    lacking,
-                    part,
-                    copies,
-                    rare,
-                    keys,
-                    chunk_at,
-                    row,
-                    picks,
-                )
-        arrived = number - lag + 1
-        if delivers and arrived >= 0:
-            row = arrived % len(picks)
-            for npu in range(first_npu, last_npu):
-                for slot in range(in_first[npu], in_first[npu + 1]):
-                    chunk = picks[row, in_channel[slot]]
+    for number in range(rounds.first, rounds.last):
+        if rounds.matches:
+            block = number % len(chunks.block_size)
+            random = mix(rounds.seed + np.uint64(number) * GOLDEN)
+            row = number % len(state.picks)
+            for npu in range(thread.first_npu, thread.last_npu):
+                bits = mix(random + np.uint64(npu) * GOLDEN)
+                matched += _match_npu(npu, block, bits, network, chunks, state, thread, row)
+        arrived = number - rounds.lag + 1
+        if rounds.delivers and arrived >= 0:
+            row = arrived % len(state.picks)
+            for npu in range(thread.first_npu, thread.last_npu):
+                for slot in range(network.in_first[npu], network.in_first[npu + 1]):
+                    chunk = state.picks[row, network.in_channel[slot]]
                     if chunk >= 0:
-                        place = place_of[chunk]
-                        held[place >> _BLOCK_SHIFT, npu, (place >> 6) & (WORDS - 1)] |= _U1 << np.uint64(place & 63)
-        if delivers:
+                        place = chunks.place_of[chunk]
+                        state.held[place >> _BLOCK_SHIFT, npu, (place >> 6) & (WORDS - 1)] |= _U1 << np.uint64(place & 63)
+        if rounds.delivers:
             # Only now, as no thread counts copies while they deliver.
-            block = (number + 1) % len(block_size)
-            _find_rare(block, block_size[block], copies, rare)
-        if matched == remaining:
-            return number + 1 - first_round, matched
-    return last_round - first_round, matched
+            block = (number + 1) % len(chunks.block_size)
+            _find_rare(block, chunks.block_size[block], state.copies, thread.rare)
+        if matched == rounds.remaining:
+            return number + 1 - rounds.first, matched
+    return rounds.last - rounds.first, matched

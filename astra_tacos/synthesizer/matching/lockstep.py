@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from astra_tacos.schedule.row_store import RowStore
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.matching._lockstep_kernels import Chunks, Network, State
 
 COLLECTIVES = frozenset(("all-gather", "reduce-scatter", "all-reduce"))
 _WINDOW = 64
@@ -129,17 +133,15 @@ class _Matching:
     lag: int
     threads: int
     num_sends: int
-    copies: NDArray[np.int32]
-    picks: NDArray[np.int32]
     rare: NDArray[np.uint64]
     keys: NDArray[np.int64]
-    network: tuple[NDArray[np.integer], ...]
-    state: tuple[NDArray[np.generic], ...]
-    translation: tuple[NDArray[np.int32], NDArray[np.int32]]
+    network: Network
+    chunks: Chunks
+    state: State
 
     @staticmethod
     def of(topology: Topology, collective: Collective, seed: int, lag: int, threads: int | None, *, reverse: bool) -> _Matching:
-        from astra_tacos.synthesizer.matching._lockstep_kernels import BLOCK, WORDS
+        from astra_tacos.synthesizer.matching._lockstep_kernels import BLOCK, WORDS, Chunks, Network, State
 
         num_npus, num_chunks = topology.num_npus, collective.num_chunks
         src, dst = topology.channel_src, topology.channel_dst
@@ -163,6 +165,8 @@ class _Matching:
         lacking = num_chunks - np.bincount(owner, minlength=num_npus).astype(np.int32)
         workers = (threads or os.cpu_count() or 1) if topology.num_channels >= _LINKS_WORTH_THREADS else 1
         window = 1 if workers > 1 else _WINDOW
+        copies = np.zeros((workers, blocks * BLOCK), np.int32)
+        picks = np.empty((window + lag - 1, topology.num_channels), np.int32)
         rare = np.zeros((workers, blocks, WORDS), np.uint64)
         rare[:, 0] = ~np.uint64(0)  # as long as nothing has been sent, all is
         return _Matching(
@@ -170,13 +174,11 @@ class _Matching:
             lag,
             workers,
             (num_npus - 1) * num_chunks,
-            np.zeros((workers, blocks * BLOCK), np.int32),
-            np.empty((window + lag - 1, topology.num_channels), np.int32),
             rare,
             np.empty((workers, int(np.diff(in_first).max())), np.int64),
-            (in_first, src[in_channel], in_channel.astype(np.int32), block_size),
-            (held, held.copy(), taken_in, lacking),
-            (chunk_at, place_of),
+            Network(in_first, src[in_channel], in_channel.astype(np.int32)),
+            Chunks(block_size, chunk_at, place_of),
+            State(held, held.copy(), taken_in, lacking, copies, picks),
         )
 
     def run(self, rows: RowStore, report: Callable[[int], None], name: str) -> int:
@@ -189,7 +191,8 @@ class _Matching:
         with ThreadPoolExecutor(self.threads) as pool:
             while done < self.num_sends:
                 rounds, matched = self._advance(pool, number, self.num_sends - done)
-                rows.append(self.picks[np.arange(number, number + rounds) % len(self.picks)])
+                picks = self.state.picks
+                rows.append(picks[np.arange(number, number + rounds) % len(picks)])
                 done, number = done + matched, number + rounds
                 quiet = 0 if matched else quiet + rounds
                 if quiet > self.lag:
@@ -200,7 +203,7 @@ class _Matching:
     def _advance(self, pool: ThreadPoolExecutor, number: int, remaining: int) -> tuple[int, int]:
         """As many rounds as there is room for, in one thread or, with the same result, one round in all."""
         if self.threads == 1:
-            window = len(self.picks) - self.lag + 1
+            window = len(self.state.picks) - self.lag + 1
             return self._kernel(0, number, number + window, (True, True), remaining)
         done = 0
         for halves in ((True, False), (False, True)):
@@ -209,25 +212,15 @@ class _Matching:
         return 1, done
 
     def _kernel(self, part: int, first: int, last: int, halves: tuple[bool, bool], remaining: int) -> tuple[int, int]:
-        from astra_tacos.synthesizer.matching._lockstep_kernels import match_rounds
+        from astra_tacos.synthesizer.matching._lockstep_kernels import Rounds, Thread, match_rounds
 
-        num_npus = len(self.network[0]) - 1
+        num_npus = len(self.network.in_first) - 1
+        first_npu, last_npu = num_npus * part // self.threads, num_npus * (part + 1) // self.threads
         rounds, matched = match_rounds(
-            np.uint64(self.seed),
-            first,
-            last,
-            part,
-            num_npus * part // self.threads,
-            num_npus * (part + 1) // self.threads,
-            *halves,
-            self.lag,
-            remaining,
-            *self.network,
-            *self.state,
-            self.copies,
-            self.rare[part],
-            self.keys[part],
-            *self.translation,
-            self.picks,
+            Rounds(np.uint64(self.seed), first, last, *halves, self.lag, remaining),
+            self.network,
+            self.chunks,
+            self.state,
+            Thread(part, first_npu, last_npu, self.rare[part], self.keys[part]),
         )
         return int(rounds), int(matched)

@@ -68,6 +68,7 @@ def match_all_gather(
         If some NPU cannot be reached.
     """
     from astra_tacos.synthesizer.matching._matching_kernels import COMPLETE, match
+    from astra_tacos.synthesizer.matching._table_kernels import Chunks, Far, Sends
 
     network = matching_network(topology, timing, reverse=reverse)
     if chunk_ready_ns is None:
@@ -85,19 +86,11 @@ def match_all_gather(
     late_ns, late_what = _late(chunk_ready_ns, link_free)
     status = match(
         seed,
-        owner,
-        collective.chunk_class,
-        late_ns,
-        late_what,
-        slow_ns,
-        as_words(is_far),
-        *network.arrays,
-        link_free,
-        *network.state(owner, chunk_ready_ns <= 0, late_ns),
-        matching.chunk,
-        matching.channel,
-        matching.start_ns,
-        matching.end_ns,
+        Chunks(owner, collective.chunk_class, late_ns, late_what),
+        Far(slow_ns, as_words(is_far)),
+        network.tables,
+        *network.state(owner, chunk_ready_ns <= 0, late_ns, link_free),
+        Sends(matching.chunk, matching.channel, matching.start_ns, matching.end_ns),
     )
     count_work(_MATCH * num_sends)
     if status != COMPLETE:

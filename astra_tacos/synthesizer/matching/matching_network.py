@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
 from astra_tacos.topology.topology import NO_LINK, Topology
 
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.matching._table_kernels import Network, Space, State
+
 # How many times a reduction must fit into a send for links to wait for it.
 _SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingNetwork:
-    """`arrays`: the kernel's arguments from `channels` to `forward_ns`, in its order.
+    """`tables`: what the kernel knows of it.
 
     `link_head_start_ns`: int64[num_links], how long before a down-link takes a chunk a send through it has to start.
     `delay_ns`: int64[num_delays], the distinct delays, ascending.
@@ -30,7 +33,7 @@ class MatchingNetwork:
     `most_in`, `most_ports`: how many channels lead directly into one NPU, how many links into or out of one switch.
     """
 
-    arrays: tuple[NDArray[Any], ...]
+    tables: Network
     link_head_start_ns: NDArray[np.int64]
     delay_ns: NDArray[np.int64]
     most_events: NDArray[np.int64]
@@ -41,9 +44,9 @@ class MatchingNetwork:
     most_ports: int
 
     def state(
-        self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64]
-    ) -> tuple[NDArray[Any], ...]:
-        """The kernel's arguments from `queues` to `edge`: its state at the start and space to work in.
+        self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]
+    ) -> tuple[State, Space]:
+        """The kernel's state at the start and its space to work in.
 
         Parameters
         ----------
@@ -51,8 +54,12 @@ class MatchingNetwork:
             Of each chunk: who holds it at first, whether it does so from the start.
         late_ns
             When anything else becomes ready or free, ascending.
+        link_free_ns
+            int64[num_links], from when on each link is free; the kernel writes it.
         """
-        from astra_tacos.synthesizer.matching._matching_kernels import BLOCK, MATCHED_PORTS
+        from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
+        from astra_tacos.synthesizer.matching._switch_kernels import MATCHED_PORTS
+        from astra_tacos.synthesizer.matching._table_kernels import Space, State
 
         num_chunks, num_places = len(owner), self.num_npus + self.num_switches
         words = BLOCK * -(-num_chunks // (64 * BLOCK))
@@ -60,9 +67,9 @@ class MatchingNetwork:
         ring_to = np.cumsum(size)
         ring_from = ring_to - size
         queues = np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from))
-        heap = np.empty((len(queues) + 1, 2), np.int64)
+        heap_ns, heap_queue = np.empty((2, len(queues) + 1), np.int64)
         if len(late_ns):
-            heap[0] = late_ns[0], len(queues)
+            heap_ns[0], heap_queue[0] = late_ns[0], len(queues)
 
         chunk = np.arange(num_chunks)
         bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))
@@ -73,16 +80,20 @@ class MatchingNetwork:
         for group in self.group.T:
             np.bitwise_or.at(group_taken, group[group >= 0], taken[group >= 0])
         matched = min(self.most_ports, MATCHED_PORTS)
-        return (
+        state = State(
+            link_free_ns,
             queues,
             np.empty(ring_to[-1], np.int64),
-            heap,
+            heap_ns,
+            heap_queue,
             held,
             taken,
             group_taken,
             num_chunks - np.bincount(owner, minlength=self.num_npus),
             np.ones(num_chunks, np.int64),
             np.full(words, ~np.uint64(0)),
+        )
+        space = Space(
             np.empty(words, np.uint64),
             np.empty(num_places, np.int64),
             np.zeros(num_places, np.bool_),
@@ -90,6 +101,7 @@ class MatchingNetwork:
             np.empty((6, self.most_ports + 1), np.int64),
             np.empty((matched, matched), np.bool_),
         )
+        return state, space
 
 
 def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -109,6 +121,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     Every seed of a search wants the same layout, so the last few are kept; the kernel only reads them.
     """
     from astra_tacos.synthesizer.matching._matching_kernels import KIND_BITS
+    from astra_tacos.synthesizer.matching._table_kernels import Network
 
     num_npus, num_switches = topology.num_npus, topology.num_switches
     src, dst = topology.channel_src, topology.channel_dst
@@ -141,7 +154,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
     switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
     around = neighbourhood(num_npus, src, dst, land[:, 0])
-    arrays = (
+    tables = Network(
         channels,
         np.column_stack((out_first, up_first, in_first, source_first)),
         np.column_stack((link[leaving], dst[leaving])),
@@ -164,7 +177,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     shortest = np.broadcast_to(up_busy.min(axis=1)[:, None, None], parts.shape)[parts > 0]
     most_events = np.bincount(queue, delay_ns[queue] // shortest + 1, len(delay_ns)).astype(np.int64)
     return MatchingNetwork(
-        arrays,
+        tables,
         head_start,
         delay_ns,
         most_events,

@@ -3,29 +3,48 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I32, I32_OUT
+from astra_tacos.kernels.compiled import borrowed, kernel
 
 
-@njit(cache=True, nogil=True)
-def hops_to_come(root, sum_chunk, sum_src, sum_dst, copy_chunk, copy_src, copy_dst, num_npus, sum_hops, copy_hops):
+class Hops(NamedTuple):
+    """Sends of trees: chunk and ends of each; result: how many sends come after it on the chunk's longest way."""
+
+    chunk: I32
+    src: I32
+    dst: I32
+    hops: I32_OUT
+
+
+@kernel
+def hops_to_come(root: I32, sums: Hops, copies: Hops, num_npus: int):
     """The longest way from the end of each send on, up the in-tree and down the out-tree, counted in sends.
 
-    Rows of an in-tree come in the order from the root on, and so do those of an out-tree.
+    Parameters
+    ----------
+    root
+        [num_chunks], where a chunk's in-tree ends and its out-tree begins.
+    sums, copies
+        Sends of the in-trees and of the out-trees, each from its root on.
     """
+    root, sums, copies = borrowed(root), borrowed(sums), borrowed(copies)
     num_chunks = len(root)
     longest = np.zeros(num_npus * num_chunks, np.int32)
-    for row in range(len(copy_chunk) - 1, -1, -1):
-        below = longest[copy_dst[row] * num_chunks + copy_chunk[row]]
-        copy_hops[row] = below
-        above = copy_src[row] * num_chunks + copy_chunk[row]
+    for row in range(len(copies.chunk) - 1, -1, -1):
+        below = longest[copies.dst[row] * num_chunks + copies.chunk[row]]
+        copies.hops[row] = below
+        above = copies.src[row] * num_chunks + copies.chunk[row]
         longest[above] = max(longest[above], below + 1)
     for chunk in range(num_chunks):
         below = longest[root[chunk] * num_chunks + chunk]
         for npu in range(num_npus):
             longest[npu * num_chunks + chunk] = 0
         longest[root[chunk] * num_chunks + chunk] = below
-    for row in range(len(sum_chunk)):
-        above = longest[sum_dst[row] * num_chunks + sum_chunk[row]]
-        sum_hops[row] = above
-        longest[sum_src[row] * num_chunks + sum_chunk[row]] = above + 1
+    for row in range(len(sums.chunk)):
+        above = longest[sums.dst[row] * num_chunks + sums.chunk[row]]
+        sums.hops[row] = above
+        longest[sums.src[row] * num_chunks + sums.chunk[row]] = above + 1

@@ -32,7 +32,7 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
     Every chunk is due at a time of its own, evenly spread in random order. A send is the more urgent, the earlier its chunk is
     due and the longer the way that the chunk still has to go.
     """
-    from astra_tacos.synthesizer.overlap._overlap_kernels import hops_to_come
+    from astra_tacos.synthesizer.overlap._overlap_kernels import Hops, hops_to_come
 
     phases = _phases(topology, timing)
     if phases is None:
@@ -44,18 +44,12 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
     copies = match_all_gather(topology, collective, slowed[1], seed, root, reverse=False)
 
     src, dst = topology.channel_src, topology.channel_dst
-    sum_hops, copy_hops = np.empty((2, len(sums.chunk)), np.int32)
+    sum_hops, copy_hops = np.empty(len(sums.chunk), np.int32), np.empty(len(copies.chunk), np.int32)
     hops_to_come(
         root,
-        sums.chunk,
-        src[sums.channel],
-        dst[sums.channel],
-        copies.chunk,
-        src[copies.channel],
-        dst[copies.channel],
+        Hops(sums.chunk, src[sums.channel], dst[sums.channel], sum_hops),
+        Hops(copies.chunk, src[copies.channel], dst[copies.channel], copy_hops),
         topology.num_npus,
-        sum_hops,
-        copy_hops,
     )
     chunk = np.concatenate((sums.chunk, copies.chunk))
     channel = np.concatenate((sums.channel, copies.channel))

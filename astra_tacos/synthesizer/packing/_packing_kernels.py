@@ -8,8 +8,24 @@ its members, less what the members have paid. Circles are opened again from the 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import (
+    BOOL,
+    F64,
+    F64_2D_OUT,
+    F64_OUT,
+    I32,
+    I32_2D,
+    I32_2D_OUT,
+    I32_3D_OUT,
+    I64,
+    I64_2D_OUT,
+    I64_OUT,
+)
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
 
 # Rows of `nodes`, one column per NPU or circle of NPUs.
 _SET, _OUTER, _ENTRY, _HEAP, _STATE = 0, 1, 2, 3, 4
@@ -33,7 +49,79 @@ _MOST_EXPONENT = 300.0
 _MOST_GROWTH = 20.0
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+class Channels(NamedTuple):
+    """Channels: ends, those out of and into each NPU (CSR), links, and how long the largest chunk keeps these busy, in ns."""
+
+    src: I32
+    dst: I32
+    out_first: I64
+    out: I64
+    in_first: I64
+    into: I64
+    up: I32
+    down: I32  # -1 if none
+    up_ns: F64
+    down_ns: F64
+
+
+class Side(NamedTuple):
+    """Channels as a tree sees them that grows from its root: `tail` is nearer to the root. Those out of and into each NPU."""
+
+    tail: I32
+    head: I32
+    out_first: I64
+    out: I64
+    into_first: I64
+    into: I64
+
+
+class Pricing(NamedTuple):
+    """What a channel costs one more tree, see `respond`."""
+
+    steepness: float
+    most_ns: float
+    closeness: float
+    taste: F64  # [num_channels], factors of the costs
+
+
+class Trees(NamedTuple):
+    """Trees of each number: root, another NPU to try as the root (or -1), how many chunks go along it.
+
+    `channel` has a tree for each entry of `inward`, all of one root: the channel into each NPU, -1 for the root.
+    """
+
+    root: I64_OUT
+    proposal: I64
+    copies: F64
+    inward: BOOL
+    channel: I32_3D_OUT  # [len(inward), num_trees, num_npus]
+
+
+class Space(NamedTuple):
+    """Loads of links in ns, a result, and space to work in."""
+
+    link_ns: F64_OUT
+    nodes: I64_2D_OUT  # [NODE_ROWS, 2 * num_npus]
+    heaps: I64_2D_OUT  # [HEAP_ROWS, num_channels]
+    keys: F64_2D_OUT  # [KEY_ROWS, num_channels]
+    prices: F64_2D_OUT  # [PRICE_ROWS, num_channels]
+    hops: I64_OUT  # [num_npus]
+    queue: I64_OUT  # [num_npus]
+    weight: F64_OUT  # [num_links]
+    tried: I32_2D_OUT  # [len(inward), num_npus]
+
+
+class Branches(NamedTuple):
+    """Results: how long a chunk takes, with nothing in its way, from a tree's root to an NPU and on from there to the last one.
+
+    That one is the last NPU that it goes to by way of the NPU. Against the arrows for a tree that leads into its root.
+    """
+
+    away_ns: I64_2D_OUT  # [num_trees, num_npus]
+    ahead_ns: I64_2D_OUT
+
+
+@helper
 def _settle_debt(heaps, keys, top):
     owed = keys[_OWED, top]
     if owed != 0.0:
@@ -45,7 +133,7 @@ def _settle_debt(heaps, keys, top):
         keys[_OWED, top] = 0.0
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@helper
 def _merged(heaps, keys, one, other):
     """Merge two skew heaps, given by their tops (-1 if empty)."""
     if one < 0:
@@ -68,7 +156,7 @@ def _merged(heaps, keys, one, other):
         one = rest
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@helper
 def _find(nodes, node):
     """The circle that an NPU or circle is part of by now."""
     while nodes[_SET, node] != node:
@@ -77,22 +165,23 @@ def _find(nodes, node):
     return node
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _cheapest(npu, into_first, into, cost):
+@helper
+def _cheapest(npu, side, cost):
     """The cheapest channel into an NPU, the first of those; -1 if there is none."""
     best = -1
-    for at in range(into_first[npu], into_first[npu + 1]):
-        if best < 0 or cost[into[at]] < cost[best]:
-            best = into[at]
+    for at in range(side.into_first[npu], side.into_first[npu + 1]):
+        if best < 0 or cost[side.into[at]] < cost[best]:
+            best = side.into[at]
     return best
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _others(npu, entry, into_first, into, cost, heaps, keys):
+@helper
+def _others(npu, entry, side, cost, space):
     """The heap of the channels into an NPU but for the one that it has paid."""
+    heaps, keys = space.heaps, space.keys
     heap = -1
-    for at in range(into_first[npu], into_first[npu + 1]):
-        channel = into[at]
+    for at in range(side.into_first[npu], side.into_first[npu + 1]):
+        channel = side.into[at]
         if channel != entry:
             heaps[_LEFT, channel] = -1
             heaps[_RIGHT, channel] = -1
@@ -102,10 +191,11 @@ def _others(npu, entry, into_first, into, cost, heaps, keys):
     return heap
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys, tree):
+@helper
+def _cheapest_tree(root, side, cost, space, tree):
     """Put the channel into each NPU, -1 for the root, into `tree`; return the total cost, -1 if some NPU is out of reach."""
-    num_npus = len(into_first) - 1
+    nodes, heaps, keys = space.nodes, space.heaps, space.keys
+    num_npus = len(side.into_first) - 1
     for npu in range(num_npus):
         nodes[_SET, npu] = npu
         nodes[_OUTER, npu] = -1
@@ -123,7 +213,7 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
             nodes[_PATH, length] = node
             length += 1
             if node < num_npus:
-                channel = _cheapest(node, into_first, into, cost)
+                channel = _cheapest(node, side, cost)
                 if channel < 0:
                     return -1.0
                 total += cost[channel]
@@ -134,7 +224,7 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
                         return -1.0
                     _settle_debt(heaps, keys, channel)
                     rest = _merged(heaps, keys, heaps[_LEFT, channel], heaps[_RIGHT, channel])
-                    if _find(nodes, tail[channel]) != node:
+                    if _find(nodes, side.tail[channel]) != node:
                         break
                     channel = rest
                 paid = keys[_KEY, channel]
@@ -144,7 +234,7 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
                     keys[_OWED, rest] -= paid
                 nodes[_HEAP, node] = rest
             nodes[_ENTRY, node] = channel
-            other = _find(nodes, tail[channel])
+            other = _find(nodes, side.tail[channel])
             if nodes[_STATE, other] == _DONE:
                 for at in range(length):
                     nodes[_STATE, nodes[_PATH, at]] = _DONE
@@ -161,7 +251,7 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
                     nodes[_SET, member] = circle
                     nodes[_OUTER, member] = circle
                     if member < num_npus:
-                        nodes[_HEAP, member] = _others(member, nodes[_ENTRY, member], into_first, into, cost, heaps, keys)
+                        nodes[_HEAP, member] = _others(member, nodes[_ENTRY, member], side, cost, space)
                     heap = _merged(heaps, keys, heap, nodes[_HEAP, member])
                     if member == other:
                         break
@@ -171,7 +261,7 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
                 node = other
     for circle in range(num_nodes - 1, num_npus - 1, -1):
         channel = nodes[_ENTRY, circle]
-        member = head[channel]
+        member = side.head[channel]
         while nodes[_OUTER, member] != circle:
             member = nodes[_OUTER, member]
         nodes[_ENTRY, member] = channel
@@ -181,8 +271,8 @@ def _cheapest_tree(root, tail, head, into_first, into, cost, nodes, heaps, keys,
     return total
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _hops(root, out_first, out, head, queue, hops):
+@helper
+def _hops(root, side, queue, hops):
     """Fewest channels from the root to each NPU (breadth first)."""
     for npu in range(len(hops)):
         hops[npu] = -1
@@ -193,147 +283,142 @@ def _hops(root, out_first, out, head, queue, hops):
     while at < size:
         npu = queue[at]
         at += 1
-        for entry in range(out_first[npu], out_first[npu + 1]):
-            other = head[out[entry]]
+        for entry in range(side.out_first[npu], side.out_first[npu + 1]):
+            other = side.head[side.out[entry]]
             if hops[other] < 0:
                 hops[other] = hops[npu] + 1
                 queue[size] = other
                 size += 1
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _load(tree, copies, up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight):
+@helper
+def _load(tree, copies, channels, pricing, space):
     """Add `copies` of a tree to the links' loads; `weight` is exp(steepness * (load - `most_ns`))."""
+    link_ns, weight = space.link_ns, space.weight
     for npu in range(len(tree)):
         channel = tree[npu]
         if channel >= 0:
-            link = up[channel]
-            link_ns[link] += copies * up_ns[channel]
-            weight[link] = _weight(steepness, most_ns, link_ns[link])
-            link = down[channel]
+            link = channels.up[channel]
+            link_ns[link] += copies * channels.up_ns[channel]
+            weight[link] = _weight(pricing, link_ns[link])
+            link = channels.down[channel]
             if link >= 0:
-                link_ns[link] += copies * down_ns[channel]
-                weight[link] = _weight(steepness, most_ns, link_ns[link])
+                link_ns[link] += copies * channels.down_ns[channel]
+                weight[link] = _weight(pricing, link_ns[link])
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _weight(steepness, most_ns, ns):
-    return np.exp(min(steepness * (ns - most_ns), _MOST_EXPONENT)) + _LEAST_WEIGHT
+@helper
+def _weight(pricing, ns):
+    return np.exp(min(pricing.steepness * (ns - pricing.most_ns), _MOST_EXPONENT)) + _LEAST_WEIGHT
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _price(tail, up, down, up_growth, down_growth, closeness, weight, hops, cost):
+@helper
+def _price(side, channels, closeness, space):
     """What each channel costs one more tree: how much the sum over links of exp(steepness * load) would grow with it.
 
     Times 1 + `closeness` * hops from the root: of trees that load the links alike, one that is shallow and that crosses busy
     links early.
     """
-    for channel in range(len(tail)):
-        price = weight[up[channel]] * up_growth[channel]
-        if down[channel] >= 0:
-            price += weight[down[channel]] * down_growth[channel]
-        cost[channel] = price * (1.0 + closeness * hops[tail[channel]])
+    cost, up_growth, down_growth = space.prices[0], space.prices[1], space.prices[2]
+    weight, hops = space.weight, space.hops
+    for channel in range(len(side.tail)):
+        price = weight[channels.up[channel]] * up_growth[channel]
+        if channels.down[channel] >= 0:
+            price += weight[channels.down[channel]] * down_growth[channel]
+        cost[channel] = price * (1.0 + closeness * hops[side.tail[channel]])
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def respond(
-    order,
-    batch,
-    root,
-    proposal,
-    copies,
-    inward,
-    steepness,
-    most_ns,
-    closeness,
-    taste,
-    src,
-    dst,
-    out_first,
-    out,
-    in_first,
-    into,
-    up,
-    down,
-    up_ns,
-    down_ns,
-    link_ns,
-    trees,
-    nodes,
-    heaps,
-    keys,
-    prices,
-    hops,
-    queue,
-    weight,
-    tried,
-):
+@kernel
+def respond(order: I64, batch: int, trees: Trees, pricing: Pricing, channels: Channels, space: Space):
     """Replace each tree, in the given order, by the cheapest beside all others; return how many of them reach all NPUs.
 
-    `trees` has a tree of every number for each entry of `inward`, with one root in common; where `proposal` is an NPU, trees
-    from there are tried too. `batch` numbers at a time are taken out together before the first of them is put back. `taste` are
-    factors of the channels' costs.
+    Parameters
+    ----------
+    order, batch
+        Trees' numbers; so many at a time are taken out together before the first of them is put back.
+    trees, space
+        Brought up to date: roots, channels, and the links' loads.
     """
-    cost, up_growth, down_growth = prices[0], prices[1], prices[2]
-    num_npus = trees.shape[2]
-    for link in range(len(link_ns)):
-        weight[link] = _weight(steepness, most_ns, link_ns[link])
+    order, trees, pricing = borrowed(order), borrowed(trees), borrowed(pricing)
+    channels, space = borrowed(channels), borrowed(space)
+    cost, up_growth, down_growth = space.prices[0], space.prices[1], space.prices[2]
+    num_npus = trees.channel.shape[2]
+    from_root = Side(channels.src, channels.dst, channels.out_first, channels.out, channels.in_first, channels.into)
+    into_root = Side(channels.dst, channels.src, channels.in_first, channels.into, channels.out_first, channels.out)
+    for link in range(len(space.link_ns)):
+        space.weight[link] = _weight(pricing, space.link_ns[link])
     grown_copies = 0.0
     for at in range(len(order)):
         if at % batch == 0:
             for other in range(at, min(at + batch, len(order))):
                 t = order[other]
-                for phase in range(len(inward)):
-                    _load(trees[phase, t], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+                for phase in range(len(trees.inward)):
+                    _load(trees.channel[phase, t], -trees.copies[t], channels, pricing, space)
         t = order[at]
-        if copies[t] != grown_copies:
-            grown_copies = copies[t]
-            for channel in range(len(src)):
-                up_growth[channel] = taste[channel] * np.expm1(min(steepness * grown_copies * up_ns[channel], _MOST_GROWTH))
-                down_growth[channel] = taste[channel] * np.expm1(min(steepness * grown_copies * down_ns[channel], _MOST_GROWTH))
+        if trees.copies[t] != grown_copies:
+            grown_copies = trees.copies[t]
+            for channel in range(len(channels.src)):
+                up_growth[channel] = pricing.taste[channel] * np.expm1(
+                    min(pricing.steepness * grown_copies * channels.up_ns[channel], _MOST_GROWTH)
+                )
+                down_growth[channel] = pricing.taste[channel] * np.expm1(
+                    min(pricing.steepness * grown_copies * channels.down_ns[channel], _MOST_GROWTH)
+                )
         best = np.inf
         for attempt in range(2):
-            here = root[t] if attempt == 0 else proposal[t]
-            if here < 0 or (attempt == 1 and here == root[t]):
+            here = trees.root[t] if attempt == 0 else trees.proposal[t]
+            if here < 0 or (attempt == 1 and here == trees.root[t]):
                 continue
             total = 0.0
-            for phase in range(len(inward)):
-                tree = tried[phase]
-                if inward[phase]:
-                    _hops(here, in_first, into, src, queue, hops)
-                    _price(dst, up, down, up_growth, down_growth, closeness, weight, hops, cost)
-                    paid = _cheapest_tree(here, dst, src, out_first, out, cost, nodes, heaps, keys, tree)
-                else:
-                    _hops(here, out_first, out, dst, queue, hops)
-                    _price(src, up, down, up_growth, down_growth, closeness, weight, hops, cost)
-                    paid = _cheapest_tree(here, src, dst, in_first, into, cost, nodes, heaps, keys, tree)
+            for phase in range(len(trees.inward)):
+                tree = space.tried[phase]
+                side = into_root if trees.inward[phase] else from_root
+                _hops(here, side, space.queue, space.hops)
+                _price(side, channels, pricing.closeness, space)
+                paid = _cheapest_tree(here, side, cost, space, tree)
                 if paid < 0.0:
                     return at
                 total += paid
-                _load(tree, copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
-            for phase in range(len(inward)):
-                _load(tried[phase], -copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+                _load(tree, trees.copies[t], channels, pricing, space)
+            for phase in range(len(trees.inward)):
+                _load(space.tried[phase], -trees.copies[t], channels, pricing, space)
             if total < best:
                 best = total
-                root[t] = here
-                for phase in range(len(inward)):
+                trees.root[t] = here
+                for phase in range(len(trees.inward)):
                     for npu in range(num_npus):
-                        trees[phase, t, npu] = tried[phase, npu]
-        for phase in range(len(inward)):
-            _load(trees[phase, t], copies[t], up, down, up_ns, down_ns, steepness, most_ns, link_ns, weight)
+                        trees.channel[phase, t, npu] = space.tried[phase, npu]
+        for phase in range(len(trees.inward)):
+            _load(trees.channel[phase, t], trees.copies[t], channels, pricing, space)
     return len(order)
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def walk(trees, inward, src, dst, channel_ns, queue, children, away_ns, ahead_ns):
-    """How long a chunk takes, with nothing in its way, from the root to an NPU (`away_ns`) and on from there to the last NPU that
-    it goes to by way of it (`ahead_ns`); against the arrows for a tree that leads into its root."""
+@kernel
+def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branches: Branches):
+    """Measure trees' branches.
+
+    Parameters
+    ----------
+    trees
+        [num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
+    src, dst, channel_ns
+        Of channels: ends, and how long a chunk takes.
+    """
+    trees, src, dst, channel_ns, branches = (
+        borrowed(trees),
+        borrowed(src),
+        borrowed(dst),
+        borrowed(channel_ns),
+        borrowed(branches),
+    )
     end = dst if inward else src
     num_npus = trees.shape[1]
+    queue = np.empty(num_npus, np.int64)
+    children = np.empty(num_npus, np.int64)
     for t in range(len(trees)):
         for npu in range(num_npus):
             children[npu] = 0
-            ahead_ns[t, npu] = 0
+            branches.ahead_ns[t, npu] = 0
         for npu in range(num_npus):
             if trees[t, npu] >= 0:
                 children[end[trees[t, npu]]] += 1
@@ -347,7 +432,7 @@ def walk(trees, inward, src, dst, channel_ns, queue, children, away_ns, ahead_ns
             channel = trees[t, npu]
             if channel >= 0:
                 parent = end[channel]
-                ahead_ns[t, parent] = max(ahead_ns[t, parent], ahead_ns[t, npu] + channel_ns[channel])
+                branches.ahead_ns[t, parent] = max(branches.ahead_ns[t, parent], branches.ahead_ns[t, npu] + channel_ns[channel])
                 children[parent] -= 1
                 if children[parent] == 0:
                     queue[size] = parent
@@ -355,4 +440,4 @@ def walk(trees, inward, src, dst, channel_ns, queue, children, away_ns, ahead_ns
         for at in range(num_npus - 1, -1, -1):
             npu = queue[at]
             channel = trees[t, npu]
-            away_ns[t, npu] = 0 if channel < 0 else away_ns[t, end[channel]] + channel_ns[channel]
+            branches.away_ns[t, npu] = 0 if channel < 0 else branches.away_ns[t, end[channel]] + channel_ns[channel]

@@ -40,10 +40,10 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     inward
         Whether trees lead into their roots.
     """
+    from astra_tacos.synthesizer.packing._packing_kernels import Branches as Results
     from astra_tacos.synthesizer.packing._packing_kernels import walk
 
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
     away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)
-    space = np.empty((2, topology.num_npus), np.int64)
-    walk(channel, inward, topology.channel_src, topology.channel_dst, channel_ns, *space, away_ns, ahead_ns)
+    walk(channel, inward, topology.channel_src, topology.channel_dst, channel_ns, Results(away_ns, ahead_ns))
     return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))

@@ -18,6 +18,7 @@ chunk is offered another one in each round.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.packing.branches import Branches, measure
 from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.packing._packing_kernels import Channels, Space
 
 _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
 _STEEP_PER_CHUNK = 8.0
@@ -95,17 +99,17 @@ def pack(
     SynthesisError
         If some NPU cannot be reached.
     """
-    from astra_tacos.synthesizer.packing._packing_kernels import respond
+    from astra_tacos.synthesizer.packing._packing_kernels import Pricing, Trees, respond
 
     up_ns, down_ns = _busy_ns(topology, timing)
     moves = len(inward) > 1 and not _is_paired(topology, up_ns, down_ns)
     bound_ns = _port_bound_ns(topology, inward, root, copies, up_ns, down_ns)
     prices = len(inward) * len(root) * topology.num_channels * (1 + moves)
     rounds = int(np.clip(_MOST_PRICES // prices, 1, _ROUNDS))
-    graph, space = _graph(topology, up_ns, down_ns), _space(topology, len(inward))
+    channels, space = _channels(topology, up_ns, down_ns), _space(topology, len(inward))
     random = np.random.default_rng(seed)
 
-    root, link_ns = root.copy(), np.zeros(topology.num_links)
+    root, link_ns = root.copy(), space.link_ns
     channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
     best, best_ns, best_score, stale, steepest = None, bound_ns, np.inf, 0, _LEAST_STEEP
     for index in range(rounds):
@@ -113,8 +117,8 @@ def pack(
         order, batch = random.permutation(len(root)), _BATCHES[index % len(_BATCHES)]
         proposal = random.integers(topology.num_npus, size=len(root)) if moves else np.full(len(root), -1)
         taste = 1 + _TASTE * random.random(topology.num_channels)
-        terms = (inward, steepness / best_ns, best_ns, closeness, taste)
-        reached = respond(order, batch, root, proposal, copies, *terms, *graph, link_ns, channel, *space)
+        pricing = Pricing(steepness / best_ns, best_ns, closeness, taste)
+        reached = respond(order, batch, Trees(root, proposal, copies, inward, channel), pricing, channels, space)
         count_work(_PRICE * prices)
         if reached < len(root):
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
@@ -169,24 +173,28 @@ def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[
     return bool(np.all(back >= 0) and np.all(up_ns == into_ns[back]) and np.all(switched == switched[back]))
 
 
-def _graph(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> tuple[NDArray[np.generic], ...]:
-    """The kernel's arguments from `src` to `down_ns`."""
+def _channels(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> Channels:
+    """What the kernel knows of the channels."""
+    from astra_tacos.synthesizer.packing._packing_kernels import Channels
+
     src, dst, channels = topology.channel_src, topology.channel_dst, np.arange(topology.num_channels)
     leaving, entering = group_by(src, channels, topology.num_npus), group_by(dst, channels, topology.num_npus)
-    return src, dst, *leaving, *entering, topology.channel_link, topology.channel_down_link, up_ns, down_ns
+    return Channels(src, dst, *leaving, *entering, topology.channel_link, topology.channel_down_link, up_ns, down_ns)
 
 
-def _space(topology: Topology, num_kinds: int) -> tuple[NDArray[np.generic], ...]:
-    """The kernel's arguments from `nodes` on: space to work in."""
-    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS
+def _space(topology: Topology, num_kinds: int) -> Space:
+    """What the kernel works on."""
+    from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS, Space
 
     num_npus, num_channels = topology.num_npus, topology.num_channels
-    return (
+    return Space(
+        np.zeros(topology.num_links),
         np.empty((NODE_ROWS, 2 * num_npus), np.int64),
         np.empty((HEAP_ROWS, num_channels), np.int64),
         np.empty((KEY_ROWS, num_channels)),
         np.empty((PRICE_ROWS, num_channels)),
-        *np.empty((2, num_npus), np.int64),
+        np.empty(num_npus, np.int64),
+        np.empty(num_npus, np.int64),
         np.empty(topology.num_links),
         np.empty((num_kinds, num_npus), np.int32),
     )

@@ -6,122 +6,129 @@ Paths lead away from their source: out of a channel's near end, into its far end
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+
+from astra_tacos.kernels.arrays import I32, I32_2D, I32_2D_OUT, I32_OUT, I64
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 _NEVER = np.int64(1) << 62
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _push(heap, size, time, npu):
-    child = size
-    while child > 0:
-        parent = (child - 1) >> 1
-        if heap[parent, 0] <= time:
-            break
-        heap[child, 0] = heap[parent, 0]
-        heap[child, 1] = heap[parent, 1]
-        child = parent
-    heap[child, 0] = time
-    heap[child, 1] = npu
+class Channels(NamedTuple):
+    """Channels: near and far end, delay in ns, those by their near end and by their far end (CSR), links and busy times in ns."""
+
+    near: I32
+    far: I32
+    delay: I64
+    out_first: I64  # [num_npus + 1]
+    out_of: I64
+    into_first: I64  # [num_npus + 1]
+    into: I64
+    up: I32
+    down: I32  # -1 if none
+    up_busy: I64
+    down_busy: I64
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _drop_first(heap, size):
-    """Take the earliest out of a heap that has `size` entries left after that."""
-    time = heap[size, 0]
-    npu = heap[size, 1]
-    parent = 0
-    while True:
-        child = 2 * parent + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if time <= heap[child, 0]:
-            break
-        heap[parent, 0] = heap[child, 0]
-        heap[parent, 1] = heap[child, 1]
-        parent = child
-    heap[parent, 0] = time
-    heap[parent, 1] = npu
+class Wants(NamedTuple):
+    """Rows of paths: from `source[row]` to each NPU in `need[need_first[row] : need_first[row + 1]]`.
+
+    `is_shared`: a row's paths are of one chunk, so that a link on several of them carries it once.
+    """
+
+    source: I64
+    need_first: I64
+    need: I64
+    is_shared: bool
 
 
-@njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _distances(source, far, delay, out_first, out_of, heap, distance, nearest):
+class Sends(NamedTuple):
+    """Sends between NPUs far apart, by chunk, a chunk's in an order in which it comes to an NPU before it leaves it."""
+
+    chunk: I32
+    src: I32
+    dst: I32
+    step: I32
+    channel: I32  # -1 if there is none
+    row: I32  # of paths
+
+
+class Hops(NamedTuple):
+    """Results: sends over channels."""
+
+    chunk: I32_OUT
+    channel: I32_OUT
+    step: I32_OUT
+
+
+@helper
+def _distances(source, channels, heap, distance, nearest):
     """Dijkstra: the delay of the shortest path to each NPU, and the NPUs by ascending distance; how many can be reached."""
     for npu in range(len(distance)):
         distance[npu] = _NEVER
     distance[source] = 0
-    heap[0, 0] = 0
-    heap[0, 1] = source
+    heap_keys, heap_npus = heap
+    heap_keys[0] = 0
+    heap_npus[0] = source
     size = 1
     reached = 0
     while size > 0:
-        time = heap[0, 0]
-        npu = heap[0, 1]
+        time = heap_keys[0]
+        npu = heap_npus[0]
         size -= 1
-        _drop_first(heap, size)
+        heap_drop_first(heap_keys, heap_npus, 0, size)
         if time > distance[npu]:
             continue
         nearest[reached] = npu
         reached += 1
-        for at in range(out_first[npu], out_first[npu + 1]):
-            channel = out_of[at]
-            later = time + delay[channel]
-            if later < distance[far[channel]]:
-                distance[far[channel]] = later
-                _push(heap, size, later, far[channel])
+        for at in range(channels.out_first[npu], channels.out_first[npu + 1]):
+            channel = channels.out_of[at]
+            later = time + channels.delay[channel]
+            if later < distance[channels.far[channel]]:
+                distance[channels.far[channel]] = later
+                heap_push(heap_keys, heap_npus, 0, size, later, np.int64(channels.far[channel]))
                 size += 1
     return reached
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def shortest_paths(
-    source,
-    need_first,
-    need,
-    is_shared,
-    rounds,
-    near,
-    far,
-    delay,
-    out_first,
-    out_of,
-    into_first,
-    into,
-    up,
-    down,
-    up_busy,
-    down_busy,
-    num_links,
-    last,
-):
-    """For each row, the last channel of the path from `source[row]` to each NPU in `need[need_first[row]:need_first[row + 1]]`.
+@kernel
+def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int, last: I32_2D_OUT):
+    """For each row, the last channel of the path from its source to each NPU that it needs.
 
     Also of the paths to the NPUs on the way, so that `last[row]` is a tree. Of equally short ways the one whose links have the
-    least to carry is taken, where each need counts, or, if a row's paths are shared, as all are for one chunk, each NPU on the
-    way once. Rows of one source should be neighbours, as they share its distances.
+    least to carry is taken, where each need counts, or, if a row's paths are shared, each NPU on the way once. Rows of one source
+    should be neighbours, as they share its distances.
+
+    Parameters
+    ----------
+    rounds
+        How often every path is laid; from the second time on, it knows all others.
+    last
+        [num_rows, num_npus], the result.
     """
-    num_npus = len(out_first) - 1
+    wants, channels, last = borrowed(wants), borrowed(channels), borrowed(last)
+    num_npus = len(channels.out_first) - 1
     load = np.zeros(num_links, np.int64)
     needs = np.zeros(num_npus, np.int64)
     distance = np.empty(num_npus, np.int64)
     nearest = np.empty(num_npus, np.int64)
-    heap = np.empty((len(far) + 1, 2), np.int64)
+    heap = (np.empty(len(channels.far) + 1, np.int64), np.empty(len(channels.far) + 1, np.int64))
     reached = 0
     measured = -1
-    for turn in range(len(source) * 2 * rounds):
+    for turn in range(len(wants.source) * 2 * rounds):
         # Every round takes each row's paths away, and lays them again.
-        row = turn // 2 % len(source)
+        row = turn // 2 % len(wants.source)
         lays = turn % 2 == 1
-        if not lays and turn < 2 * len(source):
+        if not lays and turn < 2 * len(wants.source):
             continue
-        if source[row] != measured:
-            measured = source[row]
-            reached = _distances(source[row], far, delay, out_first, out_of, heap, distance, nearest)
-        for at in range(need_first[row], need_first[row + 1]):
-            needs[need[at]] += 1
+        if wants.source[row] != measured:
+            measured = wants.source[row]
+            reached = _distances(wants.source[row], channels, heap, distance, nearest)
+        for at in range(wants.need_first[row], wants.need_first[row + 1]):
+            needs[wants.need[at]] += 1
         for at in range(reached - 1, 0, -1):
             npu = nearest[at]
             if needs[npu] == 0:
@@ -129,50 +136,56 @@ def shortest_paths(
             if lays:
                 best = -1
                 least = _NEVER
-                for i in range(into_first[npu], into_first[npu + 1]):
-                    channel = into[i]
-                    if distance[near[channel]] + delay[channel] != distance[npu]:
+                for i in range(channels.into_first[npu], channels.into_first[npu + 1]):
+                    channel = channels.into[i]
+                    if distance[channels.near[channel]] + channels.delay[channel] != distance[npu]:
                         continue
-                    carries = load[up[channel]]
-                    if down[channel] >= 0:
-                        carries = max(carries, load[down[channel]])
+                    carries = load[channels.up[channel]]
+                    if channels.down[channel] >= 0:
+                        carries = max(carries, load[channels.down[channel]])
                     if carries < least:
                         least = carries
                         best = channel
                 last[row, npu] = best
             used = last[row, npu]
-            carries = 1 if is_shared else needs[npu]
+            carries = 1 if wants.is_shared else needs[npu]
             if not lays:
                 carries = -carries
-            load[up[used]] += carries * up_busy[used]
-            if down[used] >= 0:
-                load[down[used]] += carries * down_busy[used]
-            needs[near[used]] += needs[npu]
+            load[channels.up[used]] += carries * channels.up_busy[used]
+            if channels.down[used] >= 0:
+                load[channels.down[used]] += carries * channels.down_busy[used]
+            needs[channels.near[used]] += needs[npu]
             needs[npu] = 0
-        needs[source[row]] = 0
+        needs[wants.source[row]] = 0
 
 
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def merge(chunk, src, dst, step, channel, row, near, last, out_chunk, out_channel, out_step):
+@kernel
+def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
     """Sends over channels instead of paths, so that each chunk comes to each NPU once; how many there are.
 
-    Sends are sorted by chunk, and a chunk comes to an NPU before it leaves it. The path of a send begins at the last NPU on it
-    that has the chunk already. The first send of a chunk is from the NPU where it starts out.
+    The path of a send begins at the last NPU on it that has the chunk already. The first send of a chunk is from the NPU where
+    it starts out.
+
+    Parameters
+    ----------
+    near, last
+        The near end of each channel, and of each row of paths the last channel to each NPU.
     """
+    sends, near, last, out = borrowed(sends), borrowed(near), borrowed(last), borrowed(out)
     has = np.full(last.shape[1], -1, np.int64)
     made = 0
-    for send in range(len(chunk)):
-        what = chunk[send]
-        if send == 0 or chunk[send - 1] != what:
-            has[src[send]] = what
-        npu = dst[send]
-        used = channel[send]
+    for send in range(len(sends.chunk)):
+        what = sends.chunk[send]
+        if send == 0 or sends.chunk[send - 1] != what:
+            has[sends.src[send]] = what
+        npu = sends.dst[send]
+        used = sends.channel[send]
         while has[npu] != what:
             if used < 0:
-                used = last[row[send], npu]
-            out_chunk[made] = what
-            out_channel[made] = used
-            out_step[made] = step[send]
+                used = last[sends.row[send], npu]
+            out.chunk[made] = what
+            out.channel[made] = used
+            out.step[made] = sends.step[send]
             made += 1
             has[npu] = what
             npu = near[used]

@@ -22,26 +22,17 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
     paths
         As `find_paths` finds them.
     """
-    from astra_tacos.synthesizer.routing._path_kernels import sends_of_paths
+    from astra_tacos.synthesizer.routing._path_kernels import Channels, Hops, sends_of_paths
+    from astra_tacos.synthesizer.routing._path_kernels import Paths as PathTables
 
     assert collective.chunk_target is not None
     channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
-    channel_ns = np.ascontiguousarray(timing.channel_delay_ns[:, -1])
+    channels = Channels(channel_first, topology.channel_dst, timing.channel_delay_ns[:, -1])
+    tables = PathTables(paths.bundle, collective.chunk_owner, collective.chunk_target, paths.last)
     room = 0
     while True:
         columns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
-        count = sends_of_paths(
-            paths.bundle,
-            collective.chunk_owner,
-            collective.chunk_target,
-            topology.num_npus,
-            topology.link_src,
-            paths.last,
-            channel_first,
-            topology.channel_dst,
-            channel_ns,
-            *columns,
-        )
+        count = sends_of_paths(tables, topology.num_npus, topology.link_src, channels, Hops(*columns))
         if count <= room:
             break
         room = count

@@ -93,7 +93,7 @@ def find_paths(
     SynthesisError
         If some target cannot be reached.
     """
-    from astra_tacos.synthesizer.routing._path_kernels import route
+    from astra_tacos.synthesizer.routing._path_kernels import Bundles, Links, route
 
     assert collective.chunk_target is not None
     random = np.random.default_rng(seed)
@@ -109,17 +109,17 @@ def find_paths(
         share, norm = (1.0, len(targets) * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
         unreached = route(
             random.permutation(len(source)),
-            source,
-            first,
-            targets,
-            graph.out_first,
-            graph.out_link,
-            topology.link_src,
-            topology.link_dst,
-            graph.hold_ns,
-            graph.delay_ns * share,
-            norm,
-            doublings,
+            Bundles(source, first, targets),
+            Links(
+                graph.out_first,
+                graph.out_link,
+                topology.link_src,
+                topology.link_dst,
+                graph.hold_ns,
+                graph.delay_ns * share,
+                norm,
+                doublings,
+            ),
             is_new,
             last,
             load,

@@ -100,7 +100,7 @@ def _route(
     far_apart = np.flatnonzero(channel < 0)
     if not len(far_apart):
         return spread.chunk, channel, spread.step
-    from astra_tacos.synthesizer.routing._routing_kernels import merge
+    from astra_tacos.synthesizer.routing._routing_kernels import Hops, Sends, merge
 
     near = topology.channel_dst if turned else topology.channel_src
     row = np.zeros(len(channel), np.int32)
@@ -108,7 +108,7 @@ def _route(
     order = np.lexsort((spread.step, spread.chunk))
     columns = [column[order] for column in (spread.chunk, spread.src, spread.dst, spread.step, channel, row)]
     merged = tuple(np.empty(collective.num_chunks * (topology.num_npus - 1), np.int32) for _ in range(3))
-    count = merge(*columns, near, last, *merged)
+    count = merge(Sends(*columns), near, last, Hops(*merged))
     return merged[0][:count], merged[1][:count], merged[2][:count]
 
 
@@ -119,7 +119,7 @@ def _find_paths(
 
     Each source has as many trees as NPUs have chunks, so that its chunks need not take one way.
     """
-    from astra_tacos.synthesizer.routing._routing_kernels import shortest_paths
+    from astra_tacos.synthesizer.routing._routing_kernels import Channels, Wants, shortest_paths
 
     num_npus = topology.num_npus
     trees = max(1, collective.num_chunks // num_npus)
@@ -137,22 +137,17 @@ def _find_paths(
     channels = np.arange(topology.num_channels)
     up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
     last = np.full((len(source), num_npus), -1, np.int32)
-    shortest_paths(
-        source,
-        need_first,
-        need,
-        is_shared,
-        2 if len(source) * topology.num_channels < _MUCH else 1,
+    tables = Channels(
         near,
         far,
-        np.ascontiguousarray(timing.channel_delay_ns[:, -1]),
+        timing.channel_delay_ns[:, -1],
         *group_by(near, channels, num_npus),
         *group_by(far, channels, num_npus),
         topology.channel_link,
         topology.channel_down_link,
-        np.ascontiguousarray(up_busy[:, -1]),
-        np.ascontiguousarray(down_busy[:, -1]),
-        topology.num_links,
-        last,
+        up_busy[:, -1],
+        down_busy[:, -1],
     )
+    rounds = 2 if len(source) * topology.num_channels < _MUCH else 1
+    shortest_paths(Wants(source, need_first, need, is_shared), rounds, tables, topology.num_links, last)
     return row.astype(np.int32), last

@@ -89,36 +89,33 @@ class _Growth:
         weight: NDArray[np.float64],
         is_member: NDArray[np.bool_],
     ) -> None:
+        from astra_tacos.synthesizer.routing._path_kernels import Channels
+
         self.topology = topology
         self.graph = link_graph(topology, timing)
         self.trees = root, weight, is_member
         self.load = np.zeros(topology.num_links)
         self.into = group_by(topology.link_dst, np.arange(topology.num_links), topology.num_devices)
-        self.channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+        channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+        self.channels = Channels(channel_first, topology.channel_dst, timing.channel_delay_ns[:, -1])
 
     def once(
         self, order: NDArray[np.int64], tree: NDArray[np.int32], norm: float, doublings: int, share: float, *, inward: bool
     ) -> None:
         """One round of one kind of trees."""
-        from astra_tacos.synthesizer.routing._tree_kernels import grow
+        from astra_tacos.synthesizer.routing._path_kernels import Links
+        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks, Trees, grow
 
         topology, graph = self.topology, self.graph
         near, far = (topology.link_dst, topology.link_src) if inward else (topology.link_src, topology.link_dst)
+        first, leaving = self.into if inward else (graph.out_first, graph.out_link)
         unreached = grow(
             order,
-            *self.trees,
+            Trees(*self.trees),
             inward,
-            near,
-            far,
-            *(self.into if inward else (graph.out_first, graph.out_link)),
-            self.channel_first,
-            topology.channel_dst,
-            topology.channel_link,
-            topology.channel_down_link,
-            graph.hold_ns,
-            graph.delay_ns * share,
-            norm,
-            doublings,
+            Links(first, leaving, near, far, graph.hold_ns, graph.delay_ns * share, norm, doublings),
+            self.channels,
+            ChannelLinks(topology.channel_link, topology.channel_down_link),
             tree,
             self.load,
         )
