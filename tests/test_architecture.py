@@ -13,7 +13,7 @@ from astra_tacos.blocks import BUILDING_BLOCKS
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"argument_types", "extras", "units", "temporaries", "input_file", "csr", "version", "blocks"},
+    {"argument_types", "extras", "units", "temporaries", "input_file", "csr", "version", "blocks", "kernels"},
     {"files"},
     {"config"},
     {"archive"},
@@ -178,10 +178,48 @@ def test_only_a_blocks_own_file_knows_it_by_name() -> None:
     assert found == set(NAMES_OF_OTHER_THINGS)
 
 
+def is_kernel_file(path: Path) -> bool:
+    return path.parent.name == "kernels" or (path.name.startswith("_") and path.name.endswith("_kernels.py"))
+
+
+def compiled_functions(path: Path) -> list[tuple[str, ast.FunctionDef]]:
+    """Functions of a file that numba compiles, and by which decorator."""
+    return [
+        (decorator.id, node)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Name) and decorator.id in MOST_PARAMETERS
+    ]
+
+
+MOST_PARAMETERS = {"kernel": 8, "helper": 8, "inlined": 12}
+MOST_LINES = 200
+
+
 def test_kernels_keep_to_their_files() -> None:
     for path in PACKAGE.rglob("*.py"):
-        is_kernel = path.name.startswith("_") and path.name.endswith("_kernels.py")
-        assert is_kernel == ("import njit" in path.read_text()), path
+        if not is_kernel_file(path):
+            assert not compiled_functions(path), path
+            assert "njit" not in path.read_text("utf-8"), path
+
+
+def test_kernels_have_few_parameters_and_a_readable_size() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for decorator, node in compiled_functions(path):
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            assert len(parameters) <= MOST_PARAMETERS[decorator], f"{path}: {node.name}"
+            assert node.end_lineno is not None and node.end_lineno - node.lineno < MOST_LINES, f"{path}: {node.name}"
+            if decorator == "kernel":
+                assert all(parameter.annotation is not None for parameter in parameters), f"{path}: {node.name}"
+
+
+def test_kernels_use_only_files_whose_change_has_them_compiled_anew() -> None:
+    for path in PACKAGE.rglob("_*_kernels.py"):
+        room = ".".join(path.parent.relative_to(PACKAGE).parts)
+        for module in imported_modules(path):
+            shared = module.split(".")[0] == "kernels"
+            assert shared or (module.startswith(f"{room}._") and module.endswith("_kernels")), f"{path} imports {module}"
 
 
 def test_one_module_prints() -> None:

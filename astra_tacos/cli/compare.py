@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
+from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, compile_ahead
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.collective import make_collective
@@ -141,6 +142,7 @@ def compare(
         make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)
     rows: list[CompareRow] = []
     total = len(sizes) * len(synthesizers)
+    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()))
     with progress("comparing") as on_progress:
         on_progress(0, total)
         for row in compared_rows(topology, collective_name, root, options, sizes, synthesizers, with_checks):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress, show, styled
+from astra_tacos.cli.first_use import LINTING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import RunFiles, backend_option, network_option, run_options
 
@@ -81,6 +82,7 @@ def lint(
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     limit = None if show_all or as_json else _SHOWN
+    compile_ahead(*LINTING)
     with progress("linting"):
         report = lint_run(
             files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory, backend, limit

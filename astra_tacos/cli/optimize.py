@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, print_table, progress
+from astra_tacos.cli.first_use import ALL_SEARCHING, compile_ahead
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
 
@@ -139,6 +140,7 @@ def optimize(
     result = model_result(problem, solution)
     split = result["splits"][BEST]["bandwidth_gbps"]
     if refines:
+        compile_ahead(*ALL_SEARCHING)
         with progress("refining") as advance:
             result["refine"] = refined(problem, solution.split, synthesis, refine_steps, advance)
         split = result["refine"]["splits"][REFINED]["bandwidth_gbps"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
+from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
 from astra_tacos.cli.search_options import search_options
 
@@ -88,6 +89,7 @@ def plan(
     asked = Asked(with_relays=relay, together=together)
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     check_output(output, inputs)
+    compile_ahead(*PLANNING, *ALL_SEARCHING)
     with points_to_lint(), progress("planning (collectives)") as on_progress:
         result = make_plan(
             inputs,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
+from astra_tacos.cli.first_use import CHECKING, READING, REPLAYING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def replay_path(path: Path, network_path: Path | None, backend: Backend | None, as_json: bool) -> None:
     """Replay a trace, or the schedule in a file or run directory, and print what it took."""
     kind, target = identify(path)
+    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
             if network_path or backend:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
+from astra_tacos.cli.first_use import CHECKING, WRITING, compile_ahead, searching
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
@@ -80,6 +81,7 @@ def synthesize(
         result, text = synthesize_lockstep(topology, what, options, output, with_checks)
         print_json(result) if as_json else print_lockstep(result, text)
         return
+    compile_ahead(*searching(topology, what), *(CHECKING if with_checks else ()), *(WRITING if output is not None else ()))
     with progress("synthesizing") as on_progress:
         found = search(topology, what, options, on_progress)
     schedule = found.schedule

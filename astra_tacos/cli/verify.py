@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
+from astra_tacos.cli.first_use import CHECKING, PROGRAMS, READING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import json_option, network_option
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from astra_tacos.verifier.violation import Violation
 
 _SHOWN = 20
+_KERNELS = {
+    Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING),
+    Kind.SCHEDULE: CHECKING,
+    Kind.MSCCL_XML: PROGRAMS,
+    Kind.TRACE: (*READING, *PROGRAMS),
+}
 
 
 @click.command()
@@ -45,6 +52,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
     kind, target = identify(path)
     if kind in (Kind.SCHEDULE, Kind.LOCKSTEP) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
+    compile_ahead(*_KERNELS.get(kind, ()))
     with progress("verifying"):
         if kind is Kind.RUN_DIRECTORY:
             verdicts = _verify_run(target, topology, collective)

@@ -175,7 +175,13 @@ def _taker(name: str, hint: Any) -> Any:
     if hasattr(hint, "_fields"):
         fields = get_type_hints(hint, include_extras=True)
         takers = [_taker(f"{name}.{field}", fields[field]) for field in hint._fields]
-        return lambda tuple_: hint(*[take(value) for take, value in zip(takers, tuple_, strict=True)])
+
+        def take_all(given: Any) -> Any:
+            if type(given) is not hint:
+                raise TypeError(f"{name} is a {type(given).__name__}, expected a {hint.__name__}")
+            return hint(*[take(value) for take, value in zip(takers, given, strict=True)])
+
+        return take_all
     return hint
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from astra_tacos.kernels.compiled import Kernel
 
-_WORKER = "from astra_tacos.kernels.first_use import serve; serve()"
-_COMPILED = b"compiled"
+_WORKER = "from astra_tacos.kernels.first_use import serve; import sys; serve(sys.stdin, sys.stdout)"
+_COMPILED, _FAILED = "compiled\n", "failed\n"
 
 
 def find(name: str) -> Kernel:
@@ -25,94 +28,97 @@ def find(name: str) -> Kernel:
     return kernel
 
 
-def compile_missing(
-    names: Iterable[str], report: Callable[[int, int], None] | None = None, processes: int | None = None
-) -> list[str]:
-    """Have kernels compiled that are not on disk yet; whoever calls them then loads them. Returns their names.
+def missing_kernels(names: Iterable[str]) -> list[Kernel]:
+    """Those of some kernels (see `find`) that are not compiled yet, largest first.
 
-    Does nothing where compiled code cannot be kept: then each process compiles what it calls.
+    None where compiled code cannot be kept: then each process compiles what it calls.
+    """
+    missing = [kernel for kernel in map(find, names) if kernel.is_kept and not kernel.is_ready]
+    return sorted(missing, key=lambda kernel: (-kernel.size, kernel.name))
+
+
+def compile_kernels(
+    kernels: list[Kernel], report: Callable[[int, int], None] | None = None, processes: int | None = None
+) -> None:
+    """Have kernels compiled, in processes that keep them on disk; whoever calls them loads them from there.
+
+    A kernel that cannot be compiled is left to whoever calls it. In all, this takes as long as the processes need for their
+    share, or as the first kernel takes.
 
     Parameters
     ----------
-    names
-        Of kernels, see `find`.
     report
-        Called with how many of them are compiled, and how many there are; not called if none is missing.
+        Called with how many of them are done, and how many there are.
     processes
         How many compile at a time; by default one per core.
     """
-    missing = [kernel for kernel in map(find, names) if kernel.is_kept and not kernel.is_ready]
-    # Those that take longest first; the bytes of a function's code say roughly how long.
-    missing.sort(key=lambda kernel: -kernel.size)
-    if not missing:
-        return []
-    waiting: SimpleQueue[str] = SimpleQueue()
-    for kernel in missing:
-        waiting.put(kernel.name)
-    workers = min(processes or os.cpu_count() or 1, len(missing))
-    running: list[subprocess.Popen[bytes]] = []
-    done: SimpleQueue[None] = SimpleQueue()
+    waiting: SimpleQueue[Kernel] = SimpleQueue()
+    for kernel in kernels:
+        waiting.put(kernel)
+    workers: list[subprocess.Popen[str]] = []
+    num_done, lock = 0, Lock()
+
+    def count() -> None:
+        nonlocal num_done
+        with lock:
+            num_done += 1
+            if report is not None:
+                report(num_done, len(kernels))
+
     if report is not None:
-        report(0, len(missing))
-    with ThreadPoolExecutor(workers) as pool:
+        report(0, len(kernels))
+    with ThreadPoolExecutor(len(kernels) or 1) as pool:
         try:
-            for _ in range(workers):
-                running.append(_start_worker())
-            for worker in running:
-                pool.submit(_feed, worker, waiting, done)
-            for number in range(len(missing)):
-                done.get()
-                if report is not None:
-                    report(number + 1, len(missing))
+            workers += [_start_worker() for _ in range(min(processes or os.cpu_count() or 1, len(kernels)))]
+            for part in [pool.submit(_feed, worker, waiting, count) for worker in workers]:
+                part.result()
         finally:
-            _drain(waiting)
-            for worker in running:
-                if worker.stdin is not None:
-                    worker.stdin.close()
+            for worker in workers:
                 worker.terminate()
-            for worker in running:
-                worker.wait()
-    return [kernel.name for kernel in missing]
+            for worker in workers:
+                worker.communicate()
 
 
-def _start_worker() -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _WORKER]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+def _start_worker() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(str(Path(place).absolute()) for place in sys.path)},
+        encoding="utf-8",
+    )
 
 
-def _feed(worker: subprocess.Popen[bytes], waiting: SimpleQueue[str], done: SimpleQueue[None]) -> None:
-    """Give a process one kernel after another; a kernel that it fails at is left to whoever calls it."""
+def _feed(worker: subprocess.Popen[str], waiting: SimpleQueue[Kernel], count: Callable[[], None]) -> None:
+    """Give a process one kernel after another, as long as it answers."""
     assert worker.stdin is not None and worker.stdout is not None
     while True:
         try:
-            name = waiting.get_nowait()
-        except Empty:
-            return
-        try:
-            worker.stdin.write(name.encode() + b"\n")
+            kernel = waiting.get_nowait()
+            worker.stdin.write(f"{kernel.name}\n")
             worker.stdin.flush()
-            worker.stdout.readline()
-        except (OSError, ValueError):
-            pass
-        finally:
-            done.put(None)
-
-
-def _drain(waiting: SimpleQueue[str]) -> None:
-    while True:
-        try:
-            waiting.get_nowait()
-        except Empty:
+        except (Empty, OSError):
             return
+        if worker.stdout.readline() not in (_COMPILED, _FAILED):
+            return
+        count()
 
 
-def serve() -> None:
-    """What a process of its own runs: compile the kernels that standard input names, one a line."""
+def serve(questions: TextIO, answers: TextIO) -> None:
+    """What a process of its own runs: compile the kernels that it is asked for, one a line."""
+    gc.disable()  # the compiler makes many objects, few of them garbage
     try:
-        for line in sys.stdin.buffer:
-            find(line.decode().strip()).compile()
-            sys.stdout.buffer.write(_COMPILED + b"\n")
-            sys.stdout.buffer.flush()
+        for line in questions:
+            answers.write(_answer(line.strip()))
+            answers.flush()
     except (KeyboardInterrupt, BrokenPipeError):
         return
+
+
+def _answer(name: str) -> str:
+    try:
+        find(name).compile()
+    except Exception:  # whoever calls the kernel meets it again
+        return _FAILED
+    return _COMPILED

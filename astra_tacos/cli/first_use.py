@@ -1,0 +1,92 @@
+"""Which kernels a command calls, so that they are compiled ahead, on all cores, when they are not yet.
+
+What is missing here is compiled when it is called, on one core.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from astra_tacos.cli.console import progress
+
+if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
+    from astra_tacos.topology.topology import Topology
+
+_MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
+_PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
+_ROUTING = "astra_tacos.synthesizer.routing"
+_SCAN = "astra_tacos.trace._scan_kernels"
+_LINT = "astra_tacos.linter._order_kernels"
+_PLAN = "astra_tacos.planner._order_kernels"
+_LAYOUT = "astra_tacos.replayer._run_layout_kernels"
+_PROGRAM = "astra_tacos.verifier._order_kernels"
+_SORT = "astra_tacos.kernels.graph:topological_order"
+
+READING = (f"{_SCAN}:count_nodes", f"{_SCAN}:scan_nodes", "astra_tacos.trace._row_kernels:ids_to_rows")
+"""Traces, from files."""
+WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
+"""Traces, to files."""
+CHECKING = (
+    "astra_tacos.verifier._contribution_kernels:follow_contributions",
+    "astra_tacos.replayer._schedule_replay_kernels:replay_sends",
+)
+"""A schedule: the oracle and the replay."""
+BOUNDING = ("astra_tacos.bounds._flow_kernels:max_flow",)
+"""Lower bounds."""
+SEARCHING = (
+    f"{_MATCHING}:match",
+    f"{_PACKING}:respond",
+    f"{_PACKING}:walk",
+    f"{_ROUTING}._tree_kernels:grow",
+    f"{_ROUTING}._routing_kernels:shortest_paths",
+    f"{_ROUTING}._routing_kernels:merge",
+    "astra_tacos.synthesizer.dispatch._dispatch_kernels:start_order",
+    "astra_tacos.schedule._settle_kernels:earliest_times",
+    *BOUNDING,
+)
+"""Schedules, of any pattern on any network."""
+PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
+"""Schedules of collectives in which every chunk has one target."""
+OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
+"""All-Reduces without switches."""
+ALL_SEARCHING = (*SEARCHING, *PERSONALISED, *OVERLAPPING)
+REPLAYING = (
+    "astra_tacos.replayer._run_replay_kernels:advance",
+    f"{_LAYOUT}:link_children",
+    f"{_LAYOUT}:order_nodes",
+    f"{_LAYOUT}:number_messages",
+)
+"""A run."""
+PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
+"""What ranks' traces or XML programs compute."""
+LINTING = (
+    *(f"{_LINT}:{name}" for name in ("transpose", "rank_orders", "unordered_pairs", "precedes", "merged_edges")),
+    _SORT,
+    *READING,
+)
+PLANNING = (
+    *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")),
+    f"{_LINT}:precedes",
+    _SORT,
+    *READING,
+    *WRITING,
+    *REPLAYING,
+    CHECKING[0],
+)
+
+
+def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
+    """What a search for a schedule calls."""
+    more = PERSONALISED if collective.is_personalised else ()
+    return (*SEARCHING, *more, *(OVERLAPPING if not topology.has_switches and collective.num_phases == 2 else ()))
+
+
+def compile_ahead(*names: str) -> None:
+    """Have kernels compiled that are not yet, with a line that says so."""
+    from astra_tacos.kernels.first_use import compile_kernels, missing_kernels
+
+    missing = missing_kernels(dict.fromkeys(names))
+    if missing:
+        with progress("compiling kernels, first use only") as report:
+            compile_kernels(missing, report)
