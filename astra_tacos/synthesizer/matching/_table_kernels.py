@@ -27,7 +27,7 @@ from astra_tacos.kernels.arrays import (
     U64_OUT,
 )
 from astra_tacos.kernels.bits import population
-from astra_tacos.kernels.compiled import helper
+from astra_tacos.kernels.compiled import inlined
 
 # Columns of `queues`: the delay, the ends of the queue's ring buffer, the queue's ends in it.
 DELAY, FROM, TO, HEAD, TAIL = 0, 1, 2, 3, 4
@@ -133,7 +133,7 @@ class Sends(NamedTuple):
     end_ns: I64_OUT
 
 
-@helper
+@inlined
 def leave_to_faster(npu, level, limit_ns, far, network, state, space):
     """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to faster sources.
 
