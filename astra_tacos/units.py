@@ -26,7 +26,7 @@ MAX_SIZES = 64
 """Most sizes that `parse_sizes` takes."""
 _SIZE_STEP = 4
 
-_SIZE_PATTERN = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SIZE_PATTERN = re.compile(r"\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)\s*")
 _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)

@@ -28,7 +28,24 @@ def test_parse_size(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-1", "0", "1.5", "0.0001KB", "1QB", "1e9", "nan", "9007199254740993", "9" * 400 + "TB"]
+    "text",
+    [
+        "",
+        "x",
+        "-1",
+        "0",
+        "1.5",
+        "0.0001KB",
+        "1QB",
+        "1e9",
+        "nan",
+        "9007199254740993",
+        "9" * 400 + "TB",
+        "9" * 5000,
+        "0x10",
+        "٣",
+        "1_000",
+    ],
 )
 def test_parse_size_refuses(text: str) -> None:
     with pytest.raises(ConfigError, match="size"):

@@ -16,7 +16,7 @@ from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
-from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 
 MAX_NPUS = 1_000_000
@@ -275,7 +275,7 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
         key = f"astra_tacos.link_overrides[{index}]"
         expected = "expected {src, dst, bandwidth and/or latency}"
         if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
-            found = f"a mapping of {', '.join(map(str, entry))}" if isinstance(entry, dict) else describe(entry)
+            found = describe_keys(entry) if isinstance(entry, dict) else describe(entry)
             raise ConfigError(f"{path}: {key} is {found}, {expected}")
         overrides.append(
             LinkSpec(

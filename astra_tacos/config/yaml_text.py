@@ -8,6 +8,8 @@ number is expected. There are no dates and no merge keys.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from astra_tacos.input_file import read_bounded
 _MAX_FILE_BYTES = 64 << 20
 _MAX_YAML_BYTES = 16 << 20
 _MAX_YAML_VALUES = 1_000_000
-"""PyYAML takes about half a minute, and a kilobyte of memory for each."""
+"""PyYAML takes about half a minute for them, and a kilobyte of memory for each."""
+_KEYS_SHOWN = 12
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -192,6 +195,12 @@ def describe(value: object) -> str:
         return f"a list of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def describe_keys(mapping: Mapping[Any, Any]) -> str:
+    """A mapping as an error message shows it where its keys are wrong."""
+    text = f"a mapping of {', '.join(str(key) for key in islice(mapping, _KEYS_SHOWN))}"
+    return text if len(text) <= 120 and len(mapping) <= _KEYS_SHOWN else text[:117] + "..."
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -20,6 +20,7 @@ _NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
 _LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
 _MAX_DIMENSIONS = 16
 _MAX_PRICE = 1e12
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def read_cost_model(path: Path) -> CostModel:
         if tier == "CostDimension":
             dimensions = _tiers(path, _list(path, document, tier))
             continue
-        if not isinstance(tier, str) or not isinstance(parts, dict) or not parts:
+        if not _is_name(tier) or not isinstance(parts, dict) or not parts:
             raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
         for part, price in parts.items():
             if part not in _PART_KEYS:
@@ -155,6 +156,10 @@ def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None 
 
 def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
     for index, name in enumerate(names):
-        if not isinstance(name, str):
+        if not _is_name(name):
             raise ConfigError(f"{path}: CostDimension[{index}] is {describe(name)}, expected the name of a tier")
     return tuple(names)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= _LONGEST_NAME

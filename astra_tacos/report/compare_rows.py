@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from astra_tacos.config.decimal_text import parse_decimal, parse_whole
 from astra_tacos.config.json_text import parse_json_object
+from astra_tacos.config.yaml_text import describe, read_text
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.csv_table import original_text, write_table
 
@@ -119,11 +121,8 @@ def read_rows(path: Path) -> list[CompareRow]:
         path = inside
     if path.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{path}: expected rows of astra-tacos compare, in a file that ends in {' or '.join(_SUFFIXES)}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
-    table = _csv_table(path, text) if path.suffix.lower() == ".csv" else _json_table(path, text)
+    text = read_text(path)
+    table = list(_csv_table(path, text)) if path.suffix.lower() == ".csv" else _json_table(path, text)
     rows = [CompareRow(**_values(where, entries)) for where, entries in table]
     if not rows:
         raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
@@ -134,30 +133,29 @@ def read_rows(path: Path) -> list[CompareRow]:
     return rows
 
 
-def _csv_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+def _csv_table(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = next(reader, [])
-    _check_columns(str(path), header)
-    table = []
-    for cells in reader:
-        where = f"{path}:{reader.line_num}"
-        if len(cells) != len(header):
-            raise ConfigError(f"{where}: has {len(cells)} cells, expected {len(header)} as the first line")
-        table.append((where, {name: _from_text(where, name, cell) for name, cell in zip(header, cells, strict=True)}))
-    return table
+    try:
+        header = next(reader, [])
+        _check_columns(str(path), header)
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if len(cells) != len(header):
+                raise ConfigError(f"{where}: has {len(cells)} cells, expected {len(header)} as the first line")
+            yield where, {name: _from_text(where, name, cell) for name, cell in zip(header, cells, strict=True)}
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
 
 
 def _from_text(where: str, name: str, cell: str) -> Any:
     kind = _KINDS.get(name, "str")
     if cell == "" and "str" not in kind.split(" ")[0]:
         return None
-    try:
-        if kind.startswith("int"):
-            return int(cell)
-        if kind.startswith("float"):
-            return float(cell)
-    except ValueError:
-        raise ConfigError(f"{where}: {name} is {cell!r}, expected {_expected(kind)}") from None
+    if kind.startswith(("int", "float")):
+        number = parse_whole(cell) if kind.startswith("int") else parse_decimal(cell)
+        if number is None:
+            raise ConfigError(f"{where}: {name} is {describe(cell)}, expected {_expected(kind)}")
+        return number
     if kind.startswith("bool"):
         return {"true": True, "false": False}.get(cell, cell)
     return None if cell == "" and "None" in kind else original_text(cell)
@@ -176,7 +174,7 @@ def _check_columns(where: str, names: Iterable[str]) -> None:
     names = list(names)
     for name in names:
         if name not in _KINDS:
-            raise ConfigError(f"{where}: has the column {name!r}, expected {', '.join(COLUMNS)}")
+            raise ConfigError(f"{where}: has the column {describe(name)}, expected {', '.join(COLUMNS)}")
     for name in _REQUIRED:
         if name not in names:
             raise ConfigError(f"{where}: lacks the column {name}, expected a table of astra-tacos compare")
@@ -189,9 +187,9 @@ def _values(where: str, entries: dict[str, Any]) -> dict[str, Any]:
         kind = _KINDS[name]
         is_allowed = "None" in kind if value is None else isinstance(value, types[kind.split(" ")[0]])  # type: ignore[arg-type]
         if not is_allowed or (isinstance(value, bool) and not kind.startswith("bool")):
-            raise ConfigError(f"{where}: {name} is {value!r}, expected {_expected(kind)}")
+            raise ConfigError(f"{where}: {name} is {describe(value)}, expected {_expected(kind)}")
     if entries["size_bytes"] <= 0:
-        raise ConfigError(f"{where}: size_bytes is {entries['size_bytes']}, expected 1 or more")
+        raise ConfigError(f"{where}: size_bytes is {describe(entries['size_bytes'])}, expected 1 or more")
     return entries
 
 

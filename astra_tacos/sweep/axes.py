@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from astra_tacos.config.yaml_text import describe
+from astra_tacos.config.yaml_text import describe, describe_keys
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.axis_values import list_values, read_variable
 from astra_tacos.sweep.operations import FUNCTIONS
@@ -119,7 +119,7 @@ class _AxesReader:
 
     def block(self, entry: object, where: str) -> list[Part]:
         if not isinstance(entry, Mapping) or len(entry) != 1 or next(iter(entry)) not in _BLOCKS:
-            found = f"a mapping of {', '.join(map(str, entry))}" if isinstance(entry, Mapping) else describe(entry)
+            found = describe_keys(entry) if isinstance(entry, Mapping) else describe(entry)
             raise ConfigError(f"{where} is {found}, expected one of {', '.join(_BLOCKS)}")
         ((kind, content),) = entry.items()
         if kind == "list":
