@@ -27,11 +27,11 @@ docs: .venv/.documentable
 api: .venv/.testable
 	$(BIN)/python tests/helpers/public_api.py
 
-# The trace reader against protobuf's parser, for ten minutes or as long as asked: make fuzz FUZZ_SECONDS=3600
+# The trace reader against protobuf's parser, for ten minutes or as long as asked, and readers of text with changed files: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 5000
 fuzz: .venv/.testable
-	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -s tests/trace/test_reader_fuzz.py
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -s tests/trace/test_reader_fuzz.py tests/test_text_fuzz.py
 
 lint: .venv/.testable
 	$(BIN)/ruff check .
