@@ -1,4 +1,4 @@
-"""Every conversion between units, once.
+"""All conversions between units.
 
 Inside the package sizes are bytes and times integer nanoseconds, ASTRA-sim's own tick. "GB/s" in ASTRA-sim's network files
 means 2**30 bytes per second (`astra-network-analytical`, `common/Type.cpp`), so those bandwidths are called `gibps` here.

@@ -1,4 +1,4 @@
-"""Building blocks: what one dimension of a network can be. `BUILDING_BLOCKS` lists them."""
+"""Building blocks: the kinds of network that one dimension can be. `BUILDING_BLOCKS` lists them."""
 
 from __future__ import annotations
 

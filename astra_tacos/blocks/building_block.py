@@ -1,7 +1,8 @@
-"""What a building block is: the links of one group of NPUs along one dimension, and all that the package asks about them.
+"""The `BuildingBlock` class: the links of one group of NPUs along one dimension, and every property that the package asks for.
 
-A block has to say three things: its name, its links and how many channels they make. All else is derived from the links, or the
-answer is that there is none: then whoever asks refuses, or does without. A block overrides what it knows better.
+A block has to give three things: its name, its links and the number of channels that they make. Everything else is derived from
+the links, or the answer is that there is none, and the caller then refuses or does without. A block overrides what it knows
+better.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hypercube: 2**k NPUs, a link each way between those whose ids differ in one bit.
+"""Hypercube: 2**k NPUs, with a link each way between NPUs whose ids differ in one bit.
 
 Source: Saad, Schultz, "Topological Properties of Hypercubes", IEEE Transactions on Computers 37 (1988).
 """

@@ -1,4 +1,4 @@
-"""Mesh: an open line of NPUs, a link each way between neighbours."""
+"""Mesh: an open line of NPUs, with a link each way between neighbours."""
 
 from __future__ import annotations
 

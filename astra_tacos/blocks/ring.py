@@ -1,4 +1,4 @@
-"""Ring: every NPU has a link to each neighbour; with two NPUs that is one link each way."""
+"""Ring: every NPU has a link to each of its two neighbours; two NPUs have one link each way."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Shortest routes in one group of a building block, found breadth first from its links.
+"""Shortest routes in one group of a building block, found by breadth-first search over its links.
 
-A hop leads from a member to another: over a link, or up to a switch and down again, which counts as two links.
+A hop leads from one member to another: over a link, or up to a switch and down again, which counts as two links.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a chunk spreads from one member of a group to all others: who sends to whom, and in which step."""
+"""Spreading of a chunk from one member of a group to all others: the sends of each step."""
 
 from __future__ import annotations
 

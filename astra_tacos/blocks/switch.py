@@ -1,4 +1,4 @@
-"""Switch: one switch device, an up-link and a down-link per NPU. Ports are shared by all that an NPU sends or receives."""
+"""Switch: one switch device, with an up-link and a down-link per NPU. All that an NPU sends or receives shares its port."""
 
 from __future__ import annotations
 

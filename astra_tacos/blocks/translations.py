@@ -1,4 +1,4 @@
-"""Translations: permutations of a group's members that map its links onto links, one for every member that 0 can go to.
+"""Translations: permutations of a group's members that map links onto links, one for every image of member 0.
 
 A block that has them is the Cayley graph of an Abelian group (Akers, Krishnamurthy, "A Group-Theoretic Model for Symmetric
 Interconnection Networks", IEEE Transactions on Computers, 1989): it looks the same from every member.

@@ -1,4 +1,4 @@
-"""Running a real ASTRA-sim: the user's own binary, started as its documentation says, and its log read."""
+"""Runs of a real ASTRA-sim: the user's own binary, started as its documentation says, and the times in its log."""
 
 from __future__ import annotations
 

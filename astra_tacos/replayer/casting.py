@@ -1,4 +1,4 @@
-"""Which collectives may run in a run: each a program, played by the members of a communicator group.
+"""Casting: the collectives of a run, each as a program that the members of a communicator group carry out.
 
 A collective node names an implementation: the trace of its id, else of its pattern, else ASTRA-sim's native one. In a
 communicator group (not in the group of all ranks that is used without a name) the first node of a pattern that a rank issues

@@ -1,4 +1,4 @@
-"""What every member of a group does in one collective, whichever way it was described: a custom trace or a native algorithm."""
+"""The program of a collective: the actions of every member of a group, from a custom trace or a native algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as arrays for the replay kernel."""
+"""Compilation of a run into the arrays of the replay kernel."""
 
 from __future__ import annotations
 

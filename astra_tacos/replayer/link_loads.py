@@ -1,4 +1,4 @@
-"""What links would carry under a model that has none: every message on the route that it takes through the network."""
+"""Loads of links for a network model without links: every message is put on the route that it takes through the network."""
 
 from __future__ import annotations
 

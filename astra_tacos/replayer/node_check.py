@@ -1,4 +1,4 @@
-"""Nodes that ASTRA-sim cannot run, told one by one."""
+"""Errors for nodes that ASTRA-sim cannot run, each naming the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay of schedules: when everything happens if each link takes its sends in the schedule's order as early as it can."""
+"""Replay of schedules: each link takes its sends in the schedule's order, as early as it can."""
 
 from __future__ import annotations
 

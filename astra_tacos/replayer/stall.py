@@ -1,4 +1,4 @@
-"""Why a replay got stuck: who waits for whom, from a rank that never finishes to the message or node that is to blame."""
+"""Diagnosis of a stalled replay: the chain of waiting from a rank that never finishes to the message or node that causes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay of a custom collective's traces alone: a run whose ranks each have one collective node."""
+"""Replay of the traces of one custom collective: a run in which every rank has one collective node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each node of a workload does when it is issued, and for how long (`astra-sim`, `workload/Workload.cc`)."""
+"""Actions of the nodes of a workload when they are issued, and their durations (`astra-sim`, `workload/Workload.cc`)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people read: summaries and tables."""
+"""Reports: summaries, tables, figures and HTML pages."""

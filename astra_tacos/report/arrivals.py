@@ -1,4 +1,4 @@
-"""How the chunks that NPUs need arrive over time."""
+"""Arrivals of the needed chunks at NPUs over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a comparison of synthesizers: one per size and synthesizer, whether it could do it or not."""
+"""Rows of a comparison of synthesizers: one per size and synthesizer, including those that could not synthesize it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tables as CSV that spreadsheets show and do not run.
+"""CSV tables that are safe to open in a spreadsheet.
 
 A spreadsheet takes text that begins with `=`, `+`, `-` or `@` for a formula, and a formula can start programs (OWASP, "CSV
-injection"). Names come from other people's files, so such text gets an apostrophe in front, and so does text that begins with
-one: `original_text` takes it away again.
+injection"). Names may come from other people's files, so an apostrophe is put in front of such text, and in front of text that
+begins with an apostrophe: `original_text` removes it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the devices of an arbitrary graph stand in a drawing: few by networkx, many by their distances from some of them."""
+"""Positions of the devices of an arbitrary graph: by networkx for few devices, by distances from landmarks for many."""
 
 from __future__ import annotations
 

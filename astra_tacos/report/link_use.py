@@ -1,4 +1,4 @@
-"""Shares of time in which the links of a schedule are in use."""
+"""Shares of time in which a schedule uses its links."""
 
 from __future__ import annotations
 

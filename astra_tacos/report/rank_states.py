@@ -1,4 +1,4 @@
-"""What every rank does at every moment of a recorded replay: it computes, communicates, both, waits for a message, or nothing."""
+"""The state of every rank at every moment of a recorded replay: computing, communicating, both, waiting for data, or idle."""
 
 from __future__ import annotations
 

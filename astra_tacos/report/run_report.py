@@ -1,4 +1,4 @@
-"""What a replay of a run saw, as one JSON object, as CSV, and as tables for a terminal."""
+"""The outcome of a run's replay as one JSON object, as CSV, and as tables for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a sweep, by column: what its pictures and its page are made of."""
+"""The rows of a sweep, by column: the source of its figures and its page."""
 
 from __future__ import annotations
 

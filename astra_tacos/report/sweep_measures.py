@@ -1,4 +1,4 @@
-"""What the columns of a sweep are called in reports, in which unit they are, and which way is better."""
+"""Measures of a sweep: the label, the unit and the better direction of each column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a synthesis as label and value."""
+"""The figures of a synthesis as labels and values."""
 
 from __future__ import annotations
 

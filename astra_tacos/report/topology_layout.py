@@ -1,7 +1,7 @@
-"""Where the devices of a network stand in a drawing of it: by dimension, or by distance for an arbitrary graph.
+"""Positions of the devices of a network in a drawing: by dimension, or by distance for an arbitrary graph.
 
-Every dimension places copies of what the dimensions inside it make up: rings and meshes that follow one another as a grid (a
-third one aslant), others as a circle; switches stand in the middle of their members.
+Every dimension places copies of what the inner dimensions make up: consecutive rings and meshes as a grid (a third one at an
+angle), others as a circle; switches stand in the middle of their members.
 """
 
 from __future__ import annotations

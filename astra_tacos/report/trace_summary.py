@@ -1,4 +1,4 @@
-"""What is in a trace: its nodes by kind, messages, computing, and collectives by pattern, group and size."""
+"""Summary of a trace: its nodes by kind, messages, computing, and collectives by pattern, group and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Into how many chunks ASTRA-sim cuts a native collective, each of which is a stream (`system/Sys.cc`)."""
+"""The number of chunks into which ASTRA-sim cuts a native collective; each chunk is a stream (`system/Sys.cc`)."""
 
 from __future__ import annotations
 

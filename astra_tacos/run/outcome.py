@@ -1,4 +1,4 @@
-"""What a replay of a run saw."""
+"""The outcome of replaying a run: what was observed."""
 
 from __future__ import annotations
 

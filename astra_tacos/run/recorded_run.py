@@ -1,4 +1,4 @@
-"""From what a replay saw to its recording."""
+"""Conversion of the outcome of a replay into a recording."""
 
 from __future__ import annotations
 

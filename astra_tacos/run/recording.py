@@ -1,4 +1,4 @@
-"""Replays of a run on disk: one `.npz` with what a report needs, of the run as it is, and of what it was before."""
+"""Recordings of replays on disk: one `.npz` with the data of a report, of the run as it is and as it was before a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything a run of ASTRA-sim reads, read as ASTRA-sim does."""
+"""The `Run` class: everything that a run of ASTRA-sim reads, read as ASTRA-sim reads it."""
 
 from __future__ import annotations
 

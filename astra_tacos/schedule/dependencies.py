@@ -1,4 +1,4 @@
-"""What each send has to wait for: the sends that brought its chunk, and the one before it on its link."""
+"""Dependencies of each send: the sends that brought its chunk, and the send before it on its link."""
 
 from __future__ import annotations
 

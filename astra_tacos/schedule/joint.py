@@ -1,4 +1,4 @@
-"""Several collectives at once on one network: their chunks as those of one collective, one schedule made of several, and back."""
+"""Several collectives at once on one network, as one collective with one joint schedule, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When sends hold the links of a schedule: intervals, one per send and link."""
+"""Intervals in which the sends of a schedule occupy links, one per send and link."""
 
 from __future__ import annotations
 

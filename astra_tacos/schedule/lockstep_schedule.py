@@ -1,4 +1,4 @@
-"""LockstepSchedule: the compact form of a schedule in which all links work in rounds, a few bytes per send."""
+"""LockstepSchedule: a compact schedule in which all links work in rounds, a few bytes per send."""
 
 from __future__ import annotations
 

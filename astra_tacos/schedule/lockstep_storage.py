@@ -1,4 +1,4 @@
-"""Lockstep schedules on disk: a directory of NumPy arrays that need not be read to be used, and a JSON header."""
+"""Lockstep schedules on disk: a directory of memory-mapped NumPy arrays and a JSON header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A matrix whose rows come one after another, and whose number is not known before: in memory, or streamed into a file."""
+"""A growing matrix, to which rows are appended one after another: in memory, or streamed into a file."""
 
 from __future__ import annotations
 

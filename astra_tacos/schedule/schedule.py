@@ -1,4 +1,4 @@
-"""Schedule: which chunk crosses which channel when, in columns, one row per send."""
+"""The `Schedule` class: which chunk crosses which channel and when, in columns, one row per send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settling: from the order of sends on every link to their times, as early as possible."""
+"""Settling: the earliest times of sends whose order on every link is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a chunk occupies a link and when it arrives: the one place where delays are computed and truncated.
+"""Timing of a send: how long a chunk occupies a link and when it arrives. All delays are computed and truncated here.
 
 Arithmetic as in ASTRA-sim (`astra-network-analytical`, `congestion_aware/Link.cpp` and `congestion_unaware/BasicTopology.cpp`):
 double precision, then truncation to whole nanoseconds.

@@ -1,1 +1,1 @@
-"""Co-design sweeps: a file that names axes becomes points, and each point a row of a table."""
+"""Sweeps for co-design: a file names axes; their combinations are points, and each point becomes a row of a table."""

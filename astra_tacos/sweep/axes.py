@@ -1,4 +1,4 @@
-"""The `axes` of a sweep file: blocks of axes that go together (`grid`, `zip`, `list`), all combined with one another."""
+"""The `axes` of a sweep file: blocks of axes that vary together (`grid`, `zip`, `list`); all blocks are combined."""
 
 from __future__ import annotations
 

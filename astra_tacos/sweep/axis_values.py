@@ -1,4 +1,4 @@
-"""Values of one axis: a list, or a range of numbers or sizes."""
+"""The values of one axis: a list, or a range of numbers or sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dask's distributed scheduler: one of our own on this machine, or one that is there."""
+"""Dask's distributed scheduler: a local one that is started here, or an existing one."""
 
 from __future__ import annotations
 

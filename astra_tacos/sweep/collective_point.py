@@ -1,4 +1,4 @@
-"""A collective on a network: synthesized, verified, and told in figures."""
+"""A point with one collective on a network: synthesized, verified, and reported in figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a sweep file, each part read and checked, before any point is made of it."""
+"""The content of a sweep file, each part read and checked before any point is made of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rough guesses at how long points take, and what measured ones make of them."""
+"""Rough estimates of the time that points take, corrected by measured times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a sweep will take, from a few of its points."""
+"""Estimated time of a sweep, from a few of its points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a point to its outcome, whatever happens on the way."""
+"""Evaluation of a point, which ends in an outcome whatever fails on the way."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Expressions over the axes of a sweep: `600 - b0 - b1`, `size >= 1024 and synthesizer != "ring"`.
 
 Python's parser reads the text, and only the nodes listed here are accepted: numbers, strings, names, arithmetic, comparisons,
-and, or, not, lists, an index, a condition, a few functions. What they mean is what Python makes of them (`operations`), within
-bounds of length, depth and size. Nothing is ever looked up but the names that a caller gives values to.
+and, or, not, lists, an index, a conditional expression, a few functions. They mean what they mean in Python (`operations`),
+within bounds of length, depth and size. Only names that the caller gives values to are ever looked up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of a sweep file that may hold expressions: `"= 600 - b0 - b1"`, alone, in a list or in a mapping."""
+"""Values of a sweep file that may contain expressions: `"= 600 - b0 - b1"`, alone, in a list or in a mapping."""
 
 from __future__ import annotations
 

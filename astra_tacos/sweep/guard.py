@@ -1,7 +1,8 @@
-"""A point within its limits: computed in a process of its own, which is ended when it takes too long or too much memory.
+"""Limits on a point: it is computed in a separate process, which is killed if it takes too much time or memory.
 
-A thread of a Dask worker keeps one such process for all its points: starting Python and loading the kernels takes a second or
-two. It is no `multiprocessing.Process`, for Dask's workers are daemons, which may have none.
+A thread of a Dask worker keeps one such process for all its points, because starting Python and loading the kernels takes a
+second or two. It is not a `multiprocessing.Process`, because Dask's workers are daemons, which may not have child processes of
+that kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks of a sweep file: paths of network files, or templates, whose numbers may be expressions; and links that fail."""
+"""Networks of a sweep file: paths of network files, or templates with expressions as numbers; and links that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of points, each resolved once: built as far as it must be, links that fail drawn, priced."""
+"""Networks of points, each resolved once: built as far as needed, with random link failures and its price."""
 
 from __future__ import annotations
 

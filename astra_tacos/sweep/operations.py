@@ -1,4 +1,4 @@
-"""What expressions can do to values, as Python does it, but bounded: nothing grows beyond 64 bits, all numbers stay finite."""
+"""Operations of expressions: as in Python, but bounded. Nothing grows beyond 64 bits, and all numbers stay finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a point: the part of its row that is known after it ran."""
+"""The outcome of a point: the part of its row that is known after it ran."""
 
 from __future__ import annotations
 

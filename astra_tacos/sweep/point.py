@@ -1,4 +1,4 @@
-"""A point of a sweep: a network, what to run on it, and the columns of its row that are known before it runs."""
+"""A point of a sweep: a network, a task to run on it, and the columns of its row that are known before it runs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The process that computes points, one after another, so that one which takes too much can be ended: `Guard` starts it.
+"""The process that computes points one after another, and that `Guard` starts and can kill.
 
     python -m astra_tacos.sweep.point_process SCRATCH
 
-It begins with loading all kernels, and says `{}` when they are there. Then a line on standard input is a request, a line on
-standard output its answer, both JSON; whatever else is printed goes to standard
-error. It ends when standard input does, or when nothing was asked of it for a while.
+It first loads all kernels, and writes `{}` when they are loaded. From then on a line on standard input is a request and a line on
+standard output is its answer, both JSON; anything else that is printed goes to standard error. It ends when standard input does,
+or when it has had no request for a while.
 """
 
 from __future__ import annotations

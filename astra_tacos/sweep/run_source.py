@@ -1,4 +1,4 @@
-"""Training runs of a sweep: where their files are, and what is in them, as one digest."""
+"""Training runs of a sweep: the places of their files, and a digest of their content."""
 
 from __future__ import annotations
 

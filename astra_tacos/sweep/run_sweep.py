@@ -1,4 +1,4 @@
-"""Points to rows, on Dask: what is missing is computed, each key once, and kept as soon as it is there."""
+"""From points to rows, on Dask: missing points are computed, each key once, and stored as soon as they are done."""
 
 from __future__ import annotations
 

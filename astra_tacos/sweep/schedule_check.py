@@ -1,4 +1,4 @@
-"""Whether a schedule is what it says: by the oracle, and by the replay."""
+"""Checks of a point's schedule: by the oracle, and by the replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a sweep file's `point` that say what to run: those of `astra-tacos synthesize` and `astra-tacos plan`."""
+"""Keys of a sweep file's `point` that describe the task: those of `astra-tacos synthesize` and `astra-tacos plan`."""
 
 from __future__ import annotations
 

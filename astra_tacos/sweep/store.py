@@ -1,12 +1,12 @@
-"""The directory of a sweep: a file per result, found again by the key of its points, so that a sweep goes on where it ended.
+"""The directory of a sweep: one file per result, named by the key of its points, so that an interrupted sweep can continue.
 
-    DIR/rows/3f/3fa0....json    what became of the points of that key
+    DIR/rows/3f/3fa0....json    the outcome of the points with that key
     DIR/sweep.yml               the sweep file
     DIR/sweep.parquet           the table
 
-A row is written to a temporary file and renamed as soon as it is there, so that a sweep that is killed leaves whole rows only. It
-is not forced to the disk (fsync would cost more than a small point): after a power cut the last rows may be missing or torn, and
-a row that cannot be read counts as missing, and is named in the log.
+A row is written to a temporary file and renamed as soon as it is computed, so a killed sweep leaves whole rows only. Rows are not
+forced to the disk (fsync would cost more than a small point): after a power cut the last rows may be missing or torn. A row that
+cannot be read counts as missing, and the log names it.
 """
 
 from __future__ import annotations

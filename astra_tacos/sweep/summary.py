@@ -1,4 +1,4 @@
-"""A sweep that has run, in a few figures."""
+"""Summary of a finished sweep in a few figures."""
 
 from __future__ import annotations
 

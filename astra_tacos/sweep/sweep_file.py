@@ -1,4 +1,4 @@
-"""A sweep file, read to the last value, as points that can run."""
+"""Reading of a sweep file completely, into points that can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a sweep as a Parquet file: a column per axis, input and result, typed whatever is in it."""
+"""Rows of a sweep as a Parquet file: a typed column per axis, input and result."""
 
 from __future__ import annotations
 

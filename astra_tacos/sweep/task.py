@@ -1,4 +1,4 @@
-"""What a Dask worker runs for points."""
+"""The Dask task that computes points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training run on a network: planned, replayed before and after, and told in figures."""
+"""A point with a training run on a network: planned, replayed before and after, and reported in figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthesizers by the name that the command line gives them."""
+"""Synthesizers, by the names that the command line gives them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Into how many chunks to cut: candidates within a maximum of sends, the most promising first.
+"""Candidate numbers of chunks, within a maximum of sends, the most promising first.
 
-Few chunks leave links without anything useful at the end, many pay latency for each and more memory for the schedule. The
-estimate is what ports can carry, quantised to chunks, or, where that is more, what can enter a group of NPUs that faster links
-connect, and the time that the last chunk to enter takes within the group. All-Reduce takes that twice, or, where the links
-carry both phases at once in less, that and three times the diameter. Personalised chunks take as long as the worst cut that is
-known, and the longest way of one.
+With few chunks, links have nothing useful to send at the end; with many, each pays latency and the schedule takes more memory.
+The estimated time is the bandwidth bound of ports in whole chunks or, if larger, the bound for what enters a group of NPUs
+connected by faster links, plus the time that the last chunk to enter takes within the group. An All-Reduce takes that twice or,
+where links can carry both phases at once in less, that bound plus three times the diameter. Personalised chunks take the time of
+the worst known cut, plus the longest path of one.
 """
 
 from __future__ import annotations

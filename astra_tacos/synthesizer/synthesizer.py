@@ -1,4 +1,4 @@
-"""What the command line needs to know of a synthesizer, beside the function itself."""
+"""The `Synthesizer` class: a synthesis function, and what the command line and the search need to know about it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How much work synthesizers are, by which a search decides what to try first and when to stop. The unit is a send examined.
+"""Estimated work of synthesizers, by which a search decides what to try first and when to stop. Unit: one examined send.
 
-A send examined is what the dispatcher does for one send: to find when its links are free and what waits for it. What other
-parts do for a send, a link or a channel counts as a part or a multiple of that, as measured on one core in 2026. The functions
-here estimate it beforehand; parts count it (`work_meter`). Neither looks at a clock, so that a search within a budget gives the
-same result everywhere.
+One examined send is the dispatcher's work for one send: finding when its links are free and which sends wait for it. The work of
+other parts per send, link or channel is a fraction or a multiple of that, as measured on one core in 2026. The functions here
+estimate work beforehand; the parts themselves count it (`work_meter`). Neither looks at a clock, so a search within a budget
+gives the same result everywhere.
 """
 
 from __future__ import annotations

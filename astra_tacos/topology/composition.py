@@ -1,4 +1,4 @@
-"""From a network's description to its topology: dimensions composed, failures and overrides applied, connection checked."""
+"""From a network's description to its topology: composes dimensions, applies failures and overrides, checks connectivity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that fail at random, so that the network stays connected."""
+"""Random link failures that leave the network connected."""
 
 from __future__ import annotations
 

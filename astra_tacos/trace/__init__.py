@@ -1,1 +1,1 @@
-"""Chakra execution traces: their schema, and files to and from columns."""
+"""Chakra execution traces: their schema, and conversion of files to and from columns."""

@@ -1,4 +1,4 @@
-"""The bytes of a trace file, unpacked if they are compressed with gzip."""
+"""The bytes of a trace file, decompressed if it is a gzip file."""
 
 from __future__ import annotations
 

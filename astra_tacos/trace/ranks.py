@@ -1,4 +1,4 @@
-"""One trace of what the files of all ranks hold."""
+"""Joining of the traces of all ranks into one."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Reading `PREFIX.<rank>.et` files into columns.
+"""Reading of `PREFIX.<rank>.et` files into columns.
 
-Files are scanned as bytes, not parsed into objects. What is read, and what is refused, is what protobuf's own parser (upb) reads
-and refuses: unknown fields and attributes are passed over, lists may be packed or not, numbers may be longer than need be, of a
-field that comes twice the last one counts, groups may nest 100 deep, every string has to be UTF-8. Beyond that, a file is refused
-if two nodes have one id (ASTRA-sim would forget one of them) or if it has none, and a compressed one if it unpacks to more than
-4 GiB, or to more than 64 MiB and 100 times its size.
+Files are scanned as bytes, not parsed into objects. This reader accepts and refuses what protobuf's own parser (upb) accepts and
+refuses: unknown fields and attributes are skipped, lists may be packed or not, varints may be longer than necessary, the last of
+several values of a field counts, groups may nest 100 deep, every string has to be UTF-8. In addition, a file is refused if a node
+has no id or two nodes have the same one (ASTRA-sim would forget one of them), and a compressed file if it decompresses to more
+than 4 GiB, or to more than 64 MiB and 100 times its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes of one trace file, from bytes to columns."""
+"""The nodes of one trace file: from bytes to columns."""
 
 from __future__ import annotations
 

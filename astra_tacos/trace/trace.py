@@ -1,4 +1,4 @@
-"""Traces of all ranks as columns, one row per node."""
+"""The `Trace` class: traces of all ranks as columns, one row per node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing Chakra traces from columns, in protobuf's wire format."""
+"""Writing of Chakra traces from columns, in protobuf's wire format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The oracle: does a schedule, a trace or a program compute its collective, legally? Shares no code with what it judges."""
+"""The oracle: whether a schedule, a trace or a program computes its collective legally. It shares no code with what it judges."""

@@ -1,7 +1,8 @@
 """Chakra traces as a `Program`: sends and receives match by tag, source, destination and size; reductions are COMP nodes.
 
-A receive with `is_rrc` brings data to a place of its own; the COMP node that depends on it adds them to the chunk. COMP nodes of
-one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the COMP nodes of a custom collective so).
+A receive with `is_rrc` writes its data to a location of its own; the COMP node that depends on it adds them to the chunk. COMP
+nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the COMP nodes of a custom collective
+so).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The oracle for lockstep schedules: the same questions as for other schedules, answered round by round, in little memory.
+"""The oracle for lockstep schedules: the checks of `schedule_oracle`, done round by round in little memory.
 
-It shares no code with the synthesizer, and works out delays afresh from the links' bandwidth and latency. A Reduce-Scatter is
-right if every NPU but a chunk's owner sends its sum away exactly once, and after all that it gets: then all contributions flow to
-the owner, each on one way. An All-Reduce is a Reduce-Scatter that is over before the All-Gather begins.
+It shares no code with the synthesizer, and computes delays anew from the links' bandwidth and latency. A Reduce-Scatter is
+correct if every NPU except a chunk's owner sends its sum away exactly once, and only after everything that it receives: then all
+contributions flow to the owner, each on one path. An All-Reduce is a Reduce-Scatter that ends before the All-Gather begins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which send belongs to which receive."""
+"""Matching of sends with receives."""
 
 from __future__ import annotations
 

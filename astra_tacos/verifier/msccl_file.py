@@ -1,4 +1,4 @@
-"""Reading MSCCL XML into columns, one row per step. Whatever is no such file is a `ConfigError` that says where."""
+"""Reading of MSCCL XML into columns, one row per step. Anything else is a `ConfigError` that says where."""
 
 from __future__ import annotations
 

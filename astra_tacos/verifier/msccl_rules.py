@@ -1,4 +1,4 @@
-"""What MSCCL's parsers demand and how much they take.
+"""Rules and limits of MSCCL's parsers.
 
 Sources: microsoft/msccl (`src/graph/xml.cc`, `src/include/devcomm.h`), Azure/msccl-executor-nccl
 (`src/misc/msccl/msccl_parser.cc`, `src/include/msccl/msccl_struct.h`) and the same files in RCCL before 2026.

@@ -1,4 +1,4 @@
-"""The oracle for programs: does a Chakra trace or an MSCCL XML compute its collective, whatever the timing?"""
+"""The oracle for programs: whether a Chakra trace or an MSCCL XML computes its collective with any timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Program: what all ranks do with which memory, and in which order; the form in which traces and MSCCL XML are judged."""
+"""The `Program` class: the actions of all ranks on memory, and their order; traces and MSCCL XML are judged in this form."""
 
 from __future__ import annotations
 

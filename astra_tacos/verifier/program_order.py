@@ -1,4 +1,4 @@
-"""Is a program's order sound: no deadlock, no race, no two messages that could be taken for each other?
+"""Checks of a program's order: deadlocks, data races, and messages that could be mistaken for each other.
 
 An access happens before another if program order, dependencies and messages lead from one to the other. Two accesses to one
 location of which one writes must be ordered so, whatever the timing (Lamport, "Time, clocks, and the ordering of events in a

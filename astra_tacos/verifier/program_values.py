@@ -1,4 +1,4 @@
-"""What a program computes: it is run once with symbols instead of data, in one order that it allows.
+"""Symbolic execution of a program: one run with symbols instead of data, in one order that the program allows.
 
 A value is a chunk and the set of ranks whose contributions are in it. Where there is no race, every order gives the same result.
 """

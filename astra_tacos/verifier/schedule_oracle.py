@@ -1,6 +1,6 @@
-"""The oracle for schedules: is every send possible on its links, and do all of them together compute the collective?
+"""The oracle for schedules: whether every send is possible on its links, and all sends together compute the collective.
 
-It shares no code with synthesizers, settling or replay, and works out delays afresh from the links' bandwidth and latency.
+It shares no code with synthesizers, settling or replay, and computes delays anew from the links' bandwidth and latency.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the oracle objects to."""
+"""The `Violation` class: one fault that the oracle found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting phases together: from roles of members of a line to the nodes of all positions."""
+"""Assembly of phases: from the roles of the members of a line to the nodes of all positions."""
 
 from __future__ import annotations
 

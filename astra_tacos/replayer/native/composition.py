@@ -1,6 +1,6 @@
 """Native collectives over several dimensions and chunks, as programs (`Sys.cc`, `generate_collective` and what it calls).
 
-Exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the nanosecond at which ASTRA-sim ends. Not
+They are exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the same nanosecond as in ASTRA-sim. Not
 modelled: `model-shared-bus`, `--num-queues-per-dim` other than 1, `--injection-scale` and `--rendezvous-protocol`.
 """
 

@@ -1,4 +1,4 @@
-"""`direct`: every member sends to every other one, a window of messages at a time (`AllToAll.cc`)."""
+"""`direct`: every member sends to every other member, with a limited number of messages at a time (`AllToAll.cc`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doubleBinaryTree`: a chunk is reduced up a binary tree and broadcast down again (`DoubleBinaryTreeAllReduce.cc`)."""
+"""`doubleBinaryTree`: a chunk is reduced up a binary tree and broadcast down it (`DoubleBinaryTreeAllReduce.cc`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Messages one after another: what `ring`, `direct` and `halvingDoubling` have in common.
+"""Sequences of messages: what `ring`, `direct` and `halvingDoubling` have in common.
 
-A member makes packets: a window of them at the start, and one for each message that it receives. A packet costs the endpoint
-delay, and a reduction where the algorithm asks for one; with the k-th packet that has passed, the member sends its k-th message
-and asks for the k-th of the others'. When all messages are sent and all packets have passed, the phase is over (`Ring.cc` and
-its likes: `insert_packet`, `ready`, `iteratable`).
+A member creates packets: a window of them at the start, and one for each message that it receives. A packet costs the endpoint
+delay, and a reduction where the algorithm asks for one. With the k-th packet that has passed, the member sends its k-th message
+and posts the receive of the k-th message from others. When all messages are sent and all packets have passed, the phase is over
+(`Ring.cc` and similar files: `insert_packet`, `ready`, `iteratable`).
 """
 
 from __future__ import annotations

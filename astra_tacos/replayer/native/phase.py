@@ -1,4 +1,4 @@
-"""A phase of a native collective: what the members of one line of NPUs do with one chunk."""
+"""A phase of a native collective: the actions of the members of one line of NPUs on one chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ring`: every member sends to its neighbour what it has just received (`Ring.cc`)."""
+"""`ring`: every member forwards to its neighbour what it has just received (`Ring.cc`)."""
 
 from __future__ import annotations
 

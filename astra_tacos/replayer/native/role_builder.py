@@ -1,4 +1,4 @@
-"""Building a role: nodes are collected in any order and get their rows in the end."""
+"""Builder of roles: nodes are added in any order, and sorted into rows at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures for papers have in common: widths, fonts, colours, units of time, and files with the same bytes every time."""
+"""The common style of figures for papers: widths, fonts, colours, units of time, and files with the same bytes every time."""
 
 from __future__ import annotations
 

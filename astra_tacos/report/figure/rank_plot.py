@@ -1,4 +1,4 @@
-"""A replay over time as a figure for a paper: what every rank does, before a plan and after."""
+"""A replay over time as a figure for a paper: the state of every rank, before a plan and after."""
 
 from __future__ import annotations
 

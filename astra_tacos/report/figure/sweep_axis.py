@@ -1,4 +1,4 @@
-"""Axes of the figures of a sweep: numbers on a scale with their unit, everything else side by side."""
+"""Axes of the figures of a sweep: a scale with a unit for numbers, categories for everything else."""
 
 from __future__ import annotations
 

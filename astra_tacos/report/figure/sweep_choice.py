@@ -1,4 +1,4 @@
-"""Which columns of a sweep a figure shows: what was asked for, and where nothing was, what suits the sweep."""
+"""The columns of a sweep that a figure shows: those that the user names, otherwise defaults that suit the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points of a sweep, one measure against another, and those that no other one beats in both."""
+"""Scatter plots of a sweep, one measure against another, with the Pareto front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a figure of a sweep is made of: which columns it shows, one panel per task, and one point of many that share a place."""
+"""The data of a figure of a sweep: its columns, one panel per task, and one point for all points that share a place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large networks made small enough to draw: neighbouring NPUs become one, and the links between them one link."""
+"""Coarsening of large networks for drawing: neighbouring NPUs are merged into one, and the links between them into one link."""
 
 from __future__ import annotations
 

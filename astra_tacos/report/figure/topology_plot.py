@@ -1,4 +1,4 @@
-"""A network as a figure for a paper: devices, and links coloured by their bandwidth or by how busy a schedule keeps them."""
+"""A network as a figure for a paper: devices, and links coloured by bandwidth or by their use in a schedule."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reports that people look at: one self-contained HTML page each."""
+"""HTML reports: one self-contained page each."""

@@ -1,4 +1,4 @@
-"""Data of a page: JSON in which arrays are references into one block of little-endian numbers, gzipped, as base64."""
+"""Encoding of a page's data: JSON in which arrays refer to one block of little-endian numbers, gzipped, as base64."""
 
 from __future__ import annotations
 

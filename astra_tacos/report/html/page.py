@@ -1,8 +1,8 @@
-"""The frame of every report page: one HTML file that asks nothing of anybody.
+"""The frame of every report page: one self-contained HTML file that loads nothing from elsewhere.
 
-Styles, scripts, data and the plotting library are all in the file; a content security policy keeps the browser from asking for
-more. The builders beside this module make sections and data; their scripts draw through `AT` (`assets/core.js`, `figure.js`,
-`table.js`, `timeline.js`), whose functions are described where they are.
+Styles, scripts, data and the plotting library are all in the file, and a content security policy keeps the browser from loading
+anything else. The other modules of this package make sections and data. Their scripts draw through `AT` (`assets/core.js`,
+`figure.js`, `table.js`, `timeline.js`), whose functions are described in those files.
 """
 
 from __future__ import annotations

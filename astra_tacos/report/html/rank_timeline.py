@@ -1,4 +1,4 @@
-"""Timelines of ranks for a page: which ranks are shown, and what they do when, as arrays."""
+"""Timelines of ranks for a page: the ranks shown and their states over time, as arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a training run: a plan, before and after, or a replay."""
+"""The report of a training run: a plan with the run before and after it, or a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a run's report: its figures at a glance, and what they rest on."""
+"""The summary of a run's report: its main figures, and the assumptions behind them."""
 
 from __future__ import annotations
 

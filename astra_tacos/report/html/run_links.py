@@ -1,4 +1,4 @@
-"""How busy links are, for a page: from source to destination, and from the busiest to the idlest."""
+"""Use of links, for a page: by source and destination, and sorted from the busiest to the least busy."""
 
 from __future__ import annotations
 

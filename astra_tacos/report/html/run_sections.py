@@ -1,4 +1,4 @@
-"""The sections of a run's report: what each of them says about what is seen."""
+"""The sections of a run's report, with the explanation that each of them has."""
 
 from __future__ import annotations
 

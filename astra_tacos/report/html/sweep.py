@@ -1,4 +1,4 @@
-"""The page of a sweep: its table, fronts, heat maps and lines, all of them over what the table's filter leaves."""
+"""The page of a sweep: table, Pareto fronts, heat maps and lines, all of the rows that pass the table's filter."""
 
 from __future__ import annotations
 

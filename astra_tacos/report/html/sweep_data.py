@@ -1,4 +1,4 @@
-"""What the page of a sweep holds: its columns, those that vary apart from those that do not, in as much detail as fits."""
+"""The data of a sweep's page: columns that vary and columns that do not, in as much detail as fits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Columns of a sweep as compact arrays for a page: exact where they fit, else rounded to so many significant digits.
+"""Columns of a sweep as compact arrays for a page: exact if they fit, otherwise rounded to a number of significant digits.
 
-sweep_model.js reads what is written here: `codes` into `values`, plain `numbers`, `steps` of numbers that ascend by whole ones,
-or `planes` and `exponents` of decimals.
+sweep_model.js reads this encoding: `codes` into `values`, plain `numbers`, `steps` of numbers that ascend by whole ones, or
+`planes` and `exponents` of decimals.
 """
 
 from __future__ import annotations

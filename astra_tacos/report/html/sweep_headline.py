@@ -1,6 +1,6 @@
-"""The figures at the top and the end of a sweep's page: how many points, over what, the best ones, and what failed.
+"""The figures at the top and the end of a sweep's page: number of points, ranges, the best points, and failures.
 
-They come from all points of the sweep, also where the page holds only some.
+They come from all points of the sweep, even where the page holds only some.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which points of a sweep that is too large for a page are on it: those that its pictures show first."""
+"""Selection of points for the page of a sweep that is too large for one: those that its figures show first."""
 
 from __future__ import annotations
 

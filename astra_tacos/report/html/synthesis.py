@@ -1,4 +1,4 @@
-"""The report of a synthesized collective: its certificate, network, timeline, arrivals, and what others make of it."""
+"""The report of a synthesized collective: its certificate, network, timeline, arrivals, and a comparison of algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts of a synthesis report draw: the network, its links' use, the sends or what they add up to, arrivals."""
+"""The data of a synthesis report: the network, the use of its links, the sends or a summary of them, and arrivals."""
 
 from __future__ import annotations
 

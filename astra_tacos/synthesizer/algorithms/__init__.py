@@ -1,1 +1,1 @@
-"""The synthesizers that users name."""
+"""The synthesizers that users can name, one module each."""

@@ -1,4 +1,4 @@
-"""Bruck: ceil(log2 N) steps for any number N of NPUs, with NPUs on a circle.
+"""Bruck's algorithm: ceil(log2 N) steps for any number N of NPUs, which stand on a circle.
 
 Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing
 Systems" (1997), section 4 (concatenation) and, for personalised chunks, section 3 (index).

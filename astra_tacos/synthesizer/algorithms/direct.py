@@ -1,4 +1,4 @@
-"""Direct: every NPU sends what it owns straight to every other; where there is no channel, along the shortest paths.
+"""Direct: every NPU sends what it owns straight to every other NPU; pairs without a channel use shortest paths.
 
 Source: ASTRA-sim's `direct` (`astra-sim/system/collective/AllToAll.cc` as it uses it for other collectives): one step, all
 pairs at once.

@@ -1,4 +1,4 @@
-"""Double binary tree: two trees in which no NPU passes chunks on twice, each for every other chunk, chunk after chunk.
+"""Double binary tree: two trees used by alternate chunks; an inner node of one tree is a leaf of the other.
 
 Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009); NCCL's `Tree`.
 """

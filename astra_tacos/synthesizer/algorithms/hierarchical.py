@@ -1,4 +1,4 @@
-"""Hierarchical: reduce-scatter dimension by dimension, then gather in reverse (BlueConnect).
+"""Hierarchical: reduce-scatter dimension by dimension, then all-gather in reverse order (BlueConnect).
 
 Source: Cho, Finkler, Kung, Hunter, "BlueConnect: Decomposing All-Reduce for Deep Learning on Heterogeneous Network Hierarchy"
 (2019); ASTRA-sim's hierarchical collectives.

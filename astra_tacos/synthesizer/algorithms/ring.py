@@ -1,4 +1,4 @@
-"""Ring: chunks go round rings of all NPUs, as NCCL lays them, several at once.
+"""Ring: chunks travel round rings through all NPUs, several rings at once, as in NCCL.
 
 Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL's `Ring`.
 """

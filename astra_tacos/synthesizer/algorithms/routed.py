@@ -1,9 +1,9 @@
-"""Routed: every chunk takes a path or tree of its own, chosen so that links share the work evenly; then sends are scheduled.
+"""Routed: every chunk takes its own path or tree, chosen so that links share the load evenly; then the sends are list-scheduled.
 
-See `routing.paths` for the paths of personalised chunks, and `routing.tree_growth` for the trees of chunks that several
-NPUs need or contribute to; both may pass through NPUs that are no members of the collective. Trees are scheduled as `trees` does
-it. Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go; what does not fit
-together at switches is improved afterwards.
+`routing.paths` computes the paths of personalised chunks, `routing.tree_growth` the trees of chunks that several NPUs need or
+contribute to; both may pass through NPUs that are not members of the collective. The sends of trees get the priorities of
+`trees`. Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go; conflicts at
+switches are improved afterwards.
 """
 
 from __future__ import annotations

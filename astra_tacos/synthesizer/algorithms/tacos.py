@@ -2,7 +2,7 @@
 
 Source: Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer for Distributed Machine Learning"
 (arXiv 2304.05301), section IV. An All-Gather is matched; a Reduce-Scatter is an All-Gather on the transposed network, reversed
-in time; an All-Reduce is both, where a chunk is gathered as soon as it is reduced.
+in time; an All-Reduce is both, where the gathering of a chunk starts as soon as the chunk is reduced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Themis: hierarchical, where each chunk goes through the dimensions in an order of its own, so that all are equally busy.
+"""Themis: hierarchical, where each chunk visits the dimensions in an order of its own, so that all dimensions are equally busy.
 
 Source: Rashidi, Won, Srinivasan, Sridharan, Krishna, "Themis: A Network Bandwidth-Aware Collective Scheduling Policy for
 Distributed Training of DL Models" (ISCA 2022), section 4.

@@ -1,12 +1,13 @@
-"""Trees: every chunk goes along a tree of its own, packed so that no link has much more to do than it must, then scheduled.
+"""Trees: every chunk travels along its own tree; trees are packed so that link loads are even, then the sends are list-scheduled.
 
 An All-Gather or Broadcast is one tree out of each chunk's owner. A Reduce-Scatter or Reduce is the same on the mirror image of
-the network, backwards. An All-Reduce sums every chunk up a tree and spreads it down another from the same root, any NPU, both at
-once for different chunks: where links come in pairs that reaches the packing rate of spanning trees, which on meshes is up to
-twice the rate of a Reduce-Scatter followed by an All-Gather. See `packing.pack` for the packing and its sources.
+the network, reversed in time. An All-Reduce sums every chunk up one tree and spreads it down another from the same root, which
+may be any NPU; different chunks do both at once. Where links come in pairs of equal speed, this reaches the packing rate of
+spanning trees, which on meshes is up to twice the rate of a Reduce-Scatter followed by an All-Gather. See `packing.pack` for the
+packing and its sources.
 
-Sends are ranked by when they have to start (`packing.tree_sends`) and list-scheduled. `packing.justify` then improves the
-schedule from both ends.
+Sends are ranked by their latest start times (`packing.tree_sends`) and list-scheduled. `packing.justify` then improves the
+schedule by forward-backward passes.
 """
 
 from __future__ import annotations

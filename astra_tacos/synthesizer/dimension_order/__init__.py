@@ -1,1 +1,1 @@
-"""Chunks that spread one dimension after another."""
+"""Algorithms in which chunks spread through one dimension after another."""

@@ -1,4 +1,4 @@
-"""Chunks that spread one dimension after another, in each dimension the way that suits its building block."""
+"""Chunks that spread through one dimension after another, in each dimension by the pattern of its building block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispatch: from a send graph to a schedule, by giving every free link the most urgent send that it could take."""
+"""Dispatch: list scheduling of a send graph. Every link that becomes free takes the most urgent send that is ready for it."""
 
 from __future__ import annotations
 

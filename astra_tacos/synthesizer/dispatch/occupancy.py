@@ -1,4 +1,4 @@
-"""How long a send keeps the links of its channel, counted from its start."""
+"""Occupancy: the time that a send holds the links of its channel, counted from its start."""
 
 from __future__ import annotations
 

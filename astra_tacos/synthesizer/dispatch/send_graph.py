@@ -1,4 +1,4 @@
-"""A send graph: which sends make up a collective, and which of them is more urgent, without times."""
+"""Send graphs: the sends of a collective, with dependencies and priorities but without times."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Link-chunk matching over the time-expanded network."""
+"""Matching of links with chunks over the time-expanded network."""

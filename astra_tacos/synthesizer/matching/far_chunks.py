@@ -1,8 +1,8 @@
-"""Which chunks slow links should wait for, where faster links alone connect all NPUs.
+"""The chunks that slow links are reserved for, where faster links alone already connect all NPUs.
 
-If everything is to be there by a deadline, the fast links into an NPU can bring so many chunks until then, and the slow ones
-must bring the rest. These had better be the ones from farthest away: what comes from near by arrives in time over fast links,
-and a slow link that takes it is busy when a chunk from afar comes along.
+By a deadline for the whole collective the fast links into an NPU can bring a certain number of chunks, and the slow links must
+bring the rest. The rest should be the chunks from farthest away: chunks from nearby arrive in time over fast links, and a slow
+link that takes one of those is busy when a chunk from far away comes along.
 """
 
 from __future__ import annotations

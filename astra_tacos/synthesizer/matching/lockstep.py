@@ -1,8 +1,8 @@
 """Matching in rounds, where all links are alike and direct: the sends of a round depend on earlier rounds only.
 
-The same idea as `tacos` (Won et al., arXiv 2304.05301), for networks so large that neither its events nor its columns fit: a send
-costs two bytes and some 50 ns of one core. A Reduce-Scatter is an All-Gather on the transposed network, its rounds in reverse; an
-All-Reduce is both, one after the other.
+The idea is that of `tacos` (Won et al., arXiv 2304.05301), for networks so large that neither its events nor its columns fit into
+memory: a send costs two bytes and some 50 ns of one core. A Reduce-Scatter is an All-Gather on the transposed network, its rounds
+in reverse; an All-Reduce is both, one after the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One matched All-Gather, forwards or on the transposed network: the kernel's arguments and results."""
+"""One matched All-Gather, on the network or on its transpose: the kernel's arguments and results."""
 
 from __future__ import annotations
 

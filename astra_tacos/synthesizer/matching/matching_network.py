@@ -1,4 +1,4 @@
-"""A topology and its delays laid out as the matching kernel wants them, forwards or transposed."""
+"""A topology and its delays in the layout of the matching kernel, forward or transposed."""
 
 from __future__ import annotations
 

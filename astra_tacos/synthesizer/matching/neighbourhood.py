@@ -1,4 +1,4 @@
-"""From which NPUs what a slow link could bring to an NPU gets there sooner over faster ones."""
+"""For a slow link into an NPU: the NPUs whose chunks reach that NPU sooner over faster links than over the slow link."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""How to divide every link's time between the two phases of an All-Reduce that overlap, and where to reduce how much.
+"""Division of every link's time between the two overlapping phases of an All-Reduce, and how much each NPU reduces.
 
-In an All-Reduce of C chunks in time T, every NPU, and every two neighbours taken together, must send a partial sum of each chunk
-that is reduced elsewhere and must receive a copy of it. With r(e) the share of link e's time that partial sums get, R(v) the
-chunks reduced at v, and a send of t(e):
+In an All-Reduce of C chunks in time T, every set A of one NPU or of two neighbours must send a partial sum of each chunk that is
+reduced elsewhere, and must receive a copy of it. With r(e) the share of link e's time that partial sums get, R(v) the chunks
+reduced at v, and t(e) the time of a send:
 
     sum over links e out of A of r(e) T / t(e) >= C - R(A)      and     sum over links e into A of (1 - r(e)) T / t(e) >= C - R(A)
 
-What is reduced at v must also come in, and go out again: the links into v carry R(v) partial sums at least, those out of v R(v)
-copies. The smallest T is a linear programme. Of its solutions, or rather of those that are 1% slower, the one is taken
-that differs least from halves and from equal R.
+What is reduced at v must also come in, and go out again: the links into v carry at least R(v) partial sums, those out of v at
+least R(v) copies. The smallest T is a linear programme. Of the solutions that are at most 1% slower, the one is taken whose
+shares differ least from one half and whose R are most equal.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Reduce-Scatter followed by All-Gather leaves most links idle while the NPUs with the fewest links catch up, once in each phase.
 Here each phase is matched with its share of every link's bandwidth (`link_shares`), which gives an in-tree and an out-tree per
-chunk that together load all links alike, and the sends of both are then dispatched, chunk after chunk.
+chunk that together load all links evenly. The sends of both are then list-scheduled, chunk after chunk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the branches of trees are in time."""
+"""The lengths of the branches of trees, in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Into how many chunks to cut a collective that goes along trees: fewer wait longer to be passed on, more pay latency oftener."""
+"""The number of chunks for collectives along trees: fewer chunks take longer to pass on, more chunks pay latency more often."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Forward-backward improvement: a schedule is scheduled again from its end, then from its start.
+"""Forward-backward improvement: a schedule is list-scheduled again from its end, then from its start.
 
-The sends that ended last go first backwards in time, on the mirror image of the network; those that so turn out to have to start
-first go first in the next pass forwards. What was put off without need closes up, on either side (Li and Willis 1992; Tormos and
-Lova 2001; Valls, Ballestin and Quintanilla 2005, for projects with limited resources).
+The backward pass works on the mirror image of the network and takes the sends first that ended last. The sends that then have to
+start first go first in the next forward pass. Unnecessary gaps close on either side (Li and Willis 1992; Tormos and Lova 2001;
+Valls, Ballestin and Quintanilla 2005, for projects with limited resources).
 """
 
 from __future__ import annotations

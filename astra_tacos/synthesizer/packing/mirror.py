@@ -1,4 +1,4 @@
-"""The mirror image of a network: every link turned round. What spreads there sums up here, backwards in time."""
+"""The mirror image of a network: every link reversed. Spreading on it is summing up on the network, backwards in time."""
 
 from __future__ import annotations
 

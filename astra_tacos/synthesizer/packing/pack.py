@@ -1,18 +1,18 @@
-"""Packing of spanning trees into the links of a network: as many chunks' trees as there are, the busiest link as idle as can be.
+"""Packing of one spanning tree per chunk into the links of a network, with the least load on the busiest link.
 
-How fast arborescences can be packed is known exactly: as fast as every cut lets data in (Edmonds, "Edge-disjoint branchings",
-1973), spanning trees as fast as every partition lets (Nash-Williams and Tutte, 1961). Here whole chunks are packed, not
-fractions. Each chunk picks the tree that is cheapest beside all others' when a link of load x costs exp(eta * x): the
-multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; Garg and Koenemann 1998), played as a
-congestion game of best responses (Rosenthal 1973), in which no such response alone makes the sum over links larger. Rounds
-become steeper, so that the largest load counts more and more; some take a few trees out at a time and put them back, to get
-out of where no single tree could do better; the best packing of all rounds, by load and depth, is kept. In the first rounds
-links far from the root are dearer, for shallow trees that cross busy links early. A channel through a switch costs what its
-up-link and its down-link cost, so trees mind ports and need no splitting-off (unlike ForestColl, arXiv 2402.06787); NPUs
-alone relay.
+The best rates of packing are known exactly: of arborescences, the rate at which every cut lets data in (Edmonds, "Edge-disjoint
+branchings", 1973); of spanning trees, the rate that every partition allows (Nash-Williams and Tutte, 1961). Here whole chunks are
+packed, not fractions. Each chunk picks its cheapest tree given all others, where a link of load x costs exp(eta * x): the
+multiplicative weights of fractional packing (Plotkin, Shmoys and Tardos 1995; Garg and Koenemann 1998), played as a congestion
+game of best responses (Rosenthal 1973), in which no single response increases the sum over links. Rounds become steeper (eta
+grows), so that the largest load counts more and more. Some rounds take a few trees out at a time and put them back, to leave
+optima that no single tree can improve. The best packing of all rounds, by load and depth, is kept. In the first rounds links far
+from the root cost more, which gives shallow trees that cross busy links early. A channel through a switch costs what its up-link
+and its down-link cost, so trees account for ports and need no splitting-off (unlike ForestColl, arXiv 2402.06787); only NPUs
+relay.
 
-Where links do not come in pairs of one speed, how much can be summed up and spread at once depends on the roots: then every
-chunk is offered another one in each round.
+Where links do not come in pairs of one speed, the rate of summing up and spreading at once depends on the roots: then each round
+offers every chunk another root.
 """
 
 from __future__ import annotations

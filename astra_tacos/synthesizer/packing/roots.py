@@ -1,4 +1,4 @@
-"""Where trees have their roots, and which chunks share a tree."""
+"""The roots of trees, and groups of chunks that share a tree."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The sends of chunks along trees, and which of them are more urgent.
+"""The sends of chunks along trees, and their priorities.
 
-Of the sends that wait for a link, the one goes first that has to start first for its chunk to be everywhere when it is due. In
-an All-Gather every chunk is due at the end: the send with the longest way ahead goes first. Where chunks share their roots they
-are due one after another, so that they follow one another as in a pipeline (Jackson's rule for due dates, with tails as in
-Carlier 1982); as some links have more to do than others, they are due closer together than they can be done: how close was
-measured.
+Of the sends that wait for a link, the one goes first that has the earliest latest-start time: the time at which it has to start
+for its chunk to be everywhere when it is due. In an All-Gather every chunk is due at the end, so the send with the longest path
+ahead goes first. Where chunks share their roots, their due dates are staggered, so that they follow one another as in a pipeline
+(Jackson's rule for due dates, with tails as in Carlier 1982). Because some links have more work than others, the due dates are
+closer together than the chunks can be finished; the spacing was found by measurement.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Cycles through all NPUs of a network of dimensions that have no link in common.
+"""Hamiltonian cycles through all NPUs of a network of dimensions, no two of which share a link.
 
-The network's edges are coloured. At first a colour is a set of cycles through some NPUs each, such as all rings of one dimension.
-Around a square of which opposite edges have the same colour, the two colours are swapped, or a colour is swapped with unused
-edges: that makes one cycle of two wherever the edges of a colour are in different ones. Done often enough, a colour is one cycle.
+The edges of the network are coloured. At first each colour is a set of cycles through some of the NPUs, such as all rings of one
+dimension. A step takes a square whose opposite edges have the same colour, and swaps its two colours, or swaps a colour with
+unused edges. If the edges of a colour are in different cycles, the swap joins the two cycles. After enough steps a colour is one
+cycle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directed cycles through all NPUs of an arbitrary graph, that have only links in common that are faster than others."""
+"""Directed Hamiltonian cycles of an arbitrary graph, which share a link only where it is faster than others."""
 
 from __future__ import annotations
 

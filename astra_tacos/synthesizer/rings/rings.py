@@ -1,4 +1,4 @@
-"""Rings of all NPUs, laid so that all links are in use, none more than need be."""
+"""Rings through all NPUs that together use all links, and share links as little as possible."""
 
 from __future__ import annotations
 

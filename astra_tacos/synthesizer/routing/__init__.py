@@ -1,1 +1,1 @@
-"""Paths and trees that share the links of a network evenly."""
+"""Paths and trees that load the links of a network evenly."""

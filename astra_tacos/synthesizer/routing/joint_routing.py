@@ -1,7 +1,7 @@
-"""Several collectives at once, say of disjoint groups: routed at common prices, scheduled together, so that none is in the way.
+"""Joint routing of several collectives, such as those of disjoint groups: common link prices and one schedule for all.
 
-In turn every collective chooses its paths or trees (see `routed`) beside what the others load the links with; then all sends are
-list-scheduled on the links at once.
+The collectives take turns to choose their paths or trees (see `routed`), given the load that the others put on the links. Then
+all sends are list-scheduled on the links together.
 """
 
 from __future__ import annotations

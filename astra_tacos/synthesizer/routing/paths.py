@@ -1,10 +1,10 @@
-"""Paths of single chunks from their owners to their targets, such that no link has much more to do than it must.
+"""Paths of single chunks from their owners to their targets, with the largest link load close to its minimum.
 
-A link's price is what a chunk holds it for, times a power of what the link has to carry already, relative to the busiest one.
-Chunks in turn give up their paths and take the cheapest ones. As the sum over links of (load to a power) never grows by that,
-this ends at a minimum of it, near that of the largest load where the power is high (maximum concurrent flow by exponential
-costs: Shahrokhi and Matula 1990; Awerbuch and Leighton 1993; routing games as convex programs: Beckmann 1956). A small share of
-the price is the delay, so that ways are short where it does not matter otherwise.
+The price of a link is the time that a chunk holds it, times a power of the link's load relative to the busiest link. Chunks take
+turns to give up their paths and take the cheapest ones. This never increases the sum over links of (load to a power), so it ends
+at a minimum of that sum, which is near the minimum of the largest load if the power is high (maximum concurrent flow by
+exponential costs: Shahrokhi and Matula 1990; Awerbuch and Leighton 1993; routing games as convex programs: Beckmann 1956). A
+small part of the price is the delay, so that paths are short where load does not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logical sends, from any NPU to any other, become sends over channels."""
+"""Routing of logical sends, between any two NPUs, over channels."""
 
 from __future__ import annotations
 

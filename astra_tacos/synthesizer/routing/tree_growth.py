@@ -1,7 +1,7 @@
-"""Trees of chunks that several members need or contribute to, which may pass through other NPUs, sharing links evenly.
+"""Trees of chunks that several members need or contribute to; they may pass through other NPUs, and load links evenly.
 
-Prices are those of `paths`. A tree grows from its root: the member that is cheapest to reach from any NPU that it has is joined
-next. The delay from the root is a part of the price, so that trees are not deeper than it is worth.
+Prices are those of `paths`. A tree grows from its root: in each step it joins the member that is cheapest to reach from any NPU
+of the tree. The delay from the root is part of the price, which limits the depth of trees.
 """
 
 from __future__ import annotations

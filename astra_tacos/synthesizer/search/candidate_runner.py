@@ -1,4 +1,4 @@
-"""Running through a work list within a budget of sends examined, several candidates at a time."""
+"""Running the work list of a search within its budget, several candidates at a time."""
 
 from __future__ import annotations
 

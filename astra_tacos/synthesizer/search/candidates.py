@@ -1,4 +1,4 @@
-"""The work list of a search: which synthesizers, numbers of chunks and seeds to try, in which order."""
+"""The work list of a search: synthesizers, numbers of chunks and seeds, in the order of trying."""
 
 from __future__ import annotations
 

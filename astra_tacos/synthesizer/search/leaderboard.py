@@ -1,7 +1,8 @@
-"""Who leads in a search, and which candidates need not be tried any more.
+"""The leaderboard of a search: the fastest result so far, and the candidates that need not be tried any more.
 
-All that is decided here follows from the results entered so far, in the order of the work list: not from time or threads. What is
-needless once stays so: the leader only gets faster, and a synthesizer that is given no more chunks enters no more of them.
+All decisions here follow from the results entered so far, in the order of the work list, and not from time or threads. A
+candidate that is needless once stays so: the leader only gets faster, and a synthesizer that gets no more chunks enters no more
+of them.
 """
 
 from __future__ import annotations

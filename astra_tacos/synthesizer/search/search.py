@@ -1,4 +1,4 @@
-"""The fastest schedule that a portfolio of synthesizers, numbers of chunks and seeds leads to within a budget of work."""
+"""The search: the fastest schedule of a portfolio of synthesizers, numbers of chunks and seeds, within a budget of work."""
 
 from __future__ import annotations
 
