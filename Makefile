@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs api fuzz bench lint clean
+.PHONY: demo test test-thorough docs api fuzz bench lint clean
 
 demo: .venv/.installed
 	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
@@ -15,8 +15,14 @@ demo: .venv/.installed
 	$(BIN)/astra-tacos report demo-output -o demo-output.html
 	$(BIN)/astra-tacos report demo-plan -o demo-plan.html
 
+# Workers take neighbouring tests, which share what they have made.
 test: .venv/.testable lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# Property tests with ten times as many examples, or as asked, and others in each run: make test-thorough EXAMPLES=100
+EXAMPLES ?= 10
+test-thorough: .venv/.testable
+	ASTRA_TACOS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto --dist worksteal
 
 # The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error.
 docs: .venv/.documentable

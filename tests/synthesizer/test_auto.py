@@ -11,8 +11,9 @@ from functools import partial
 from time import sleep
 
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import lower_bound
@@ -51,20 +52,27 @@ def test_threads_change_nothing(network: str) -> None:
     assert 1 <= runs[0].num_tried <= runs[0].num_candidates
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("network", ["torus", "mesh", "mixed", "switch"])
-def test_no_worse_than_any_member_alone(network: str, collective: str) -> None:
+PAIRS = [
+    (network, collective, (row + column) % 2 == 0)
+    for row, network in enumerate(("torus", "mesh", "mixed", "switch"))
+    for column, collective in enumerate(COLLECTIVES)
+]
+"""Each network with each collective; each of them half of the times cut into other numbers of chunks."""
+
+
+@pytest.mark.parametrize(("network", "collective", "recut"), PAIRS)
+def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bool) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
-    for chunks, tolerance in (None, 1.0), ("auto", 1.005):  # no one climbs to more chunks that has fallen behind
-        options = replace(SMALL, chunks_per_npu=chunks)
-        best = search(where, what, options)
-        assert verify(best.schedule) == ()
-        for name in auto_synthesizers():
-            if name in best.refusals:
-                continue
-            alone = search(where, what, replace(options, synthesizer=name))
-            assert best.schedule.collective_time_ns <= alone.schedule.collective_time_ns * tolerance, name
+    options = replace(SMALL, chunks_per_npu="auto" if recut else None)
+    tolerance = 1.005 if recut else 1.0  # no one climbs to more chunks that has fallen behind
+    best = search(where, what, options)
+    assert verify(best.schedule) == ()
+    for name in auto_synthesizers():
+        if name in best.refusals:
+            continue
+        alone = search(where, what, replace(options, synthesizer=name))
+        assert best.schedule.collective_time_ns <= alone.schedule.collective_time_ns * tolerance, name
 
 
 def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
@@ -278,7 +286,7 @@ def test_a_keyword_of_synthesize_is_an_option_of_the_search() -> None:
     assert [p.name for p in keywords] == [field.name for field in fields(SearchOptions)]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(network=topologies(), data=st.data())
 def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("all-reduce", "all-gather", "all-to-all")))
@@ -385,10 +393,20 @@ def test_bad_options(options: dict, expected: str) -> None:
         synthesize(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, MIB), **options)
 
 
-@pytest.mark.parametrize("name", [AUTO, *SYNTHESIZERS])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(network=topologies(), data=st.data())
-def test_every_schedule_is_legal_not_below_the_bound_and_replays_as_predicted(name: str, network, data: st.DataObject) -> None:
+def test_auto_is_legal_not_below_the_bound_and_replays_as_predicted(network, data: st.DataObject) -> None:
+    check_search(AUTO, network, data)
+
+
+@pytest.mark.parametrize("name", SYNTHESIZERS)
+@examples(6)  # with the number of chunks as given, test_contract has more of them
+@given(network=topologies(), data=st.data())
+def test_so_is_a_search_for_the_best_of_one_synthesizer(name: str, network, data: st.DataObject) -> None:
+    check_search(name, network, data)
+
+
+def check_search(name: str, network, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(COLLECTIVES if name == AUTO else SYNTHESIZERS[name].collectives)))
     root = data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None
     size = data.draw(st.integers(50_000, MIB))
