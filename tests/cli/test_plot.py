@@ -192,7 +192,7 @@ def test_json_that_is_no_comparison(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     good = dict(zip(HEADER.split(",")[:7], ("n", "t", 4, "all-reduce", None, 8, "ring"), strict=True))
     for content, expected in (
-        ("{", "x.json: no JSON"),
+        ("{", "x.json: not valid JSON"),
         ('{"rows": 3}', "x.json: has no list of rows"),
         (json.dumps({"rows": [good, {"network": "n"}]}), "x.json: rows[1]: lacks the column topology"),
         (json.dumps({"rows": [good | {"time_ns": True}]}), "rows[0]: time_ns is True, expected a whole number or nothing"),
