@@ -15,13 +15,15 @@ demo: .venv/.installed
 	$(BIN)/astra-tacos report demo-output -o demo-output.html
 	$(BIN)/astra-tacos report demo-plan -o demo-plan.html
 
-# Workers take neighbouring tests, which share what they have made.
+# Workers take neighbouring tests, which share what they have made. Kernels are compiled before, or each worker would do it.
 test: .venv/.testable lint
+	$(BIN)/python tests/helpers/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Property tests with ten times as many examples, or as asked, and others in each run: make test-thorough EXAMPLES=100
 EXAMPLES ?= 10
 test-thorough: .venv/.testable
+	$(BIN)/python tests/helpers/compile_kernels.py
 	ASTRA_TACOS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto --dist worksteal
 
 # The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error.

@@ -49,12 +49,20 @@ def test_candidates_keep_the_limits(network: Topology, collective: str, size: in
     )
 
 
-@pytest.mark.parametrize(
-    "dimensions", [HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], (("Mesh", 5, 50.0, 500.0),) * 2]
-)
-@pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
-@pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
-@pytest.mark.parametrize("size", [1 << 18, 1 << 26])
+GUESSES = [
+    (dimensions, collective, link_model, size)
+    for dimensions in (HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], (("Mesh", 5, 50.0, 500.0),) * 2)
+    for collective, link_model, size in (
+        ("all-gather", "blocking", 1 << 18),
+        ("all-gather", "pipelined", 1 << 26),
+        ("all-reduce", "blocking", 1 << 26),
+        ("all-reduce", "pipelined", 1 << 18),
+    )
+]
+"""On each network, each two of collective, link model and size."""
+
+
+@pytest.mark.parametrize(("dimensions", "collective", "link_model", "size"), GUESSES)
 def test_the_best_guess_is_near_the_best(dimensions, collective: str, link_model, size: int) -> None:
     network = topology(*dimensions)
 
