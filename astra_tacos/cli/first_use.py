@@ -32,25 +32,26 @@ CHECKING = (
     "astra_tacos.replayer._schedule_replay_kernels:replay_sends",
 )
 """A schedule: the oracle and the replay."""
-BOUNDING = ("astra_tacos.bounds._flow_kernels:max_flow",)
-"""Lower bounds."""
 SEARCHING = (
-    f"{_MATCHING}:match",
-    f"{_PACKING}:respond",
-    f"{_PACKING}:walk",
-    f"{_ROUTING}._tree_kernels:grow",
     f"{_ROUTING}._routing_kernels:shortest_paths",
     f"{_ROUTING}._routing_kernels:merge",
     "astra_tacos.synthesizer.dispatch._dispatch_kernels:start_order",
     "astra_tacos.schedule._settle_kernels:earliest_times",
-    *BOUNDING,
 )
 """Schedules, of any pattern on any network."""
+SHARED = (
+    f"{_MATCHING}:match",
+    f"{_PACKING}:respond",
+    f"{_PACKING}:walk",
+    f"{_ROUTING}._tree_kernels:grow",
+    "astra_tacos.bounds._flow_kernels:max_flow",
+)
+"""Schedules of collectives in which chunks go to several NPUs."""
 PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
 """Schedules of collectives in which every chunk has one target."""
 OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
 """All-Reduces without switches."""
-ALL_SEARCHING = (*SEARCHING, *PERSONALISED, *OVERLAPPING)
+ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING)
 REPLAYING = (
     "astra_tacos.replayer._run_replay_kernels:advance",
     f"{_LAYOUT}:link_children",
@@ -70,6 +71,7 @@ PLANNING = (
     f"{_LINT}:precedes",
     _SORT,
     *READING,
+    f"{_SCAN}:find_nodes",
     *WRITING,
     *REPLAYING,
     CHECKING[0],
@@ -78,7 +80,7 @@ PLANNING = (
 
 def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     """What a search for a schedule calls."""
-    more = PERSONALISED if collective.is_personalised else ()
+    more = PERSONALISED if collective.is_personalised else SHARED
     return (*SEARCHING, *more, *(OVERLAPPING if not topology.has_switches and collective.num_phases == 2 else ()))
 
 

@@ -1,0 +1,76 @@
+"""Commands name the kernels that they call, so that these are compiled ahead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.command import run
+
+from astra_tacos.cli import first_use
+from astra_tacos.kernels import first_use as compiling
+from astra_tacos.kernels.compiled import Kernel
+from astra_tacos.kernels.first_use import find
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+WORKLOAD = CONFIGS / "workload" / "transformer_16"
+NETWORK = str(CONFIGS / "network" / "hetero_3d_16npus.yml")
+RUN = (
+    *("--workload", str(WORKLOAD / "workload" / "w"), "--system", str(WORKLOAD / "system.json")),
+    *("--comm-group", str(WORKLOAD / "comm_group.json"), "--network", NETWORK),
+)
+SYNTHESIS = ("synthesize", "--network", NETWORK, "--size", "1MiB", "--chunks-per-npu", "1", "--output", "run")
+COMMANDS = {
+    "all-reduce": [SYNTHESIS, ("verify", "run"), ("replay", "run")],
+    "all-to-all": [(*SYNTHESIS, "--collective", "all-to-all")],
+    "lint": [("lint", *RUN)],
+    "replay": [("replay", *RUN)],
+    "plan": [("plan", *RUN, "--baseline", "ring", "--no-cache", "--synthesizer", "tacos", "--output", "planned")],
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_command_names_all_kernels_that_it_calls(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called, named = set(), set()
+    call, ahead = Kernel.__call__, compiling.missing_kernels
+
+    def note_call(kernel: Kernel, *arguments: object) -> object:
+        called.add(kernel.name)
+        return call(kernel, *arguments)
+
+    def note_names(names: list[str]) -> list[Kernel]:
+        named.update(names)
+        return ahead(names)
+
+    monkeypatch.setattr(Kernel, "__call__", note_call)
+    monkeypatch.setattr(compiling, "missing_kernels", note_names)
+    for command in COMMANDS[case]:
+        called.clear()
+        named.clear()
+        done = run(*command, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert called and called <= named, called - named
+
+
+def test_all_names_are_those_of_kernels() -> None:
+    for name, value in vars(first_use).items():
+        if name.isupper() and isinstance(value, tuple):
+            for kernel in value:
+                assert isinstance(find(kernel), Kernel), kernel
+
+
+def test_what_is_missing_is_compiled_with_a_line_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, compiled = [], []
+    missing = [find(first_use.WRITING[0])]
+    monkeypatch.setattr(compiling, "missing_kernels", lambda names: missing if list(names) == list(first_use.WRITING) else [])
+    monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, report: compiled.append(kernels))
+    monkeypatch.setattr(first_use, "progress", lambda text: lines.append(text) or _NoProgress())
+    first_use.compile_ahead(*first_use.READING)
+    assert not lines and not compiled
+    first_use.compile_ahead(*first_use.WRITING)
+    assert lines == ["compiling kernels, first use only"] and compiled == [missing]
+
+
+class _NoProgress:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
