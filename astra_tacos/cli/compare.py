@@ -86,25 +86,30 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
 @click.command()
 @network_option
 @click.option(
-    "--sizes", type=Sizes(), required=True, help="64KiB,1MiB or 64KiB:1GiB (four times larger each); as --size of synthesize."
+    "--sizes",
+    type=Sizes(),
+    required=True,
+    help="64KiB,1MiB or 64KiB:1GiB (each size is four times the one before); as --size of synthesize.",
 )
 @click.option(
     "--synthesizers",
     type=Names(),
     default=auto_synthesizers,
-    help="ring,direct,...; auto may be one. By default all that auto tries.",
+    help="ring,direct,...,auto; by default all that auto tries.",
 )
 @collective_options
 @search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
-    "--plot-width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Columns of the paper that it spans."
+    "--plot-width",
+    type=click.Choice(WIDTHS),
+    default="double",
+    show_default=True,
+    help="Width of the figure in columns of a paper.",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help=f"Write {', '.join(_FILES)} here.")
-@click.option(
-    "--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, each schedule."
-)
+@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @json_option
 def compare(
     network_path: Path | None,
@@ -122,7 +127,7 @@ def compare(
 ) -> None:
     """Compare synthesizers on a network and a collective over a list of sizes.
 
-    Prints a table of times; --csv, --plot and --output write the figures behind it, and a figure for a paper.
+    The command prints a table of times. --csv, --plot and --output write its data, and a figure for a paper.
     """
     from astra_tacos.cli.compare_table import print_comparison
     from astra_tacos.config.network import read_network

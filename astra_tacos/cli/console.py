@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-LINT_SAYS_MORE = "`astra-tacos lint` on the same files says more"
+LINT_SAYS_MORE = "for details, run `astra-tacos lint` on the same files"
 _UNWRAPPED = 10_000
 
 

@@ -35,21 +35,21 @@ class _CommandWithFormats(click.Command):
 
 @click.command(cls=_CommandWithFormats)
 @click.argument("schedule", type=click.Path(path_type=Path))
-@click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="What to write; see below.")
+@click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="Format to write; see below.")
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Where; by default a new file or directory here, named after the collective.",
+    help="File or directory to write; by default a new one in the current directory, named after the collective.",
 )
 @click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
 @json_option
 def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], as_json: bool) -> None:
     """Write a saved SCHEDULE in another format, without synthesizing again.
 
-    SCHEDULE is a run directory or a schedule.npz. The oracle checks it first: nothing is written of an illegal one. What is
-    written is there as a whole or not at all.
+    SCHEDULE is a run directory or a schedule.npz. The oracle checks it first; an illegal one is not written. The output appears
+    as a whole or not at all.
     """
     exporter = EXPORTERS[name]
     chosen = dict(exporter.read_option(text) for text in options)

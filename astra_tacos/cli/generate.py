@@ -41,9 +41,9 @@ def _degree(name: str, text: str) -> _Decorator:
 @_degree("pp", "Pipeline parallelism: stages.")
 @_degree("ep", "Expert parallelism: how many of the dp copies share out the experts.")
 @click.option(
-    "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, the one that varies fastest first."
+    "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, from the fastest-varying to the slowest."
 )
-@click.option("--model", type=click.Choice(list(PRESETS)), help="Sizes of a published model; the options below change them.")
+@click.option("--model", type=click.Choice(list(PRESETS)), help="Sizes of a published model; the options below override them.")
 @_size("layers", "Layers.")
 @_size("hidden", "Width of the model.")
 @click.option("--ffn", metavar="F|Nx", help="Width of the MLP, or a multiple of the model's: 4x, the default.")
@@ -52,13 +52,15 @@ def _degree(name: str, text: str) -> _Decorator:
 @_size("sequence", "Tokens of a sequence.")
 @_size("vocab", "Words of the vocabulary.")
 @click.option("--gated/--no-gated", "is_gated", default=None, help="MLPs of three matrices (SwiGLU) instead of two.")
-@click.option("--experts", type=click.IntRange(0), help="MLPs of each layer, of which a token takes --top-k; by default none.")
+@click.option(
+    "--experts", type=click.IntRange(0), help="Experts (MLPs) of each layer; a token uses --top-k of them. By default none."
+)
 @_size("top-k", "Experts that a token goes through; by default 1.")
 @_size("dtype-bytes", "Bytes of a parameter, activation or gradient; by default 2.")
 @_degree("micro-batches", "Micro-batches of a step.")
 @_degree("batch", "Sequences of a micro-batch, for each copy of the model.")
 @click.option(
-    "--schedule", type=click.Choice(list(PIPELINE_SCHEDULES)), default="1f1b", show_default=True, help="Of the pipeline."
+    "--schedule", type=click.Choice(list(PIPELINE_SCHEDULES)), default="1f1b", show_default=True, help="Schedule of the pipeline."
 )
 @_degree("buckets", "Parts of a layer's gradients, each reduced as soon as it is there.")
 @click.option(
@@ -72,8 +74,10 @@ def _degree(name: str, text: str) -> _Decorator:
     "--sequence-parallel", is_flag=True, help="Tensor parallelism by All-Gather and Reduce-Scatter, instead of All-Reduce."
 )
 @click.option("--durations", is_flag=True, help="Write compute nodes with durations, instead of operations and bytes.")
-@click.option("--peak-tflops", type=float, default=312.0, show_default=True, help="Peak of an NPU.")
-@click.option("--memory-bandwidth", type=float, default=2039.0, show_default=True, metavar="GB/s", help="Of an NPU.")
+@click.option("--peak-tflops", type=float, default=312.0, show_default=True, help="Peak performance of an NPU.")
+@click.option(
+    "--memory-bandwidth", type=float, default=2039.0, show_default=True, metavar="GB/s", help="Memory bandwidth of an NPU."
+)
 @network_option
 @json_option
 def generate(
@@ -96,10 +100,10 @@ def generate(
     as_json: bool,
     **sizes: Any,
 ) -> None:
-    """Generate a training run: one step of a transformer on dp x tp x pp ranks, as ASTRA-sim takes it.
+    """Generate a training run for ASTRA-sim: one step of a transformer on dp x tp x pp ranks.
 
-    DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, ranks have
-    to be as many as its NPUs.
+    DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, there must
+    be as many ranks as NPUs.
 
     \b
     astra-tacos generate --output DIR --dp 4 --tp 2 --pp 2 --layers 4 --hidden 1024 --heads 16 --sequence 512 --vocab 8192

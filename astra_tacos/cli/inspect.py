@@ -19,7 +19,7 @@ _LISTED = 16
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Say what is in PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory."""
+    """Show the content of PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory."""
     kind, target = identify(path)
     if kind is Kind.NETWORK:
         result = _network(target)
@@ -130,7 +130,7 @@ def _xml(path: Path) -> dict[str, Any]:
         "copies": len(file.copies),
         "messages": verdict.num_messages,
         "proven": verdict.proven,
-        "unchecked": f"what it computes, since {verdict.unchecked}" if verdict.unchecked else "nothing",
+        "unchecked": f"result: {verdict.unchecked}" if verdict.unchecked else "nothing",
         "violations": len(verdict.violations),
         "size_of_file": format_size(path.stat().st_size),
     }

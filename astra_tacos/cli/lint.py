@@ -63,7 +63,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @backend_option()
 @click.option("--all", "show_all", is_flag=True, help=f"Show every finding, not only the first {_SHOWN} of a code.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all findings and nothing else.")
-@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Say what a code means.")
+@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Explain a code.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the codes.")
 def lint(
     files: RunFiles,
@@ -72,10 +72,10 @@ def lint(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Say what would make ASTRA-sim stall, abort or compute something else, before it runs.
+    """Find what would make ASTRA-sim stall, abort or compute something else, before it runs.
 
-    Errors do, for sure; warnings may, or name what has no effect. Exit code 1 if there are errors. With --json, one list of
-    objects: code, severity, file, rank, node, message, remedy.
+    An error certainly does so. A warning may do so, or names a setting without effect. The exit code is 1 if there are errors.
+    --json prints one list of objects: code, severity, file, rank, node, message, remedy.
     """
     from astra_tacos.linter.lint import lint as lint_run
 

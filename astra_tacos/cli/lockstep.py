@@ -59,7 +59,7 @@ def synthesize_lockstep(
             schedule = lockstep_rounds(topology, collective, timing, seed, threads=threads, path=path, on_progress=on_progress)
         if with_checks:
             _check(schedule, threads)
-        notes = [f"more than {MOST_ROWS:,} sends: made in rounds and kept in the compact form, one trial"]
+        notes = [f"more than {MOST_ROWS:,} sends: made in rounds in one trial, and kept in the compact form"]
         if output is not None:
             notes.append("no traces and no MSCCL XML: ASTRA-sim cannot run a collective of this size")
         result = certify(schedule) | {"link_model_reason": reason, "verified": with_checks}

@@ -22,14 +22,14 @@ COMMANDS = {
     "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
-    "replay": "Replay a training run, schedule or trace: when does every rank finish?",
+    "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
     "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
-    "report": "Make one HTML page of what another command wrote: pictures, timelines, tables.",
-    "inspect": "Say what is in a network, trace, schedule or XML.",
+    "report": "Make one HTML page from the output of another command: pictures, timelines, tables.",
+    "inspect": "Show the content of a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""
 

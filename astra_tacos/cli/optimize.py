@@ -25,24 +25,39 @@ _file = click.Path(path_type=Path)
 @click.option("--system", type=_file, metavar="FILE", help="System JSON of a run.")
 @click.option("--comm-group", type=_file, metavar="FILE", help="Communicator group JSON of a run.")
 @click.option("--remote-memory", type=_file, metavar="FILE", help="Remote memory JSON of a run.")
-@click.option("--directory", type=_file, default=Path(), metavar="DIR", help="Where ASTRA-sim would be started.")
+@click.option(
+    "--directory",
+    type=_file,
+    default=Path(),
+    metavar="DIR",
+    help="Directory in which ASTRA-sim is started; by default the current one.",
+)
 @click.option("--cost-model", type=_file, metavar="FILE", help="Cost model YAML: dollars per GB/s of each tier's parts.")
 @click.option(
-    "--objective", type=click.Choice(("time", "time-cost")), default="time", show_default=True, help="What to minimise."
+    "--objective", type=click.Choice(("time", "time-cost")), default="time", show_default=True, help="Quantity to minimise."
+)
+@click.option("--total-bandwidth", type=float, metavar="GB/s", help="Exact total of one NPU over all dimensions; 10^9 bytes/s.")
+@click.option("--budget-cost", type=float, metavar="$", help="Highest cost of the network.")
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="EXPR",
+    help='Linear constraint: "B1 + B2 <= 300", "B0 >= B1"; repeatable.',
 )
 @click.option(
-    "--total-bandwidth", type=float, metavar="GB/s", help="Of one NPU over all dimensions, to be used up; 10^9 bytes/s."
+    "--min-bandwidth", type=float, default=0.1, show_default=True, metavar="GB/s", help="Least bandwidth of every dimension."
 )
-@click.option("--budget-cost", type=float, metavar="$", help="What the network may cost at most.")
 @click.option(
-    "--constraint", "constraints", multiple=True, metavar="EXPR", help='Linear: "B1 + B2 <= 300", "B0 >= B1"; repeatable.'
+    "--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Latency of a link in LIBRA's networks."
 )
-@click.option("--min-bandwidth", type=float, default=0.1, show_default=True, metavar="GB/s", help="At least, in every dimension.")
-@click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of a link of LIBRA's networks.")
 @click.option(
-    "--refine", "refines", is_flag=True, help="Go on with times of synthesized schedules instead of bytes over bandwidth."
+    "--refine",
+    "refines",
+    is_flag=True,
+    help="Refine the split by times of synthesized schedules instead of bytes over bandwidth.",
 )
-@click.option("--refine-steps", type=click.IntRange(1, 1000), default=10, show_default=True, help="Splits to try, at most.")
+@click.option("--refine-steps", type=click.IntRange(1, 1000), default=10, show_default=True, help="Most splits to try.")
 @click.option(
     "--refine-max-npus",
     type=click.IntRange(2, 4096),
@@ -56,7 +71,7 @@ _file = click.Path(path_type=Path)
     multiple=True,
     default=("tacos", "themis"),
     show_default=True,
-    help="For --refine; of several the fastest schedule counts.",
+    help="Synthesizer for --refine; repeatable, the fastest schedule counts.",
 )
 @click.option(
     "--chunks", type=click.IntRange(1, 1024), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size."
@@ -91,15 +106,15 @@ def optimize(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Which bandwidth should each dimension of a network have, for a workload and a budget?
+    """Find the best bandwidth of each dimension of a network, for a workload and a budget.
 
     \b
     LIBRA's files:  astra-tacos optimize --libra-network N.yml --communicator C.yml --workload W.txt --cost-model M.yml \\
                       --total-bandwidth 500
     ASTRA-sim's:    astra-tacos optimize --network N.yml --workload PREFIX --system S.json --comm-group G.json
 
-    Bandwidths are decimal GB/s that an NPU sends into a dimension, B0 for the first one. With --network alone its total is split
-    anew. The time is that of a step without overlap: compute, then one collective after the other.
+    Bandwidths are decimal GB/s that an NPU sends into a dimension; B0 is the first. Without a budget, --network splits its own
+    total again. The time is that of a step without overlap: compute, then one collective after the other.
     """
     from astra_tacos.optimizer.libra_files import read_cost_model
     from astra_tacos.optimizer.measure import Synthesis, check_synthesis
@@ -162,7 +177,7 @@ def _check_output(output: Path | None, inputs: tuple[Path | None, ...]) -> None:
     if not output.name or output.is_dir():
         raise ConfigError(f"{output}: is a directory, expected a file to write")
     if output.resolve() in {path.resolve() for path in inputs if path is not None}:
-        raise click.UsageError(f"{output} is given twice: the output would take the place of an input.")
+        raise click.UsageError(f"{output} is given twice: the output would replace an input.")
 
 
 def _read_libra(network: Path, communicator: Path, workload: Path, latency: float) -> tuple[Any, Any]:

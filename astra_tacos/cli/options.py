@@ -22,7 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 ASTRA_SIM = "astra-sim"
 """Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
-_DEFAULT_BACKEND = "by default the aware one in one dimension and for a list of links, else the unaware one."
+_DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
 
 
 def backend_option(also_program: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -34,7 +34,7 @@ def backend_option(also_program: str | None = None) -> Callable[[Callable[..., N
         What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`.
     """
     names = [*BACKENDS, *([ASTRA_SIM] if also_program else [])]
-    text = f"ASTRA-sim's network model, embedded: {_DEFAULT_BACKEND}"
+    text = f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
     if also_program:
         text += f" {ASTRA_SIM} {also_program}"
 
@@ -99,7 +99,7 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
             "--directory",
             type=click.Path(path_type=Path, exists=True, file_okay=False),
             metavar="DIR",
-            help="Where ASTRA-sim is started: paths in the system JSON begin there. By default the current directory.",
+            help="Directory in which ASTRA-sim is started: relative paths in the system JSON start there. By default the current one.",
         ),
     )
 

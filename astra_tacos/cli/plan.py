@@ -35,22 +35,22 @@ _MOST_RANKS = 8
 @click.option(
     "--baseline",
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm of all collectives before; by default the run as it is.",
+    help="Native algorithm of all collectives in the run before; by default those of its system file.",
 )
 @search_options(without=("max_sends", "link_model"), trials=4)
-@click.option("--jobs", type=click.IntRange(1), hidden=True, help="What --threads was called.")
-@click.option("--cache", type=_path, metavar="DIR", help="Where synthesized collectives are kept; by default the user's cache.")
-@click.option("--no-cache", is_flag=True, help="Keep nothing, and take nothing from the cache.")
+@click.option("--jobs", type=click.IntRange(1), hidden=True, help="The former name of --threads.")
+@click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
     "--relay/--no-relay",
     default=False,
     show_default=True,
-    help="Also tell how fast each would be if NPUs outside its group passed chunks on, which ASTRA-sim's traces cannot.",
+    help="Also predict each collective with NPUs outside its group as relays, which ASTRA-sim's traces cannot express.",
 )
 @click.option(
     "--together",
     is_flag=True,
-    help="Also tell how fast the groups that run the same collective would be if synthesized together.",
+    help="Also predict the groups that run the same collective as one schedule.",
 )
 @json_option
 def plan(
@@ -69,13 +69,13 @@ def plan(
     together: bool,
     as_json: bool,
 ) -> None:
-    """Replace the collectives of a training run by ones synthesized for their groups on the network, and say what that gains.
+    """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
 
     \b
     astra-tacos plan --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIR
 
-    Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with
-    these: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
+    Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with the
+    new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
     from astra_tacos.planner.plan import plan as make_plan
     from astra_tacos.planner.run_files import RunInputs, check_output
@@ -85,7 +85,7 @@ def plan(
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     if cache is not None and no_cache:
-        raise click.UsageError("Got --cache and --no-cache: one of them is enough.")
+        raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     asked = Asked(with_relays=relay, together=together)
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     check_output(output, inputs)

@@ -44,10 +44,14 @@ class Figure(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
 def _figure_options(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option(
-            "-o", "--output", type=Figure(), required=True, metavar="FILE", help=f"Where to: a name in {', '.join(FORMATS)}."
+            "-o", "--output", type=Figure(), required=True, metavar="FILE", help=f"File to write: {', '.join(FORMATS)}."
         ),
         click.option(
-            "--width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Columns of the paper that it spans."
+            "--width",
+            type=click.Choice(WIDTHS),
+            default="double",
+            show_default=True,
+            help="Width of the figure in columns of a paper.",
         ),
     )
     for option in reversed(options):
@@ -59,7 +63,7 @@ def _figure_options(command: Callable[..., None]) -> Callable[..., None]:
 def plot() -> None:
     """Draw a network, a schedule, a comparison or a sweep as a figure for a paper: SVG, PDF or PNG.
 
-    The same input gives the same bytes. Large inputs are put together, and the figure says how.
+    The same input gives the same bytes. Large inputs are aggregated, and the figure says how.
     """
 
 
@@ -69,8 +73,8 @@ def plot() -> None:
 def topology(path: Path, output: Path, width: str) -> None:
     """Draw the devices and links of PATH, a network or a schedule.
 
-    Links of a network (.yml) are coloured by their bandwidth, those of a schedule (.npz, or the directory of `synthesize`) by how
-    busy it keeps them.
+    Links of a network (.yml) are coloured by their bandwidth, those of a schedule (.npz, or the directory of `synthesize`) by the
+    share of time that they are busy.
     """
     from astra_tacos.report.figure.topology_plot import save_topology
 
@@ -81,10 +85,10 @@ def topology(path: Path, output: Path, width: str) -> None:
 
 @plot.command(short_help="Draw links over time, or ranks before and after a plan.")
 @click.argument("path", type=_path)
-@click.option("--chunk", type=int, metavar="N", help="Let the sends of this chunk stand out.")
+@click.option("--chunk", type=int, metavar="N", help="Highlight the sends of this chunk.")
 @_figure_options
 def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
-    """Draw what links do over time in a schedule, or what ranks do in a training run before and after.
+    """Draw the links of a schedule over time, or the ranks of a training run before and after.
 
     PATH is the directory of `synthesize`, `plan` or `replay`, or a schedule (.npz).
     """
@@ -106,7 +110,7 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
 @click.argument("path", type=_path)
 @_figure_options
 def compare(path: Path, output: Path, width: str) -> None:
-    """Draw a comparison of synthesizers again: PATH is what `compare` wrote, as .csv, .json or directory."""
+    """Draw a comparison of synthesizers again: PATH is the .csv, .json or directory of `compare`."""
     from astra_tacos.report.compare_rows import read_rows
     from astra_tacos.report.figure.compare_plot import save_plot
 
@@ -116,12 +120,12 @@ def compare(path: Path, output: Path, width: str) -> None:
 
 @plot.command(short_help="Draw a sweep: lines, a heat map or a Pareto front.")
 @click.argument("directory", metavar="DIR", type=_path)
-@click.option("--kind", type=click.Choice(KINDS), help="By default what suits the axes of the sweep.")
+@click.option("--kind", type=click.Choice(KINDS), help="Kind of figure; the default depends on the axes of the sweep.")
 @click.option("--x", metavar="COLUMN", help="Column along the x axis.")
 @click.option("--y", metavar="COLUMN", help="Column along the y axis.")
 @click.option("--value", metavar="COLUMN", help="Column that the colours of a heat map show.")
-@click.option("--by", metavar="COLUMN", help="Column that tells lines, or colours of points, apart.")
-@click.option("--where", metavar="EXPR", help=f"Only points for which this holds: {_CONDITION} (bytes).")
+@click.option("--by", metavar="COLUMN", help="Column that distinguishes lines, or colours of points.")
+@click.option("--where", metavar="EXPR", help=f"Draw only points for which this is true: {_CONDITION} (bytes).")
 @_figure_options
 def sweep(
     directory: Path,
@@ -137,8 +141,8 @@ def sweep(
     """Draw a sweep from its table: DIR is the --output of `sweep`, or sweep.parquet in it.
 
     lines: a column against another, by default bus bandwidth against size. heatmap: two axes and a colour. pareto: time against
-    cost, and the points that no other one beats in both. Every task (collective, root, size, workload) has a panel of its own.
-    Where points share a place the best one is drawn, and the figure says over what.
+    cost, and the points that no other point beats in both. Every task (collective, root, size, workload) has a panel of its own.
+    Where points share a place, the best one is drawn, and the figure names the axes.
     """
     from astra_tacos.report.figure.sweep_choice import choose
     from astra_tacos.report.figure.sweep_plot import save_sweep

@@ -34,12 +34,12 @@ _file = click.Path(path_type=Path)
     help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN, or AstraSim_Analytical_... on PATH.",
 )
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
-@click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline that Perfetto (ui.perfetto.dev) opens.")
+@click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @click.option(
     "--output",
     type=_file,
     metavar="DIR",
-    help="Write replay.json (what --json prints) and replay.npz here, for `astra-tacos report`.",
+    help="Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.",
 )
 @json_option
 def replay(
@@ -61,20 +61,20 @@ def replay(
     A trace:     astra-tacos replay PREFIX --network N.yml
     A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
 
-    A run prints when every rank finishes and its exposed communication, as ASTRA-sim does; if ranks would wait for ever, it
-    says who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is replayed under its
-    own timing model; exit code 1 if it takes another time than it says.
+    For a run, the command prints when every rank finishes and its exposed communication, as ASTRA-sim does. If ranks would wait
+    for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
+    replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
     if files is not None:
         if path is not None:
-            raise click.UsageError(f"Got --workload and {path}: one of them is enough.")
+            raise click.UsageError(f"Got --workload and {path}, expected one of them.")
         if network_path is None:
             raise click.UsageError("Missing option '--network'.")
         _check_outputs((csv_path, chrome_trace), (network_path, files.system, files.comm_group, files.remote_memory))
         if in_astra_sim:
             if csv_path or chrome_trace or output:
                 raise click.UsageError(
-                    "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only when ranks finish."
+                    "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only the times at which ranks finish."
                 )
             _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
         else:
@@ -83,7 +83,9 @@ def replay(
     if path is None:
         raise click.UsageError("Missing PATH, or --workload, --system and --network.")
     if csv_path or chrome_trace or output or astra_sim_bin or in_astra_sim:
-        raise click.UsageError("--csv, --chrome-trace, --output and astra-sim are for whole runs: give --workload and --system.")
+        raise click.UsageError(
+            "--csv, --chrome-trace, --output and --backend astra-sim need a whole run: give --workload and --system."
+        )
     replay_path(path, network_path, backend, as_json)
 
 
@@ -95,7 +97,7 @@ def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, 
             if not path.name or path.is_dir():
                 raise ConfigError(f"{path}: is a directory, expected a file to write")
             if path.resolve() in taken:
-                raise click.UsageError(f"{path} is given twice: an output would take the place of another file.")
+                raise click.UsageError(f"{path} is given twice: an output would replace another file.")
             taken.add(path.resolve())
 
 
@@ -236,7 +238,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
         if seen.stalled:
             names = ", ".join(map(str, seen.stalled[:8])) + (", ..." if len(seen.stalled) > 8 else "")
             rows.append(("never finished", f"{len(seen.stalled)} of {num_ranks} ranks: {names} (exit status {seen.exit_status})"))
-            rows.append(("ASTRA-sim's last words", seen.last_words or "none"))
+            rows.append(("last lines of ASTRA-sim", seen.last_words or "none"))
             rows.append(("the embedded replay", result["reason"]))
         print_rows(rows)
         _print_findings(report)
@@ -255,4 +257,4 @@ def _why(files: RunFiles, network_path: Path, model: Backend) -> str:
         replay_run(run, model)
     except AstraTacosError as error:
         return str(error)
-    return "finishes; if lint finds no error: is the binary of the same kind, and do paths resolve from --directory?"
+    return "finishes. If lint finds no error, check that the binary has the same backend, and that paths resolve from --directory"

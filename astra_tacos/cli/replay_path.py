@@ -80,6 +80,6 @@ def _print(result: dict[str, Any]) -> None:
         ("first to finish", f"NPU {finish.index(first)} at {first:,} ns"),
     ]
     if "predicted_ns" in result:
-        same = "as predicted" if result["as_predicted"] else f"predicted were {result['predicted_ns']:,} ns"
+        same = "as predicted" if result["as_predicted"] else f"the prediction is {result['predicted_ns']:,} ns"
         rows.append(("prediction", same))
     print_rows(rows)

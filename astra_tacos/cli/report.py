@@ -57,20 +57,20 @@ KINDS = {
     metavar="FILE",
     default=Path("report.html"),
     show_default=True,
-    help="Where to.",
+    help="File to write.",
 )
 @click.option(
     "--compare/--no-compare",
     "with_comparison",
     default=True,
-    help="Of a schedule: whether to have the predefined algorithms make one, too, for comparison (seconds).",
+    help="Compare a schedule with the predefined algorithms (takes seconds).",
 )
-@click.option("--title", help="The heading of the page.")
+@click.option("--title", help="Heading of the page.")
 @json_option
 def report(directory: Path, output: Path, with_comparison: bool, title: str | None, as_json: bool) -> None:
-    """Make one self-contained HTML page of DIR, which another command wrote: to look at, to print, to send to others.
+    """Make one self-contained HTML page of DIR, the output of another command, to read, print and share.
 
-    The page needs no network and no server; the same DIR gives the same bytes.
+    The page needs no network and no server. The same DIR gives the same bytes.
     """
     if directory.is_file() and any(directory.name in kind.markers for kind in KINDS.values()):
         directory = directory.parent
@@ -101,4 +101,4 @@ def find_kind(directory: Path) -> tuple[str, Kind]:
         if kind.fits(directory):
             return name, kind
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in KINDS.values())
-    raise ConfigError(f"{directory}: found nothing to report on, expected what one of these writes: {expected}")
+    raise ConfigError(f"{directory}: found nothing to report on, expected the output of one of these: {expected}")

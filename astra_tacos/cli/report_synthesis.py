@@ -38,7 +38,7 @@ def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
 
     schedule = _load(directory)
     result = _result(directory / "result.json", schedule)
-    rows, note = _comparison(schedule) if with_comparison else (None, "No comparison was asked for (--no-compare).")
+    rows, note = _comparison(schedule) if with_comparison else (None, "No comparison (--no-compare).")
     with progress("drawing"):
         return synthesis_page(schedule, result, rows, note, title)
 
@@ -108,8 +108,8 @@ def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[Compare
             rows.append(row)
             on_progress(len(rows), len(names))
     note = (
-        "The same collective on the same network by the algorithms that need no search, each with the number of chunks that "
-        f"suits it best (up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is the least of the bounds "
+        "The same collective on the same network by the predefined algorithms, each with its best number of chunks "
+        f"(up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is the least of the bounds "
         "of all these numbers of chunks."
     )
     return rows, note

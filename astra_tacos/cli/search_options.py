@@ -54,42 +54,42 @@ _OPTIONS = {
         type=click.Choice([AUTO, *SYNTHESIZERS]),
         default=AUTO,
         show_default=True,
-        help="auto tries all that can do it; the fastest schedule wins.",
+        help="auto tries all synthesizers that support the collective; the fastest schedule wins.",
     ),
     "budget": _Option(
         "--budget",
         type=Budget(),
         metavar="SENDS",
-        help="Sends that a search may examine, the same on every machine: 20M, the default of auto (without: no limit), "
-        f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about what a core does in that time.",
+        help="Work of a search, in sends examined: 20M (the default of auto; other synthesizers have no limit), "
+        f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about the work of one core in that time. The same on every machine.",
     ),
     "time_limit_s": _Option(
         "--time-limit",
         "time_limit_s",
         type=float,
         metavar="SECONDS",
-        help="Wall time after which a search tries no more, by default none; where it strikes, results depend on the machine.",
+        help="Wall time after which a search starts no more candidates; by default none. If it strikes, results depend on the machine.",
     ),
     "chunks_per_npu": _Option(
         "--chunks-per-npu",
         type=AutoOr(),
         default="auto",
         show_default=True,
-        help="Chunks in an NPU's shard, or part for another NPU; of a broadcast or reduce, in all. auto tries several numbers.",
+        help="Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, chunks in all. auto tries several.",
     ),
     "max_sends": _Option(
         "--max-sends",
         type=click.IntRange(1),
         default=MAX_SENDS,
         show_default=True,
-        help="Largest schedule that --chunks-per-npu auto cuts into more than one chunk per NPU for.",
+        help="Most sends of a schedule with more than one chunk per NPU that --chunks-per-npu auto tries.",
     ),
     "link_model": _Option(
         "--link-model",
         type=click.Choice([*LINK_MODELS, "auto"]),
         default="auto",
         show_default=True,
-        help="How long a send holds its link; auto takes what stock ASTRA-sim comes closest to.",
+        help="How long a send holds its link; auto uses the model that stock ASTRA-sim replays most exactly.",
     ),
     "reduce_bandwidth_gbps": _Option(
         "--reduce-bandwidth",
@@ -103,10 +103,10 @@ _OPTIONS = {
         "--trials", type=click.IntRange(1), help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks."
     ),
     "seed": _Option(
-        "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed, the same bytes."
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed gives the same bytes."
     ),
     "threads": _Option(
-        "--threads", type=click.IntRange(1), help="Threads, by default one per core; the result does not depend on it."
+        "--threads", type=click.IntRange(1), help="Threads, by default one per core; the result does not depend on their number."
     ),
 }
 """By field of `SearchOptions`."""
@@ -154,7 +154,7 @@ def collective_options(command: _Command) -> _Command:
         "--root",
         type=click.IntRange(0),
         metavar="NPU",
-        help="Where a broadcast, reduce, scatter or gather begins or ends; by default 0.",
+        help="Root of a broadcast, reduce, scatter or gather; by default 0.",
     )(with_collective)
     return click.option(
         "--collective", "collective_name", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True

@@ -33,18 +33,24 @@ _path = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
-@click.option("--output", type=_path, required=True, metavar="DIR", help="Rows and table; what is there is not done again.")
 @click.option(
-    "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine does it all."
+    "--output",
+    type=_path,
+    required=True,
+    metavar="DIR",
+    help="Directory of rows and table; existing rows are not computed again.",
 )
-@click.option("--workers", type=click.IntRange(1), help="Points at a time on this machine; by default one per core.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="For each point, at most.")
-@click.option("--memory", type=Size(), metavar="SIZE", help="For each point, at most: 4GiB. Python and kernels take 0.2 GiB.")
-@click.option("--cache", type=_path, metavar="DIR", help="Schedules that sweeps share.")
 @click.option(
-    "--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, each schedule."
+    "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes everything."
 )
-@click.option("--retry-failed", is_flag=True, help="Compute points again that ended with an error or at a limit.")
+@click.option("--workers", type=click.IntRange(1), help="Number of points at a time on this machine; by default one per core.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of a point.")
+@click.option(
+    "--memory", type=Size(), metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
+)
+@click.option("--cache", type=_path, metavar="DIR", help="Directory of schedules that sweeps share.")
+@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
 @click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
 @json_option
 def sweep(
@@ -62,8 +68,8 @@ def sweep(
 ) -> None:
     """Run a grid of networks, collectives and algorithms, or of training runs to plan, and make a table of the results.
 
-    DIR gets a file per result as soon as it is there, and in the end sweep.parquet with a row per point. A sweep that was
-    interrupted or killed goes on where it was when it is started again. A point that fails is a row that says why.
+    DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
+    interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
     from astra_tacos.sweep.cluster import open_client
     from astra_tacos.sweep.outcome import Conditions
@@ -108,7 +114,7 @@ def sweep(
         for text in run.warnings:
             print_warning(text)
         if is_interrupted:
-            echo("\ninterrupted: what is done is kept, and the same command goes on from there", is_error=True)
+            echo("\ninterrupted: finished points are kept, and the same command resumes the sweep", is_error=True)
             raise click.exceptions.Exit(interrupts.exit_code)
 
 
@@ -175,13 +181,13 @@ def _estimate(
         return
     least = "at least" if guess.is_least else "about"
     where = f"{threads} worker{'s'[: threads > 1]}"
-    time_text = f"{least} {duration(result['seconds'])} on {where}, judged by {guess.num_sampled} that were tried"
+    time_text = f"{least} {duration(result['seconds'])} on {where}, estimated from {guess.num_sampled} points"
     refused = asked.num_combinations - len(asked.points)
     rows = [
         ("axes", ", ".join(asked.axes) or "none"),
-        ("points", f"{len(asked.points):,}" + (f", {refused:,} more are left out by where" if refused else "")),
-        ("results", f"{result['results']:,} different ones, {run.num_reused:,} of them are there"),
-        ("time", time_text if run.missing else "none: all is there"),
+        ("points", f"{len(asked.points):,}" + (f", {refused:,} more are excluded by where" if refused else "")),
+        ("results", f"{result['results']:,} distinct, {run.num_reused:,} of them already computed"),
+        ("time", time_text if run.missing else "none: everything is computed"),
     ]
     if failed:
         rows.insert(2, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
@@ -193,12 +199,12 @@ def _print(result: dict[str, Any]) -> None:
     from astra_tacos.sweep.summary import best_table
 
     done = sum(result["statuses"].values())
-    statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none done"
+    statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"
     points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
     print_rows(
         [
             ("points", f"{points}: {statuses}"),
-            ("time", f"{duration(result['seconds'])}, {result['reused']:,} results were there before"),
+            ("time", f"{duration(result['seconds'])}, {result['reused']:,} results reused"),
             ("table", result["table"]),
         ]
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "size_bytes",
     type=Size(),
     required=True,
-    help="64MiB, 1GB, 4096: what a workload node calls comm_size (all-gather, gather: one NPU's shard; else the whole buffer).",
+    help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @collective_options
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=None,
     help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
 )
-@click.option("--verify/--no-verify", "with_checks", default=True, help="Have the oracle check, and the replay time, the result.")
+@click.option("--verify/--no-verify", "with_checks", default=True, help="Check the schedule by the oracle and the replay.")
 @json_option
 def synthesize(
     network_path: Path | None,
@@ -54,13 +54,13 @@ def synthesize(
     with_checks: bool,
     as_json: bool,
 ) -> None:
-    """Synthesize a collective algorithm for a network; verify, replay and write it.
+    """Synthesize a collective algorithm for a network, and verify, replay and write it.
 
-    With --output, DIR holds all that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
-    system and network files, an MSCCL XML (if the format has the collective), and run_astra_sim.sh.
+    With --output, DIR gets everything that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
+    system and network files, an MSCCL XML (if the format supports the collective), and run_astra_sim.sh.
 
-    Past 50 million sends, where all links are alike and direct, the schedule is made in rounds and kept in a compact form: one
-    trial, and DIR holds the schedule, but no traces.
+    Schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept in a
+    compact form: there is one trial, and DIR gets the schedule without traces.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network

@@ -35,15 +35,17 @@ _KERNELS = {
 @click.argument("path", type=click.Path(path_type=Path))
 @network_option
 @click.option(
-    "--collective", type=click.Choice(list(COLLECTIVES)), help="What a trace or XML should compute; found out if not given."
+    "--collective",
+    type=click.Choice(list(COLLECTIVES)),
+    help="Collective that a trace or XML has to compute; by default inferred from it.",
 )
 @json_option
 def verify(path: Path, network_path: Path | None, collective: str | None, as_json: bool) -> None:
-    """Check that PATH computes its collective, legally.
+    """Check that PATH is legal and computes its collective.
 
     PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
     MSCCL XML, or the prefix of a custom collective's traces. With --network, messages must have a channel between their NPUs.
-    Exit code 0 says that PATH is proven; 1 that something is wrong, or that what PATH computes could not be checked.
+    Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not be checked.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.topology.composition import build_topology
@@ -82,7 +84,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
         for verdict in verdicts:
             echo(f"{verdict.path}: {verdict.outcome}: {verdict.what}")
             if verdict.unchecked is not None:
-                echo(f"  not checked: what it computes, since {verdict.unchecked}")
+                echo(f"  result not checked: {verdict.unchecked}")
             for violation in verdict.violations[:_SHOWN]:
                 echo(f"  {violation}")
             if len(verdict.violations) > _SHOWN:

@@ -186,7 +186,7 @@ def test_verify_never_calls_ok_what_it_could_not_check(workspace: Path) -> None:
     (workspace / "custom.xml").write_text(text)
     done = run("verify", "custom.xml", cwd=workspace)
     assert done.returncode == 1 and "custom.xml: not proven: no known collective on 2 NPUs, 2 messages" in done.stdout
-    assert "not checked: what it computes, since the file does not say what a custom collective has to compute" in done.stdout
+    assert "result not checked: the file does not say what a custom collective has to compute" in done.stdout
     result = json.loads(run("verify", "custom.xml", "--json", cwd=workspace).stdout)
     assert not result["ok"] and not result["checked"][0]["proven"] and result["violations"] == []
     named = run("verify", "custom.xml", "--collective", "all-gather", cwd=workspace)
@@ -219,7 +219,7 @@ def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
     np.savez(workspace / "late.npz", **arrays)
     late = run("replay", "late.npz", cwd=workspace)
     assert late.returncode == 1
-    assert "predicted were" in late.stdout
+    assert "the prediction is" in late.stdout
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
     assert reason in json.loads(as_json.stdout)["reason"]
     embedded = run("replay", *files_of(tmp_path), cwd=tmp_path)
     assert embedded.returncode == 1
-    more = "1 more rank never finishes; `astra-tacos lint` on the same files says more"
+    more = "1 more rank never finishes; for details, run `astra-tacos lint` on the same files"
     assert embedded.stderr == f"astra-tacos: error: workload/w: deadlock: {reason}; {more}\n"
 
 
@@ -181,7 +181,7 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
         (("--system", "system.json"), "Missing option '--workload'"),
         (("--workload", "w", "--system", "system.json"), "Missing option '--network'"),
         ((), "Missing PATH"),
-        (("x", "--workload", "w", "--system", "s"), "one of them is enough"),
+        (("x", "--workload", "w", "--system", "s"), "expected one of them"),
         (("x", "--csv", "f.csv"), "for whole runs"),
         (("x", "--backend", "astra-sim"), "for whole runs"),
         (("--workload", "w", "--system", "system.json", "--network", "network.yml"), "w.0.et: no such file"),
@@ -207,8 +207,8 @@ def test_bad_command_lines_get_one_line(golden: Path, arguments: tuple[str, ...]
     [
         (("--csv", "."), "is a directory, expected a file"),
         (("--chrome-trace", "workload"), "is a directory, expected a file"),
-        (("--csv", "network.yml"), "would take the place of another file"),
-        (("--csv", "a", "--chrome-trace", "a"), "would take the place of another file"),
+        (("--csv", "network.yml"), "would replace another file"),
+        (("--csv", "a", "--chrome-trace", "a"), "would replace another file"),
         (("--csv", "network.yml/a.csv"), "cannot be written"),
     ],
 )
@@ -239,5 +239,5 @@ def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:
     done = run("replay", *files_of(case), "--csv", "a.csv", "--chrome-trace", "b.json", cwd=case)
     assert done.returncode == 2
     assert "w.3.et: byte" in done.stderr
-    assert done.stderr.count("\n") == 1 and done.stderr.endswith("; `astra-tacos lint` on the same files says more\n")
+    assert done.stderr.count("\n") == 1 and done.stderr.endswith("; for details, run `astra-tacos lint` on the same files\n")
     assert sorted(tmp_path.rglob("*")) == before

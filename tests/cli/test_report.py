@@ -61,7 +61,7 @@ def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys:
         "path": str(tmp_path / "page.html"),
         "size_bytes": (tmp_path / "page.html").stat().st_size,
     }
-    assert b"No comparison was asked for" in (tmp_path / "page.html").read_bytes()
+    assert b"No comparison (--no-compare)" in (tmp_path / "page.html").read_bytes()
 
 
 def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> None:
@@ -107,7 +107,7 @@ def edited(without: str = "", **new: object) -> Any:
     [
         (
             lambda copy: (copy / "result.json").unlink(),
-            "found nothing to report on, expected what one of these writes: synthesize",
+            "found nothing to report on, expected the output of one of these: synthesize",
         ),
         (lambda copy: (copy / "result.json").write_text("{"), "not valid JSON"),
         (lambda copy: (copy / "result.json").write_text("[]"), "found [] at the top, expected a JSON object"),

@@ -80,7 +80,7 @@ def content(folder: str) -> dict[str, list[Any]]:
 def test_a_sweep_becomes_a_table_and_a_summary() -> None:
     done = sweep("small.yml", "--output", "out", "--workers", "2", "--cache", "cache")
     assert done.exit_code == 0, done.output
-    for text in ("points  4: 4 ok", "0 results were there before", "out/sweep.parquet", "shortest times", "predicted_ns"):
+    for text in ("points  4: 4 ok", "0 results reused", "out/sweep.parquet", "shortest times", "predicted_ns"):
         assert text in done.output
     table = read_sweep(Path("out"))
     assert (table.name, table.axes) == ("small", ("up", "synthesizer"))
@@ -103,7 +103,7 @@ def test_a_sweep_becomes_a_table_and_a_summary() -> None:
     }
     assert row_files("out") == before
     dry = sweep("small.yml", "--output", "out", "--dry-run").output
-    assert "results  4 different ones, 4 of them are there\ntime     none: all is there" in dry
+    assert "results  4 distinct, 4 of them already computed\ntime     none: everything is computed" in dry
     assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
 
 
@@ -115,8 +115,8 @@ def test_failures_are_rows_and_told() -> None:
     assert "2 x error: all-reduce: 4 bytes in 8 chunks, expected at least one byte per chunk" in done.output
     assert read_sweep(Path("out")).columns["status"] == ["error", "error", "ok", "ok"]
     before = row_files("out")
-    assert "4 results were there before" in sweep("bad.yml", "--output", "out").output
-    assert "2 results were there before" in sweep("bad.yml", "--output", "out", "--retry-failed", "--workers", "1").output
+    assert "4 results reused" in sweep("bad.yml", "--output", "out").output
+    assert "2 results reused" in sweep("bad.yml", "--output", "out", "--retry-failed", "--workers", "1").output
     assert len(before.items() - row_files("out").items()) == 2
 
 
@@ -205,7 +205,7 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals) -> None:
         process.send_signal(cause)
         output, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + cause
-    assert errors.strip() == "interrupted: what is done is kept, and the same command goes on from there"
+    assert errors.strip() == "interrupted: finished points are kept, and the same command resumes the sweep"
     assert f"points  {len(row_files('out'))} of 50: " in output
     assert len(content("out")["point"]) == len(row_files("out"))
     psutil.wait_procs(children, timeout=300)
@@ -222,7 +222,7 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
     done = sweep("small.yml", "--output", "out", "--workers", "1")
     assert done.exit_code == 128 + cause
     assert "points  4: 4 ok" in done.output and "shortest times" in done.output
-    assert done.stderr.strip() == "interrupted: what is done is kept, and the same command goes on from there"
+    assert done.stderr.strip() == "interrupted: finished points are kept, and the same command resumes the sweep"
     assert content("out")["status"] == ["ok"] * 4
 
 
