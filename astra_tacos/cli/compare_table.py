@@ -68,7 +68,7 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
     if any(row.cut_off_by_budget for row in rows):
         notes.append("+ the budget was used up before all candidates had been tried")
     if any(row.cut_off_by_time_limit for row in rows):
-        notes.append("! cut off by the wall clock (--time-limit): another machine may find something else")
+        notes.append("! cut off by --time-limit: the result depends on the machine")
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")

@@ -62,7 +62,7 @@ def _degree(name: str, text: str) -> _Decorator:
 @click.option(
     "--schedule", type=click.Choice(list(PIPELINE_SCHEDULES)), default="1f1b", show_default=True, help="Schedule of the pipeline."
 )
-@_degree("buckets", "Parts of a layer's gradients, each reduced as soon as it is there.")
+@_degree("buckets", "Parts of a layer's gradients, each reduced as soon as it is computed.")
 @click.option(
     "--optimizer-sharding",
     "--zero",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),
-    help="How traces keep the order of sends on a link; by default what fits the link model.",
+    help="How traces keep the order of sends on a link; by default the one for the link model.",
 )
 @click.option(
     "--msccl-xml/--no-msccl-xml",

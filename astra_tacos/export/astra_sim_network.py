@@ -63,7 +63,7 @@ def _blocking(topology: Topology) -> AstraSimNetwork:
         return _approximate(topology)
     dimensions = tuple(map(_stand_in_of, topology.dimensions))
     if not topology.is_regular:
-        note = "ASTRA-sim knows no links that differ within a dimension: it runs without the overrides"
+        note = "ASTRA-sim has no links that differ within a dimension: it runs without the overrides"
         return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
     if topology.has_switches:
         note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
@@ -90,7 +90,7 @@ def _pipelined(topology: Topology) -> AstraSimNetwork:
 
 
 def _approximate(topology: Topology) -> AstraSimNetwork:
-    note = "ASTRA-sim knows no graph of unequal links: it runs on a FullyConnected one of the slowest link's kind"
+    note = "ASTRA-sim has no graphs of unequal links: it runs on a FullyConnected network of the slowest link's kind"
     return AstraSimNetwork((_stand_in(topology),), CONGESTION_UNAWARE, False, note)
 
 

@@ -241,7 +241,7 @@ def why_no_custom_collective(collective: Collective) -> str | None:
 def _why_not(schedule: Schedule) -> str | None:
     reason = why_no_custom_collective(schedule.collective)
     if reason is None and schedule.num_sends > TAGS:
-        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim tells at most {TAGS:,} tags apart"
+        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim distinguishes at most {TAGS:,} tags"
     return reason
 
 
@@ -261,13 +261,13 @@ _OWN_FILE = re.compile(rf"({'|'.join(name.replace('-', '_') for name in COLLECTI
 
 EXPORTER = Exporter(
     name="chakra",
-    summary="Chakra traces of the collective, one per NPU: what ASTRA-sim takes as a custom collective",
+    summary="Chakra traces of the collective, one per NPU, for use as a custom collective of ASTRA-sim",
     writes="directory",
     suffix="_chakra",
     write=_write,
     why_not=_why_not,
     options={
-        "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default what fits the link model"),
+        "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default the one for the link model"),
         "first-tag": whole_number("tag of the first send, by default 0; the others follow"),
     },
     is_own=lambda names: all(_OWN_FILE.fullmatch(name) for name in names),

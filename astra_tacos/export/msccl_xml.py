@@ -88,9 +88,9 @@ def why_no_msccl_xml(collective: Collective) -> str | None:
     if collective.root is not None:
         return "the format has no root"
     if collective.is_personalised:
-        return "its chunks pass through NPUs that have no room for them in the format's buffers"
+        return "its chunks pass through NPUs, and the format's buffers have no space for them there"
     if collective.members is not None:
-        return "NPUs that are no members have no buffers"
+        return "NPUs outside the group have no buffers"
     return None
 
 

@@ -171,7 +171,7 @@ def _system(collective_name: str, name: str) -> dict[str, Any]:
 
 EXPORTER = Exporter(
     name="run-directory",
-    summary="all that ASTRA-sim needs to run the collective: traces, workload, configurations and a script",
+    summary="everything that ASTRA-sim needs to run the collective: traces, workload, configurations and a script",
     writes="directory",
     suffix="_run",
     write=_write,

@@ -16,7 +16,7 @@ def _write(schedule: Schedule, path: Path) -> Exported:
 
 EXPORTER = Exporter(
     name="npz",
-    summary="the schedule itself, complete: NumPy arrays and a JSON header, read by all commands",
+    summary="the complete schedule: NumPy arrays and a JSON header, read by all commands",
     writes="file",
     suffix=".npz",
     write=_write,

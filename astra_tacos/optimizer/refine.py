@@ -72,7 +72,7 @@ def refine(
     for origin, split in starts.items():
         attempt(origin, split)
     if centre is None:
-        raise ConfigError("refine: none of the splits to start from satisfies the constraints")
+        raise ConfigError("refine: no starting split meets the constraints")
     region = _FIRST_REGION
     model: Model | None = None
     for number in range(num_steps):

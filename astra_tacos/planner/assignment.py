@@ -206,7 +206,7 @@ def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags
         while at < len(edges) and room[at] < size:
             at += 1
         if at == len(edges):
-            raise ConfigError(f"{prefix}: its messages leave no room for {sum(sizes):,} more tags, expected fewer chunks")
+            raise ConfigError(f"{prefix}: its messages leave no space for {sum(sizes):,} more tags, expected fewer chunks")
         first.append(edges[at])
         edges[at], room[at] = edges[at] + size, room[at] - size
     return first

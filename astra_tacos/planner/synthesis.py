@@ -92,7 +92,7 @@ def solve(
             may_hold_none = not backend.models_congestion or native_ns is None
             schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none)
         except (ConfigError, SynthesisError, ReplayError) as error:
-            reason = f"nothing that was tried can run there: {error}"
+            reason = f"no candidate can run there: {error}"
             return Solution(None, reason, native_ns=native_ns, keeps_custom=True)
         check(schedule)
         figures = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}

@@ -74,7 +74,7 @@ class Wanted:
         if not any(_same_links(schedule.topology, topology) for topology in self.topologies):
             raise ConfigError("schedule is for another network")
         if figures.keys() != self.figures.keys() or not all(_KINDS[self.figures[name]](figures[name]) for name in figures):
-            raise ConfigError("figures are no such ones")
+            raise ConfigError("figures have wrong types")
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
@@ -118,7 +118,7 @@ class SynthesisCache:
             if about.get("identity") != json.loads(json.dumps(identity)) or "sha256" not in about:
                 return None  # of another version
             if about["sha256"] != _digest(about, path):
-                raise ConfigError(f"{path}: is not the schedule that was kept, or {about_file.name} was changed")
+                raise ConfigError(f"{path}: is not the cached schedule, or {about_file.name} was changed")
             with one_line(path, "cached schedule"):
                 schedule, figures = load_schedule(path), about["figures"]
                 wanted.check(schedule, figures)

@@ -48,7 +48,9 @@ def find_workload(inputs: RunInputs) -> Workload:
     """
     run = read_inputs(inputs)
     if run.system.replay_only:
-        raise ConfigError(f"{run.system.source}: replay-only is on: collectives only take their duration, nothing to plan")
+        raise ConfigError(
+            f"{run.system.source}: replay-only is on: collectives only take their duration, so there is nothing to plan"
+        )
     if run.workload.num_ranks != run.network.num_npus:
         raise ConfigError(
             f"{run.workload.prefix}: traces of {run.workload.num_ranks} ranks, expected {run.network.num_npus}, "

@@ -109,7 +109,7 @@ class CongestionAware:
             bad = int(np.argmin(channel))
             route = f"from rank {src[owner[bad]]} to rank {dst[owner[bad]]}"
             raise ConfigError(
-                f"{self._network.source}: the route {route} needs the link {source[bad]} -> {target[bad]}, which is not there"
+                f"{self._network.source}: the route {route} needs the link {source[bad]} -> {target[bad]}, which does not exist"
             )
         hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
         used = hops != NO_LINK

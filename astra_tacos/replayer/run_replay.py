@@ -141,8 +141,8 @@ def advance(
         rank = int(state.lives["rank"][row])
         raise ReplayError(
             f"{prefix}: deadlock: rank {rank}, node {int(code.node_id[row])} is a native collective of all ranks, which "
-            f"ASTRA-sim numbers by what a rank has begun before: {int(state.streams[rank])} streams here, "
-            f"{int(state.stream_number[state.turn[rank]])} on another rank, so that their messages never meet"
+            f"ASTRA-sim numbers by the streams that a rank has begun: {int(state.streams[rank])} here, "
+            f"{int(state.stream_number[state.turn[rank]])} on another rank, so their messages never meet"
         )
     if status == kernels.OUT_OF_TIME:
         raise ConfigError(

@@ -108,7 +108,7 @@ class Stall:
             if action == kernels.COLLECTIVE:
                 inner = self._stuck_in_collective(rank)
                 inner_row = self._row(inner)
-                return inner, f"stands in node {int(self._code.node_id[inner_row])} of {self._program_of(inner_row)[0].source}"
+                return inner, f"is at node {int(self._code.node_id[inner_row])} of {self._program_of(inner_row)[0].source}"
             if action == kernels.RECEIVE:
                 return self._awaited_message(rank, row, live)
             return "waits for others of its rank"
@@ -124,7 +124,7 @@ class Stall:
         if holders.size:
             return int(holders[0]), f"waits for its slot, which is held by {self.describe(int(holders[0]))}"
         return (
-            "is never looked at: a node that is over at once (INVALID, or COMP without bytes) set it free, and nothing else "
+            "never starts: a node that ends at once (INVALID, or COMP without bytes) made it ready, and no other event "
             "happens on its rank"
         )
 
@@ -226,7 +226,7 @@ class Stall:
         meant = np.flatnonzero(sends & (code.address["pair"][key_rows] == pair))
         if np.any(code.address["key"][key_rows[meant]] == key):
             if row < self._num_rows or self._of_collective:
-                return text + "is not sent often enough"
+                return text + "is sent too few times"
             return text + f"rank {source} does not send: it has no node left that runs {self._program_of(row)[0].source}"
         tags = trace.tag[rows[meant] - base]
         near = meant[(code.nodes["amount"][rows[meant]] == size) | (tags == tag)]

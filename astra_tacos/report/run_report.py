@@ -128,7 +128,7 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.insert(2, ("not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
         rank, node = result["replaced"][0]
-        text = f"{len(result['replaced']):,}, first rank {rank}, node {node}: their group had cached it"
+        text = f"{len(result['replaced']):,}, first rank {rank}, node {node}: cached by their group"
         rows.append(("ran another's collective", text))
     rows.append(("compute", _range(compute)))
     rows.append(("exposed communication", f"{_range(exposed)}, up to {max(exposed) / max(last, 1):.1%} of the run"))
@@ -139,7 +139,7 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
 def _exactness(result: dict[str, Any]) -> str:
     if result["approximate"]:
         return f"approximate: {'; '.join(result['approximations'])}"
-    return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, which no ASTRA-sim has"
+    return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, which stock ASTRA-sim does not have"
 
 
 def _range(values: list[int]) -> str:

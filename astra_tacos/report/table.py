@@ -37,9 +37,9 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
 def _describe_search(search: dict[str, Any]) -> str:
     text = f"{search['candidates_tried']:,} of {search['candidates']:,} candidates tried"
     if search["cut_off_by_time_limit"]:
-        return f"{text}, then cut off by the wall clock (--time-limit): another machine may find something else"
+        return f"{text}, then cut off by --time-limit: the result depends on the machine"
     if search["cut_off_by_budget"]:
-        return f"{text}, then the budget was used up: more may be gained with --budget"
+        return f"{text}, then the budget was used up: a larger --budget may find a faster schedule"
     return f"{text}, the others cannot win" if search["candidates_tried"] < search["candidates"] else text
 
 

@@ -111,7 +111,7 @@ def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkM
     """`pipelined` where stock ASTRA-sim has these links, else `blocking`; with the reason in words."""
     if not can_replay_pipelined(topology):
         if topology.has_switches:
-            return "blocking", "ASTRA-sim's congestion-aware model knows switches in one dimension only"
+            return "blocking", "ASTRA-sim's congestion-aware model has switches in one dimension only"
         return "blocking", "ASTRA-sim replays unequal links exactly only when a send holds its link until it has arrived"
     fastest = bytes_per_ns(topology.link_bandwidth_gibps).max()
     if int(collective.class_size_bytes[0] / fastest) < 1:

@@ -150,7 +150,7 @@ class _PointReader:
             label = value.get("name")
             if not isinstance(label, str) or not label or label.lstrip().startswith("="):
                 found = "is missing" if label is None else f"is {describe(label)}"
-                raise ConfigError(f"{where}.name {found}, expected a plain name: rows tell the networks of an axis by it")
+                raise ConfigError(f"{where}.name {found}, expected a plain name: rows identify the networks of an axis by it")
             if self.labels.setdefault(label, value) != value:
                 raise ConfigError(f"{where}.name is {describe(label)}, as that of another network, expected another name")
             return label

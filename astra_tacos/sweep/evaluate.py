@@ -30,7 +30,7 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
     except AstraTacosError as failure:
         status, error = ERROR, _one_line(str(failure))
     except MemoryError as failure:
-        status, error = OUT_OF_MEMORY, _one_line(f"memory could not be had {failure}")
+        status, error = OUT_OF_MEMORY, _one_line(f"memory could not be allocated {failure}")
     except Exception as failure:  # a fault of this package must not end a sweep of thousands
         status, error = ERROR, _one_line(f"{type(failure).__name__}: {failure}")
     finally:

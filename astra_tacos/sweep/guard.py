@@ -70,7 +70,7 @@ class Guard:
                         return Outcome(DIED, GIVEN_UP, {})
         finally:
             self._key = None
-        return Outcome(DIED, f"the process that computed it {cause}, also when tried again", {})
+        return Outcome(DIED, f"the process that computed it {cause}, twice", {})
 
     def stop(self, keys: Collection[str]) -> None:
         """End the process now if it computes one of these points, from another thread; the point becomes "died"."""

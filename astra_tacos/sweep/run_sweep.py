@@ -190,13 +190,15 @@ def _failure(future: Future[Any]) -> Outcome:
     """Of a task that Dask has given up."""
     error = future.exception()
     if isinstance(error, ImportError):
-        raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the version there that is here")
+        raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the same version there as here")
     return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
 
 
 def _lost(client: Client) -> ConfigError:
     address = client.scheduler.address if client.scheduler is not None else "Dask"
-    return ConfigError(f"{address}: the scheduler was lost; what is done is kept, and the same command goes on from there")
+    return ConfigError(
+        f"{address}: the connection to the scheduler was lost; finished points are kept, and the same command resumes the sweep"
+    )
 
 
 def _is_connected(client: Client) -> bool:

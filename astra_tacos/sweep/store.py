@@ -99,10 +99,10 @@ class Store:
         if not path.exists():
             return
         if not path.is_dir():
-            raise ConfigError(f"{path}: exists and is no directory: choose another output")
+            raise ConfigError(f"{path}: exists and is not a directory: choose another output")
         names = {entry.name for entry in path.iterdir() if entry.name != _LOCK and entry.suffix != ".tmp"}
         if not names <= {ROWS} and not names >= {ROWS, SWEEP_FILE}:
-            raise ConfigError(f"{path}: exists and is no sweep of astra_tacos: choose another output")
+            raise ConfigError(f"{path}: exists and is not a sweep of astra_tacos: choose another output")
 
     def read(self, keys: Iterable[str]) -> dict[str, Row]:
         """Rows by key, as far as they are there. A damaged one counts as missing, and a warning in the log names its file."""

@@ -121,7 +121,7 @@ def read_sweep(directory: Path) -> SweepColumns:
         if about["format"] != ROW_FORMAT:
             raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
         if not table.num_rows:
-            raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to go on")
+            raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to continue")
         return SweepColumns(str(about["name"]), tuple(about["axes"]), table.to_pydict())
     except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())

@@ -180,7 +180,7 @@ def _violation(schedule: LockstepSchedule, kind: int, number: int, channel: int)
     texts = {
         kernels.NO_SUCH_CHUNK: ("no-such-chunk", "which does not exist"),
         kernels.ABSENT: ("chunk-absent", "which is not there yet"),
-        kernels.REDUNDANT: ("redundant-send", "which is there already"),
+        kernels.REDUNDANT: ("redundant-send", "which the destination already has"),
         kernels.SENT_TWICE: ("counted-twice", "whose sum has been sent away before"),
         kernels.TOO_LATE: ("counted-out", "whose sum its destination has sent away already"),
     }

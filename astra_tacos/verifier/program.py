@@ -21,7 +21,7 @@ from astra_tacos.verifier.program_order import Order, check_alike, check_races, 
 from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
 from astra_tacos.verifier.violation import Violation
 
-_TOO_BROKEN = "it is too broken to be followed"
+_TOO_BROKEN = "it has too many errors to be followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def verify_trace(
     _check_name(collective_name)
     program, violations = chakra_program(trace)
     order, violations = _judge_order(program, violations, topology)
-    unchecked: str | None = _TOO_BROKEN if violations else "it does not say which chunks it moves"
+    unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
         collective_name, wrong = check_trace_values(program, order, collective_name, root)
         violations += wrong

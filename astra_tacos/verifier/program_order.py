@@ -93,7 +93,7 @@ def _deadlocks(
         named = ", ".join(program.describe(int(op)) for op in members[:_NAMED])
         more = f" and {len(members) - _NAMED} more" if len(members) > _NAMED else ""
         npu = int(program.op_rank[members[0]])
-        violations.append(Violation("deadlock", f"these wait for each other: {named}{more}", npu=npu))
+        violations.append(Violation("deadlock", f"these wait for one another: {named}{more}", npu=npu))
     return violations
 
 

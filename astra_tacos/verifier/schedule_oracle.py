@@ -193,7 +193,7 @@ def _check_overlaps(
     for code, which, what in (
         ("double-booked", overlap, "takes a link that is held by"),
         ("out-of-order", swapped, "comes later on its link, but earlier in the schedule, than"),
-        ("overtaken", overtakes, "reached a switch before it, but is served after"),
+        ("overtaken", overtakes, "reached a switch earlier, but is served after"),
     ):
         for i in np.flatnonzero(which):
             text = f"{what} send {row[before[i]]} ({schedule.topology.describe_link(int(link[after[i]]))})"
@@ -243,11 +243,11 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
             break
         room = found
     texts = {
-        kernels.ABSENT: ("chunk-absent", "leaves before any of the chunk is there"),
-        kernels.COUNTED_TWICE: ("counted-twice", "adds a contribution that is there already"),
+        kernels.ABSENT: ("chunk-absent", "leaves before any part of the chunk has arrived"),
+        kernels.COUNTED_TWICE: ("counted-twice", "adds a contribution that the destination already has"),
         kernels.OVERWRITTEN: ("overwrites", "replaces the chunk by one that lacks a contribution it had"),
         kernels.BASELESS: ("adds-to-nothing", "is added to a chunk that its destination does not have"),
-        kernels.REDUNDANT: ("redundant-send", "brings a chunk that is there already"),
+        kernels.REDUNDANT: ("redundant-send", "brings a chunk that the destination already has"),
     }
     violations = []
     for kind, local, npu, of_chunk in zip(*(column.tolist() for column in faults), strict=True):

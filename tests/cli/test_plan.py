@@ -60,7 +60,7 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]
     which = "all-reduce of 64 B, group of ranks 0, 2, 4, 6 and 1 more (8 nodes, the first rank 0, node 5)"
-    assert left.startswith(f"left as it is: {which}: nothing that was tried can run there: chunks hold a link")
+    assert left.startswith(f"left as it is: {which}: no candidate can run there: chunks hold a link")
 
 
 def test_a_plan_is_reported(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "too few sends": (
         {"ranks": [[recv(7, 1, size=64), recv(8, 1, size=64)], [send(4, 0, size=64)]]},
-        "rank 0, node 8 waits for a message from rank 1 (64 bytes, tag 0) that is not sent often enough",
+        "rank 0, node 8 waits for a message from rank 1 (64 bytes, tag 0) that is sent too few times",
     ),
     "three ranks": (
         {"ranks": [[recv(1, 1)], [recv(1, 2), send(2, 0, [1])], [recv(1, 0), send(2, 1, [1])]]},
@@ -417,14 +417,14 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
             "collectives": XY,
             "system": RUNS_XY,
         },
-        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
-        "by rank 1, node 2, which waits for rank 1, node 1, which stands in node 1 of collective/y, which waits for the message"
+        "rank 0, node 1 is at node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "by rank 1, node 2, which waits for rank 1, node 1, which is at node 1 of collective/y, which waits for the message"
         " of rank 0, node 0 of collective/y, begun by rank 0, node 2, which waits for rank 0, node 1: a cycle; 1 more rank "
         "never finishes",
     ),
     "a slot is held": (
         {"ranks": [[coll(1), send(2, 1)], [recv(1, 0), coll(2, [1])]], "collectives": X, "system": RUNS_X},
-        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "rank 0, node 1 is at node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
         "by rank 1, node 2, which waits for rank 1, node 1, which waits for the message of rank 0, node 2, which waits for its "
         "slot, which is held by rank 0, node 1: a cycle; 1 more rank never finishes",
     ),
@@ -439,13 +439,13 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a collective is never begun": (
         {"ranks": [[coll(1)], [recv(5, 0, tag=9), coll(6, [5])]], "collectives": X, "system": RUNS_X},
-        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
+        "rank 0, node 1 is at node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
         "by rank 1, node 6, which waits for rank 1, node 5, which waits for a message from rank 0 (4096 bytes, tag 9) that no "
         "node sends; 1 more rank never finishes",
     ),
     "another rank lacks the collective": (
         {"ranks": [[coll(1), coll(2, [1])], [coll(1)]], "collectives": X, "system": RUNS_X},
-        "rank 0, node 2 stands in node 1 of collective/x, which waits for a message from rank 1 (64 bytes, tag 1)",
+        "rank 0, node 2 is at node 1 of collective/x, which waits for a message from rank 1 (64 bytes, tag 1)",
     ),
     "another size in a collective": (
         {
@@ -453,7 +453,7 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
             "collectives": {"collective/x": [[send(0, 1, size=64, tag=1)], [recv(3, 0, size=32, tag=1)]]},
             "system": RUNS_X,
         },
-        "rank 1, node 1 stands in node 3 of collective/x, which waits for a message from rank 0 (32 bytes, tag 1) that no node "
+        "rank 1, node 1 is at node 3 of collective/x, which waits for a message from rank 0 (32 bytes, tag 1) that no node "
         "sends (rank 0, node 0 of collective/x sends 64 bytes, tag 1)",
     ),
     "a group's ranks": (
@@ -463,8 +463,7 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
             "system": RUNS_X,
             "groups": {"1": [1, 3]},
         },
-        "rank 1, node 1 stands in node 4 of collective/x, which waits for a message from rank 3 (64 bytes, tag 1) that no node "
-        "sends",
+        "rank 1, node 1 is at node 4 of collective/x, which waits for a message from rank 3 (64 bytes, tag 1) that no node sends",
     ),
     "a circle in a collective": (
         {
@@ -472,7 +471,7 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
             "collectives": {"collective/x": [[recv(1, 1), send(0, 1, [1])], [recv(0, 0), send(1, 0, [0])]]},
             "system": RUNS_X,
         },
-        "rank 0, node 1 stands in node 1 of collective/x, which waits for the message of rank 1, node 1 of collective/x, which "
+        "rank 0, node 1 is at node 1 of collective/x, which waits for the message of rank 1, node 1 of collective/x, which "
         "waits for rank 1, node 0 of collective/x, which waits for the message of rank 0, node 0 of collective/x, which waits "
         "for rank 0, node 1 of collective/x: a cycle; 1 more rank never finishes",
     ),

@@ -234,7 +234,7 @@ def test_overrides_and_failures_count(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.link_overrides is beyond the congestion-unaware backend"):
         replay_trace(trace, slow, UNAWARE)
     failed = network(("Ring", 3), failed_links=((0, 1),))
-    with pytest.raises(ConfigError, match="route from rank 0 to rank 1 needs the link 0 -> 1, which is not there"):
+    with pytest.raises(ConfigError, match="route from rank 0 to rank 1 needs the link 0 -> 1, which does not exist"):
         replay_trace(trace, failed, AWARE)
     assert replay_trace(trace, failed, UNAWARE).finish_ns[0] == 110
 
@@ -266,7 +266,7 @@ STUCK: dict[str, tuple[list[list[Any]], str]] = {
     ),
     "one send for two receives": (
         [[recv(0, 1, 64), recv(1, 1, 64, 0)], [send(0, 0, 64)]],
-        "rank 0, node 1 waits for a message from rank 1 (64 bytes, tag 0) that is not sent often enough",
+        "rank 0, node 1 waits for a message from rank 1 (64 bytes, tag 0) that is sent too few times",
     ),
     "receives wait for each other's sends": (
         [[recv(0, 1, 64), send(1, 1, 64, 0)], [recv(2, 0, 64), send(3, 0, 64, 2)]],

@@ -137,7 +137,7 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
 def test_ranks_of_very_many_nodes_are_merged(tmp_path: Path) -> None:
     content = replay_page(write_replay(tmp_path / "replay", random_recording(4, 160_000)))
     assert len(content) < MOST_PAGE_BYTES
-    assert b"that follow one another are put together under the state that takes most of them." in content
+    assert b"that follow one another are merged into the state that takes most of them." in content
 
 
 # ---- In the browser ----

@@ -111,7 +111,7 @@ def test_only_a_sweep_is_added_to(tmp_path: Path) -> None:
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.tex").write_text("x")
-    with pytest.raises(ConfigError, match="thesis: exists and is no sweep of astra_tacos: choose another output"):
+    with pytest.raises(ConfigError, match="thesis: exists and is not a sweep of astra_tacos: choose another output"):
         Store(folder).check()
     with pytest.raises(ConfigError, match=r"chapter1\.tex: exists and is no directory"):
         Store(folder / "chapter1.tex").check()

@@ -349,7 +349,7 @@ N = str(CONFIGS / "network" / "torus_8x8.yml")
         ({"axes": {"seed": [1, "x"]}}, ": axes.seed[1] is 'x', expected a whole number from 0 on"),
         (
             {"axes": {"network": [RING]}},
-            ": axes.network[0].name is missing, expected a plain name: rows tell the networks of an axis by it",
+            ": axes.network[0].name is missing, expected a plain name: rows identify the networks of an axis by it",
         ),
         (
             {"axes": {"network": [RING | {"name": "a"}, TORUS | {"name": "a"}]}},

@@ -71,7 +71,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no sweep\.parquet, expected the output of `astra-tacos sweep`"):
         read_sweep(tmp_path)
     written(tmp_path, 0)
-    with pytest.raises(ConfigError, match="the sweep has no results yet: run `astra-tacos sweep` again to go on"):
+    with pytest.raises(ConfigError, match="the sweep has no results yet: run `astra-tacos sweep` again to continue"):
         read_sweep(tmp_path)
     whole = written(tmp_path).read_bytes()
     (tmp_path / "sweep.parquet").write_bytes(whole[:-20])

@@ -111,7 +111,7 @@ def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> Non
     trace = read_trace(files / "ring-all-reduce")
     none = np.full(trace.num_nodes, ABSENT)
     bare = replace(trace, chunks=ChunkColumns(none, none, none, trace.chunks.reduces))
-    untold = "it does not say which chunks it moves"
+    untold = "it does not name the chunks that it moves"
     assert verify_trace(bare) == ProgramVerdict(None, 8, made("ring", "all-reduce").num_sends, untold, ())
     assert not verify_trace(bare).proven
     assert verify_trace(without_edge(bare, 0)).unchecked is not None

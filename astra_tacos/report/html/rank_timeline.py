@@ -54,7 +54,7 @@ def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int
     shown = sorted(chosen[: max(room, 1)])
     of_rank = {group[0]: group for group in groups}
     rule = (
-        f"Of {num_ranks:,} ranks, {len(shown):,} are rows, as many as the page has room for: of each of the {kinds:,} kinds of "
+        f"Of {num_ranks:,} ranks, {len(shown):,} are rows, as many as the page can hold: of each of the {kinds:,} kinds of "
         "ranks (the same nodes in the same order) the first and the last to finish, then others at equal distances. "
         "The picture above is of all ranks."
     )

@@ -120,9 +120,7 @@ def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments
         end_ns = max(replay.run_end_ns for replay, _ in replays)
         resolution_ns = -(-12 * len(replays) * end_ns // MOST_SEGMENTS)
         replays = [(replay, coarser(segments, resolution_ns)) for replay, segments in replays]
-        merged = (
-            f" Times under {resolution_ns:,} ns that follow one another are put together under the state that takes most of them."
-        )
+        merged = f" Times under {resolution_ns:,} ns that follow one another are merged into the state that takes most of them."
     while True:
         rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
         data = timeline_data(recording, replays, rows)

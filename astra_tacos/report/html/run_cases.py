@@ -42,7 +42,7 @@ def _note(case: dict[str, Any]) -> str:
     if case["was_cut_off"]:
         notes.append("the search was cut off by its budget")
     if case.get("ran_out_of_time"):
-        notes.append("the search was cut off by the wall clock: another machine may find something else")
+        notes.append("the search was cut off by its time limit: the result depends on the machine")
     return "; ".join(notes)
 
 

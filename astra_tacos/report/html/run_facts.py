@@ -69,7 +69,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     if result["beyond_astra_sim"]:
         pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
-        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: their group had cached it"))
+        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
     pairs.append(("Lint", listed or "nothing to say"))
     return _facts(facts) + _pairs(pairs)
 

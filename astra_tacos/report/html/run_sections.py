@@ -9,7 +9,7 @@ from astra_tacos.run.recording import Recording
 
 _POINT = (
     "Point at a bar, or move with the arrow keys, to read which node it is; "
-    "pick it, and the same node is lit on all ranks of its group."
+    "pick it to highlight the same node on all ranks of its group."
 )
 
 
@@ -74,7 +74,7 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
     )
     if links["routed"]:
         text += (
-            " This model has no links: theirs is the time that all messages would take them on their routes, "
+            " This model has no links. The figure is the time that all messages would take on the links of their routes, "
             "dimension by dimension; more than 100% is a bottleneck that this model does not see."
         )
     if links["block_size"] > 1 or len(links["labels"]) < num_ranks:

@@ -60,20 +60,20 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "points",
             "Points",
             f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
-            "Columns that differ between points. The filters under the headings drive every picture below; "
+            "Columns that differ between points. The filters under the headings apply to every picture below; "
             "a row that is chosen (Enter or a click) is marked in all of them.",
         ),
         Section(
             "front",
             "Pareto front",
             _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
-            "Points that no other one beats in one of two figures without being beaten in the other.",
+            "Points for which no other point is better in one of two figures without being worse in the other.",
         ),
         Section(
             "heatmap",
             "Heat map",
             _picture("heat"),
-            "A figure over any two columns. Where several points share a cell, one of them, or their median, stands for all.",
+            "A figure over any two columns. Where several points share a cell, it shows one of them, or their median.",
         ),
         Section(
             "lines",

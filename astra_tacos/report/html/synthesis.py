@@ -116,7 +116,7 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
         )
     html += "</div>"
     html += (
-        '<p class="note">Each is a time that no schedule with chunks of this number and size can beat; the longest one counts. '
+        '<p class="note">No schedule with chunks of this number and size is faster than any of these bounds; the largest counts. '
     )
     html += "Bars are shares of the predicted time.</p>"
     return Section("certificate", "Certificate", html)
@@ -129,11 +129,11 @@ def _network(data: dict[str, Any]) -> Section:
             "larger the share of the collective's time in which it is in use."
         )
         if data["binding"]:
-            introduction += " Links with a purple edge are those that the lower bound is about."
+            introduction += " Links with a purple edge are those of the lower bound."
         if "sends" in data:
             introduction += (
                 " Pick an NPU to read what it held when, or a chunk, in the list or in the timeline, to see the tree of its "
-                "sends: blue ones reduce, red ones copy, and the NPU where the tree begins or all is summed up is yellow."
+                "sends: blue ones reduce, red ones copy, and the root of the tree is yellow."
             )
         html = '<div class="split network"><div id="topology"></div><div id="npu"></div></div>'
     else:
@@ -149,8 +149,8 @@ def _network(data: dict[str, Any]) -> Section:
 def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
     if "sends" in data:
         introduction = (
-            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar, and all sends of its chunk "
-            "light up here and in the drawing of the network; a click or Enter keeps them lit, Escape puts them out."
+            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar to highlight all sends of "
+            "its chunk, here and in the drawing of the network; a click or Enter keeps the highlight, Escape removes it."
         )
     elif isinstance(schedule, LockstepSchedule):
         introduction = (
@@ -170,7 +170,7 @@ def _arrivals(data: dict[str, Any]) -> Section:
         "arrivals",
         "Arrival of chunks",
         '<div id="arrival-curves"></div>',
-        "Share of the chunks that an NPU needs in the end which it has in their final form (a sum only once it is complete). "
+        "Share of its needed chunks that an NPU has in their final form (a sum counts once it is complete). "
         f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
     )
 
@@ -178,7 +178,7 @@ def _arrivals(data: dict[str, Any]) -> Section:
 def _links(data: dict[str, Any]) -> Section:
     html = '<div id="dimensions"></div><div id="links"></div>'
     if "links" not in data:
-        html += '<p class="note">The links are too many to be listed one by one.</p>'
+        html += '<p class="note">There are too many links to list them one by one.</p>'
     return Section("link-use", "Links by dimension", html, "Shares of the collective's time in which links are in use.")
 
 
@@ -194,8 +194,6 @@ def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:
         lines = "".join(
             f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(_reason(row))}</td></tr>" for row in refused
         )
-        html += (
-            "<h3>Algorithms that cannot do it</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
-        )
+        html += "<h3>Algorithms that do not support it</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
         html += f"</thead><tbody>{lines}</tbody></table></div>"
     return Section("algorithms", "Against the predefined algorithms", html, note)

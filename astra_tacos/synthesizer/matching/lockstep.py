@@ -75,7 +75,7 @@ def lockstep_rounds(
     """
     why_not = refusal(topology, collective)
     if collective.name not in COLLECTIVES:
-        why_not = f"{collective.name} is none of {', '.join(sorted(COLLECTIVES))}"
+        why_not = f"{collective.name} is not one of {', '.join(sorted(COLLECTIVES))}"
     if why_not:
         raise SynthesisError(f"{topology.name}: {why_not}")
     delay = int(timing.channel_delay_ns.max())

@@ -176,7 +176,7 @@ def search(
         raise SynthesisError(f"{collective.name} on {topology.name}: {reasons}")
     for candidate in runner.passed_over:
         if candidate.synthesizer not in leaderboard.tried:
-            text = f"one schedule takes about {candidate.work:,} sends examined, more than the budget has left"
+            text = f"one schedule takes about {candidate.work:,} sends examined, more than the rest of the budget"
             refusals.setdefault(candidate.synthesizer, text)
     return SearchResult(
         leaderboard.best,
