@@ -99,7 +99,7 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
             "--directory",
             type=click.Path(path_type=Path, exists=True, file_okay=False),
             metavar="DIR",
-            help="Directory in which ASTRA-sim is started: relative paths in the system JSON start there. By default the current one.",
+            help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
         ),
     )
 

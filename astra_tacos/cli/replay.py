@@ -74,7 +74,7 @@ def replay(
         if in_astra_sim:
             if csv_path or chrome_trace or output:
                 raise click.UsageError(
-                    "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only the times at which ranks finish."
+                    "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times."
                 )
             _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
         else:

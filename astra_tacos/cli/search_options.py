@@ -68,14 +68,14 @@ _OPTIONS = {
         "time_limit_s",
         type=float,
         metavar="SECONDS",
-        help="Wall time after which a search starts no more candidates; by default none. If it strikes, results depend on the machine.",
+        help="Wall time after which a search starts no candidate; by default none. If it strikes, results vary by machine.",
     ),
     "chunks_per_npu": _Option(
         "--chunks-per-npu",
         type=AutoOr(),
         default="auto",
         show_default=True,
-        help="Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, chunks in all. auto tries several.",
+        help="Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, in all. auto tries several.",
     ),
     "max_sends": _Option(
         "--max-sends",

@@ -430,12 +430,12 @@ STUCK: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "INVALID": (
         {"ranks": [[node(0, NodeType.INVALID), comp(1, [0])], NOTHING]},
-        "rank 0, node 1 is never looked at: a node that is over at once (INVALID, or COMP without bytes) set it free, and "
-        "nothing else happens on its rank",
+        "rank 0, node 1 never starts: a node that ends at once (INVALID, or COMP without bytes) made it ready, and no other "
+        "event happens on its rank",
     ),
     "COMP without bytes": (
         {"ranks": [[comp(0, num_ops=1, tensor_size=0), send(5, 1, [0])], [recv(0, 0)]], "system": ROOFLINE},
-        "rank 0, node 5 is never looked at",
+        "rank 0, node 5 never starts",
     ),
     "a collective is never begun": (
         {"ranks": [[coll(1)], [recv(5, 0, tag=9), coll(6, [5])]], "collectives": X, "system": RUNS_X},
