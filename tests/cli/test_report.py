@@ -42,7 +42,7 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
     page = (tmp_path / "new" / "page.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>")
     assert b"A &lt;title&gt;" in page
-    assert b"Algorithms that do not support it" in page, "four NPUs: at least the double binary tree refuses"
+    assert b"Algorithms that refuse" in page, "four NPUs: at least the double binary tree refuses"
     assert capsys.readouterr().out.startswith(f"written: {tmp_path / 'new' / 'page.html'} (schedule, ")
     # The report is no part of the directory, which synthesize may replace as before.
     assert run("synthesize", *asked, "--output", tmp_path / "run") == 0

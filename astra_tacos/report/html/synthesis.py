@@ -194,6 +194,6 @@ def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:
         lines = "".join(
             f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(_reason(row))}</td></tr>" for row in refused
         )
-        html += "<h3>Algorithms that do not support it</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
+        html += "<h3>Algorithms that refuse</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
         html += f"</thead><tbody>{lines}</tbody></table></div>"
     return Section("algorithms", "Against the predefined algorithms", html, note)
