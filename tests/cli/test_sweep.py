@@ -144,7 +144,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
     assert whole.exit_code == 0, whole.output
     chance = random.Random(20261121)
     kept: dict[str, tuple[int, int]] = {}
-    for _ in range(3):
+    for _ in range(2):
         with started("many.yml", "--output", "out", "--workers", "2") as process:
             target = len(kept) + chance.randrange(1, 14)
             wait_for(lambda target=target: len(row_files("out")) >= target, f"{target} rows")

@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
 
 def points() -> list[Point]:
     names = ("tacos", "ring", "themis", "auto")
-    return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(60)]
+    return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
 
 
 def plain(outcomes: dict[str, Outcome]) -> dict[str, tuple[object, ...]]:
@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: P
 
     def kill_one(progress: Progress) -> None:
         seen.append(progress)
-        if progress.done >= 20 and workers[0].poll() is None:
+        if progress.done >= 8 and workers[0].poll() is None:
             workers[0].kill()
 
     store = Store(tmp_path / "sweep")
@@ -54,7 +54,7 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: P
         run = SweepRun(points(), store, Conditions())
         run.compute(client, kill_one)
     assert workers[0].returncode == -9
-    assert (seen[0].threads, seen[-1].done, seen[-1].total) == (2, 60, 60)
+    assert (seen[0].threads, seen[-1].done, seen[-1].total) == (2, 32, 32)
 
     alone = Store(tmp_path / "alone")
     with alone.opened(b""), open_client(None, 2) as client:
