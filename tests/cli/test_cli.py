@@ -257,7 +257,7 @@ BAD = [
     (("synthesize", "--network", "net.yml"), "Missing option '--size'"),
     (("synthesize", "--size", "1MiB"), "Missing option '--network'"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--trials", "0"), "0 is not in the range"),
-    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "nan"), "nan is not a number of GB/s"),
+    (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "nan"), "reduce bandwidth: found nan"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "precious"), "choose another output"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "net.yml/x"), "net.yml"),
     (("synthesize", "--network", "ring.yml", "--size", "8", "--link-model", "pipelined"), "less than 1 ns"),

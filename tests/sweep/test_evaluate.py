@@ -162,7 +162,7 @@ def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     outcome = evaluate(workload_point(run, NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0),))), Conditions())
     assert outcome.status == "error"
-    assert "network.yml" in (outcome.error or "") and str(tmp_path) not in (outcome.error or "")
+    assert "expected a rank below 4" in (outcome.error or "") and str(tmp_path) not in (outcome.error or "")
     outcome = evaluate(workload_point(run, SMALL, system=str(run / "none.json")), Conditions())
     assert (outcome.status, "none.json" in (outcome.error or "")) == ("error", True)
 
