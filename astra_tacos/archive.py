@@ -162,6 +162,8 @@ def opened_archive(path: Path, what: str) -> Iterator[Archive]:
 
     Parameters
     ----------
+    path
+        File to read.
     what
         What it should be: "schedule".
 
@@ -180,6 +182,8 @@ def one_line(path: Path, what: str) -> Iterator[None]:
 
     Parameters
     ----------
+    path
+        File that the message names.
     what
         As of `opened_archive`.
     """

@@ -42,6 +42,8 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
 
     Parameters
     ----------
+    path
+        File or directory that will be replaced.
     what
         Of what kind it should be, in words: "plan of astra_tacos".
     is_own
@@ -77,6 +79,8 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
     Parameters
     ----------
+    path
+        File to write.
     suffix
         What the temporary's name has to end in, for libraries that append it where it is missing: they write to another file
         otherwise. Such a temporary is not there yet, and alone in a folder of its own.

@@ -22,6 +22,8 @@ def read_bounded(path: Path, max_bytes: int, expected: str) -> bytes:
 
     Parameters
     ----------
+    path
+        File to read.
     max_bytes
         More than these are not read.
     expected
@@ -52,6 +54,8 @@ def open_regular(path: Path, expected: str) -> Iterator[FileIO]:
 
     Parameters
     ----------
+    path
+        File to open.
     expected
         What the file should be, for the message: "a Chakra trace".
 

@@ -156,8 +156,9 @@ class BuildingBlock(ABC):
     # What synthesizers ask.
 
     def spread(self, size: int) -> Spreads:
-        """How a chunk spreads from each member to all others, int32[2, size, 3, size - 1]: source, destination and step, in one
-        of two ways, between which chunks alternate.
+        """How a chunk spreads from each member to all others.
+
+        int32[2, size, 3, size - 1]: source, destination and step of each send, in two variants between which chunks alternate.
         """
         return spread_over_shortest_routes(self, size)
 
@@ -187,8 +188,9 @@ class BuildingBlock(ABC):
         return None
 
     def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart | None:
-        """What evenly spaced members (ascending, two or more) have to themselves when the others are grouped like them, None if
-        that is not known.
+        """The share of the links that evenly spaced members have if the other members form groups like theirs; None if unknown.
+
+        `members` are ascending, and two or more.
         """
         if len(members) == size:
             return SharedPart(self.name)

@@ -71,6 +71,8 @@ def _tightest_sides(topology: Topology, root: int | None, always: bool, *, inwar
 
     Parameters
     ----------
+    topology
+        The network.
     root
         The NPU where all chunks begin (inward) or end (outward); None if they are spread evenly.
     always

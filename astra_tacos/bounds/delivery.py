@@ -96,6 +96,19 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
     """The smallest time by which these links together have delivered so many messages, and the last one is of use.
 
     In a collective that only reduces, it is of use once it is added to what is there.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective.
+    timing
+        Delays of chunks on the links of the network.
+    links
+        int64[n], the links.
+    messages
+        Number of messages that they have to deliver together.
     """
     group = np.zeros(len(links), np.int64)
     times = deliveries(topology, collective, timing).smallest_times(links, group, np.array([messages]))

@@ -34,6 +34,7 @@ class FlowNetwork:
 
     @property
     def num_devices(self) -> int:
+        """Number of devices."""
         return len(self.first) - 1
 
     def out_of(self, side: NDArray[np.bool_]) -> int:
@@ -52,7 +53,21 @@ class FlowNetwork:
 def lay_out(
     src: NDArray[np.integer], dst: NDArray[np.integer], ahead: NDArray[np.int64], back: NDArray[np.int64], num_devices: int
 ) -> FlowNetwork:
-    """Arcs from `src[i]` to `dst[i]` of capacity `ahead[i]`, and from there of capacity `back[i]`."""
+    """Arcs from `src[i]` to `dst[i]` of capacity `ahead[i]`, and from there of capacity `back[i]`.
+
+    Parameters
+    ----------
+    src
+        Device where each pair of arcs begins.
+    dst
+        Device where it ends.
+    ahead
+        int64, capacity from `src` to `dst`.
+    back
+        int64, capacity from `dst` to `src`.
+    num_devices
+        Number of devices.
+    """
     count = len(src)
     tail, head = np.concatenate((src, dst)).astype(np.int64), np.concatenate((dst, src)).astype(np.int64)
     first, arcs = group_by(tail, np.arange(2 * count), num_devices)
@@ -77,6 +92,8 @@ def weakest_set(
 
     Parameters
     ----------
+    network
+        The network of capacities.
     weight
         int64[num_devices].
     members

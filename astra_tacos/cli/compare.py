@@ -34,6 +34,7 @@ class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     name = "sizes"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Sizes in bytes; see `click.ParamType`."""
         try:
             return parse_sizes(str(value))
         except ConfigError as error:
@@ -46,6 +47,7 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     name = "names"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Names of synthesizers, without repetitions; see `click.ParamType`."""
         if isinstance(value, tuple):
             return value
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))

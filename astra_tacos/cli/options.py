@@ -56,6 +56,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic 
     name = "size"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """A size in bytes; see `click.ParamType`."""
         if isinstance(value, int):
             return value
         try:
@@ -70,6 +71,7 @@ class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
     name = "auto|N"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """`auto` or a positive number; see `click.ParamType`."""
         return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
 
 

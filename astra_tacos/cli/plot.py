@@ -36,6 +36,7 @@ class Figure(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
     name = "file"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of a figure in a supported format; see `click.ParamType`."""
         path = Path(str(value))
         check_figure(path)
         return path

@@ -35,6 +35,7 @@ class Kind:
     module: str
 
     def fits(self, directory: Path) -> bool:
+        """Whether the directory has all files of this kind."""
         return all((directory / marker).is_file() for marker in self.markers)
 
 

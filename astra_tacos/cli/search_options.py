@@ -29,6 +29,7 @@ class Budget(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
     name = "budget"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """A budget in units of work; see `click.ParamType`."""
         if isinstance(value, int):
             return value
         try:

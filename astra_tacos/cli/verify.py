@@ -104,6 +104,7 @@ class Verdict:
 
     @property
     def proven(self) -> bool:
+        """Whether the collective was checked and nothing violates it."""
         return not self.violations and self.unchecked is None
 
     @property

@@ -46,6 +46,16 @@ def make_collective(
 
     Parameters
     ----------
+    name
+        A key of `COLLECTIVES`.
+    num_npus
+        Number of NPUs of the network.
+    size_bytes
+        Size of the collective's whole buffer.
+    chunks_per_npu
+        Chunks into which the part of each NPU is cut.
+    root
+        The NPU that sends or receives all data, for the collectives in `ROOTED`.
     members
         NPUs that take part, if not all do; the others may pass chunks on.
 

@@ -76,6 +76,7 @@ class Collective:
 
     @property
     def num_chunks(self) -> int:
+        """Number of chunks."""
         return len(self.chunk_size_bytes)
 
     @property
@@ -95,6 +96,7 @@ class Collective:
 
     @property
     def num_members(self) -> int:
+        """Number of NPUs that take part."""
         return self.num_npus if self.members is None else len(self.members)
 
     @property

@@ -37,6 +37,8 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
 
     Parameters
     ----------
+    text
+        The JSON text.
     path
         Where the text is from, for messages.
 

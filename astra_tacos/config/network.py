@@ -73,10 +73,12 @@ class NetworkConfig:
 
     @property
     def name(self) -> str:
+        """Name of the file without its suffix."""
         return Path(self.source).stem
 
     @property
     def num_npus(self) -> int:
+        """Number of NPUs."""
         if self.dimensions:
             return math.prod(dimension.size for dimension in self.dimensions)
         return 1 + max(max(link.src, link.dst) for link in self.links)
@@ -163,6 +165,8 @@ def make_dimensions(
     ----------
     path
         What to call the mapping in messages.
+    document
+        Content of the network file.
     blocks
         Names of building blocks.
     topology_key, bandwidth_key
@@ -314,8 +318,9 @@ def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
 
 
 def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec]) -> None:
-    """Check that the NPUs of the links are those of `npus_count`, where it is given: every other device would be a switch, which
-    a list of links cannot have.
+    """Check that the NPUs of the links are those of `npus_count`, where it is given.
+
+    Every other device would be a switch, which a list of links cannot have.
     """
     if "npus_count" not in document:
         return

@@ -27,8 +27,9 @@ _KEYS_SHOWN = 12
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that reads tabs and numbers as yaml-cpp does, without aliases (no bombs, no cycles) and without silently
-    overwritten keys.
+    """SafeLoader that reads tabs and numbers as yaml-cpp does, and refuses aliases and duplicate keys.
+
+    Without aliases a short file cannot expand without bound, and has no cycles.
     """
 
     num_values = 0

@@ -65,6 +65,10 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
 
     Parameters
     ----------
+    schedule
+        The schedule to write.
+    prefix
+        Files are called `PREFIX.<rank>.et`.
     link_order
         How the order of sends on a link is kept; the default fits the schedule's timing model.
     first_tag
@@ -93,6 +97,8 @@ def schedule_trace(schedule: Schedule, name: str, link_order: LinkOrder | None =
 
     Parameters
     ----------
+    schedule
+        The schedule.
     name
         What the trace is to be called in messages.
     link_order, first_tag

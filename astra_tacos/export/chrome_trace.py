@@ -58,7 +58,19 @@ def _events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
 
 
 def metadata(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
-    """An event that names a process or track; `kind` is `process_name` or `thread_name`."""
+    """An event that names a process or track; `kind` is `process_name` or `thread_name`.
+
+    Parameters
+    ----------
+    kind
+        `process_name` or `thread_name`.
+    process
+        Number of the process.
+    track
+        Number of the track in the process.
+    name
+        The name to show.
+    """
     return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
 
 

@@ -137,6 +137,10 @@ class Exporter(Generic[Result]):
 
         Parameters
         ----------
+        schedule
+            The schedule to write.
+        path
+            File or directory to write.
         check
             Whether the oracle checks the schedule first; turn it off only for one that it has checked.
         options
@@ -199,6 +203,8 @@ def export_schedule(schedule: Schedule, path: str | Path, format: str, *, check:
 
     Parameters
     ----------
+    schedule
+        The schedule to write.
     path
         A file or a directory, as the format writes it.
     format

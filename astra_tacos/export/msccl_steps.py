@@ -54,6 +54,7 @@ class Layout:
 
     @property
     def num_channels(self) -> int:
+        """Number of MSCCL channels."""
         return max((block.channel for block in self.blocks), default=0) + 1
 
 

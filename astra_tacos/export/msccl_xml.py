@@ -109,6 +109,10 @@ def export_msccl_xml(
 
     Parameters
     ----------
+    schedule
+        The schedule to write.
+    path
+        File to write.
     dialect
         `executor` for msccl-executor-nccl and RCCL, `msccl` for the original runtime.
     protocol

@@ -85,6 +85,10 @@ def write_run_directory(
 
     Parameters
     ----------
+    schedule
+        The schedule to write.
+    path
+        Directory to write.
     more
         Further entries of `result.json`.
     link_order

@@ -32,6 +32,8 @@ def write_run_script(
 
     Parameters
     ----------
+    directory
+        Directory of the run.
     workload
         Prefix of the workload's traces, from the directory.
     backend

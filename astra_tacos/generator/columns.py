@@ -50,10 +50,25 @@ class StageColumns:
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes of a rank."""
         return len(self.table.node_id)
 
     def of_rank(self, rank: int, groups: Groups, stage_stride: int, lane: int, num_lanes: int) -> NodeTable:
-        """The nodes of one rank: `stage_stride` from that of the stage before, number `lane` of `num_lanes` in its own."""
+        """The nodes of one rank: `stage_stride` from that of the stage before, number `lane` of `num_lanes` in its own.
+
+        Parameters
+        ----------
+        rank
+            The rank.
+        groups
+            Communicator groups of the run.
+        stage_stride
+            Distance of the rank from its counterpart in the stage before.
+        lane
+            Number of the rank in its stage.
+        num_lanes
+            Number of ranks of a stage.
+        """
         value = self.table.attr_value.copy()
         value[self.group_at] = groups.of_rank[self.group_kind, rank]
         value[self.own_at] = rank
@@ -67,6 +82,8 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
 
     Parameters
     ----------
+    nodes
+        Nodes of the stage, in program order.
     device
         Computes; compute nodes have a duration if it gives them one, else operations and bytes.
     """

@@ -58,6 +58,8 @@ def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, mor
         Weights held, all of which are read.
     moved
         Activations read and written.
+    dtype_bytes
+        Bytes of a value.
     more_ops
         Operations without weights, forward.
     """
@@ -84,7 +86,19 @@ def mlp(model: Transformer, tokens: int, tp: int) -> Block:
 
 
 def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
-    """The experts that a rank holds. Routing is balanced: each rank of the expert group gets as many tokens as it sends."""
+    """The experts that a rank holds. Routing is balanced: each rank of the expert group gets as many tokens as it sends.
+
+    Parameters
+    ----------
+    model
+        The transformer.
+    tokens
+        Tokens of a rank in a micro-batch.
+    tp
+        Size of a tensor-parallel group.
+    ep
+        Size of an expert group.
+    """
     rows = tokens * model.top_k
     used = model.mlp_weights // tp
     return _block(rows, model.experts // ep * used, used, _mlp_moved(model, rows, tp), model.dtype_bytes)

@@ -61,6 +61,10 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
 
     Parameters
     ----------
+    step
+        The training step.
+    path
+        Directory to write.
     device
         What computes.
     network

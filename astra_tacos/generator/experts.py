@@ -30,10 +30,12 @@ class Experts:
 
     @property
     def weights(self) -> int:
+        """Parameters of the experts that a rank holds."""
         return self._block.weights
 
     @property
     def router_weights(self) -> int:
+        """Parameters of the router."""
         return self._router.weights
 
     def forward(self, micro_batch: int, source: int) -> int:

@@ -18,11 +18,35 @@ class Gradients:
         """Nodes after which all gradients so far are summed."""
 
     def buckets(self, name: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
-        """Gradients of `weights` parameters, in as many buckets as the step asks for, or `count`."""
+        """Gradients of `weights` parameters, in as many buckets as the step asks for, or `count`.
+
+        Parameters
+        ----------
+        name
+            Name of the parameters, for labels.
+        group
+            The copies of the model over which gradients are reduced.
+        weights
+            Number of parameters.
+        count
+            Number of buckets; 0 for as many as the step asks for.
+        """
         return Buckets(self, name, group, weights, count or self._step.buckets)
 
     def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int]) -> None:
-        """Sum the gradients that `sources` computed over a group; padded, so that its ranks have shards of one size."""
+        """Sum the gradients that `sources` computed over a group; padded, so that its ranks have shards of one size.
+
+        Parameters
+        ----------
+        label
+            Label of the node.
+        group
+            The copies of the model over which gradients are reduced.
+        weights
+            Number of parameters.
+        sources
+            Ids of the nodes that computed the gradients.
+        """
         size = self._step.parallelism.group_size(group)
         if size == 1:
             self.reduced += sources

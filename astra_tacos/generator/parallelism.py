@@ -76,6 +76,7 @@ class Parallelism:
 
     @property
     def num_ranks(self) -> int:
+        """Number of ranks."""
         return self.dp * self.tp * self.pp
 
     @property

@@ -14,8 +14,11 @@ class Pass(NamedTuple):
 
 
 def one_forward_one_backward(stage: int, num_stages: int, micro_batches: int) -> Iterator[Pass]:
-    """1F1B (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, without interleaving): as many forward as there are stages
-    behind, then in turn one forward and one backward, so that a stage holds activations of at most `num_stages` micro-batches."""
+    """1F1B: one forward, one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, without interleaving).
+
+    A stage first runs as many micro-batches forward as there are stages after it, then alternates between one forward and one
+    backward, so that it holds the activations of at most `num_stages` micro-batches.
+    """
     ahead = min(num_stages - 1 - stage, micro_batches)
     for number in range(ahead):
         yield Pass(True, number)

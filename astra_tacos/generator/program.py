@@ -105,13 +105,39 @@ class Program:
         return self._latest_communication
 
     def send(self, label: Label, hop: int, message: int, size_bytes: int, *data: int) -> None:
-        """Add a send."""
+        """Add a send.
+
+        Parameters
+        ----------
+        label
+            Label of the node.
+        hop
+            Number of stages forward to the receiver, negative if backward.
+        message
+            Number of the message, which sender and receiver share.
+        size_bytes
+            Size of the message.
+        *data
+            Ids of the nodes whose results are sent.
+        """
         before = self._latest_communication
         more = {"size_bytes": size_bytes, "hop": hop, "message": message}
         self._latest_communication = self._add(NodeType.COMM_SEND, label, data, before, **more)
 
     def receive(self, label: Label, hop: int, message: int, size_bytes: int) -> int:
-        """Add a receive, and return its id."""
+        """Add a receive, and return its id.
+
+        Parameters
+        ----------
+        label
+            Label of the node.
+        hop
+            Number of stages forward to the sender, negative if backward.
+        message
+            Number of the message, which sender and receiver share.
+        size_bytes
+            Size of the message.
+        """
         return self._add(NodeType.COMM_RECV, label, (), None, size_bytes=size_bytes, hop=hop, message=message)
 
     def _add(self, kind: NodeType, label: Label, data: tuple[int, ...], before: int | None, **more: object) -> int:

@@ -65,7 +65,19 @@ class ShardedBlock:
         return self._program.compute(label, self._block.weight_gradient, *self._backward.pop(micro_batch))
 
     def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
-        """Sum partial outputs or gradients of so many rows over the tensor-parallel ranks."""
+        """Sum partial outputs or gradients of so many rows over the tensor-parallel ranks.
+
+        Parameters
+        ----------
+        what
+            Name of the pass, for labels.
+        micro_batch
+            Number of the micro-batch.
+        source
+            Id of the node that computed the partial sums.
+        rows
+            Number of rows.
+        """
         return sum_rows(self._step, self._program, self.label(what, micro_batch), rows, source)
 
     def _gather(self, what: str, micro_batch: int, source: int) -> int:
@@ -73,7 +85,21 @@ class ShardedBlock:
 
 
 def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Sum activations of so many rows over the tensor-parallel ranks, into shards with sequence parallelism."""
+    """Sum activations of so many rows over the tensor-parallel ranks, into shards with sequence parallelism.
+
+    Parameters
+    ----------
+    step
+        The training step.
+    program
+        Nodes of the stage, to which a collective is added.
+    label
+        Label of the node.
+    rows
+        Number of rows.
+    source
+        Id of the node that computed the partial sums.
+    """
     num_bytes = rows * step.model.hidden * step.model.dtype_bytes
     if step.sequence_parallel:
         return program.collective(label.of("reduce_scatter"), CommType.REDUCE_SCATTER, GroupKind.TENSOR, num_bytes, source)
@@ -81,7 +107,21 @@ def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int)
 
 
 def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Make activations of so many rows whole on every tensor-parallel rank, if they are sharded: with sequence parallelism."""
+    """Make activations of so many rows whole on every tensor-parallel rank, if they are sharded: with sequence parallelism.
+
+    Parameters
+    ----------
+    step
+        The training step.
+    program
+        Nodes of the stage, to which a collective is added.
+    label
+        Label of the node.
+    rows
+        Number of rows.
+    source
+        Id of the node that computed the shards.
+    """
     if not step.sequence_parallel:
         return source
     num_bytes = rows * step.model.hidden * step.model.dtype_bytes // step.parallelism.tp

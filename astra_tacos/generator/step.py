@@ -93,6 +93,7 @@ class Step:
 
     @property
     def layers_per_stage(self) -> int:
+        """Layers of the model in each pipeline stage."""
         return self.model.layers // self.parallelism.pp
 
     @property

@@ -101,7 +101,7 @@ class Kernel:
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:
-        """numba's types of the parameters."""
+        """The numba types of the parameters."""
         return tuple(_numba_type(hint) for _, hint in self._parameters)
 
     @cached_property
@@ -124,6 +124,7 @@ class Kernel:
             self._dispatcher.compile(self.signature)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run it on arguments of the annotated types; compile it first if that was not done."""
         if not self._dispatcher.overloads:
             self.compile()
         taken = [take(argument) for take, argument in zip(self._takers, arguments, strict=True)]

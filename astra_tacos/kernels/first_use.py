@@ -47,6 +47,8 @@ def compile_kernels(
 
     Parameters
     ----------
+    kernels
+        Kernels to compile.
     report
         Called with how many of them are done, and how many there are.
     processes

@@ -69,13 +69,26 @@ class Collectives:
 
     @property
     def num_instances(self) -> int:
+        """Number of collectives, each of which has nodes on several ranks."""
         return int(self.instance.max(initial=-1)) + 1
 
 
 def find_collectives(
     view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
 ) -> Collectives:
-    """All of them; `implementation` is what each node of the workload names."""
+    """All of them; `implementation` is what each node of the workload names.
+
+    Parameters
+    ----------
+    view
+        The workload.
+    groups
+        Communicator groups of the run.
+    num_npus
+        Number of NPUs of the network.
+    implementation
+        int32[num_nodes], what each node of the workload names.
+    """
     group = group_ids(view.columns)
     runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))

@@ -75,7 +75,25 @@ def read_inputs(
     directory: str | Path = Path(),
     backend: Backend | str | None = None,
 ) -> Inputs:
-    """Read all files of a run; what is wrong with one of them is a problem, no error."""
+    """Read all files of a run; what is wrong with one of them is a problem, no error.
+
+    Parameters
+    ----------
+    workload
+        Prefix of the trace files.
+    system
+        System file.
+    network
+        Network file.
+    comm_group
+        Communicator group file, if any.
+    remote_memory
+        Remote memory file, if any.
+    directory
+        Directory in which ASTRA-sim would be started.
+    backend
+        Network model, by default that of the network.
+    """
     directory = Path(directory)
     problems: dict[str, list[FileProblem]] = {}
 

@@ -15,6 +15,8 @@ def precede(
 
     Parameters
     ----------
+    trace
+        The workload.
     place, order
         int64[num_nodes] each, an order in which every row comes after what it depends on: the place of each row in it, and
         the row at each place.

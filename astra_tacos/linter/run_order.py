@@ -104,6 +104,12 @@ def order_run(
 
     Parameters
     ----------
+    view
+        The workload.
+    collectives
+        Its collectives.
+    messages
+        Its messages, matched.
     synchronises
         By what collectives run: whether every rank waits for every other one.
     sent

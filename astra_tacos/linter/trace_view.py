@@ -67,7 +67,19 @@ class TraceView:
         return int(self.trace.node_id[row])
 
     def at(self, row: int, message: str, remedy: str = "", severity: Severity | None = None) -> Found:
-        """A finding at a node."""
+        """A finding at a node.
+
+        Parameters
+        ----------
+        row
+            Row of the node.
+        message
+            What is wrong.
+        remedy
+            What to do about it.
+        severity
+            The severity, if not that of the check.
+        """
         return Found(message, remedy, self.file(row), int(self.rank[row]), self.node(row), severity)
 
     def each(

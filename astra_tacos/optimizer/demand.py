@@ -38,10 +38,12 @@ class Demand:
 
     @property
     def num_npus(self) -> int:
+        """Number of NPUs of the group."""
         return math.prod(self.members)
 
     @property
     def involved(self) -> tuple[int, ...]:
+        """Indices of the dimensions in which the group has more than one member."""
         return tuple(index for index, count in enumerate(self.members) if count > 1)
 
 

@@ -60,6 +60,10 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
 
     Parameters
     ----------
+    text
+        The constraint.
+    num_dimensions
+        Number of dimensions of the network.
     prices
         Dollars per GB/s of each dimension, of the whole network, that `cost` stands for; None where there are none.
 

@@ -32,8 +32,9 @@ class CostModel:
     dimensions: tuple[str, ...] | None
 
     def prices(self, shape: Shape) -> tuple[float, ...]:
-        """Dollars per GB/s of one NPU in each dimension: a link, and where it leads to a switch,
-        a port of that and the NIC of tiers that price one.
+        """Dollars per GB/s of one NPU in each dimension.
+
+        The price of a link and, where it leads to a switch, of a port of the switch and the NIC of tiers that price one.
 
         Raises
         ------
@@ -111,8 +112,9 @@ def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def read_cost_model(path: Path) -> CostModel:
-    """Read a cost model: `Link`, `Switch` and `Nic` of each tier; `CostDimension` names a tier per dimension, where the network
-    file does not.
+    """Read a cost model: `Link`, `Switch` and `Nic` of each tier.
+
+    `CostDimension` names a tier per dimension, where the network file does not.
 
     Raises
     ------

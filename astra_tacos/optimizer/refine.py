@@ -49,12 +49,20 @@ def refine(
 
     Parameters
     ----------
+    measure
+        Measures the times of demands at a split.
+    space
+        Splits to choose from.
     starts
         Splits by name. Those outside of the space are measured, too, but nothing begins there.
     best_split
         The best split of a model in a space.
     objective
         Of a split and its measured time.
+    num_steps
+        Largest number of improvement steps.
+    on_step
+        Called with the number of steps done, and `num_steps`.
     """
     steps: list[Step] = []
     best, centre = math.inf, None

@@ -20,7 +20,21 @@ BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
 def refine_problem(
     problem: Problem, split: Floats, measure: Measure, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> tuple[Step, ...]:
-    """Refine from the model's best split, that of the groups' bandwidths, equal shares and the input's; see `refine`."""
+    """Refine from the model's best split, that of the groups' bandwidths, equal shares and the input's; see `refine`.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    split
+        The best split by the model.
+    measure
+        Measures the times of demands at a split.
+    num_steps
+        Largest number of improvement steps.
+    on_step
+        Called with the number of steps done, and `num_steps`.
+    """
     named = named_splits(problem, split)
     groups = problem.solve(subnetwork_model(problem.job, problem.shape), problem.space).split
     starts = {BEST_OF_MODEL: named.pop(BEST), BEST_OF_GROUPS: groups} | named
@@ -52,6 +66,20 @@ def refine_result(problem: Problem, measure: Measure, steps: tuple[Step, ...]) -
 def refined(
     problem: Problem, split: Floats, synthesis: Synthesis, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """Refine the best split of a problem's model, and say what came of it."""
+    """Refine the best split of a problem's model, and say what came of it.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    split
+        The best split by the model.
+    synthesis
+        Synthesizes and times demands.
+    num_steps
+        Largest number of improvement steps.
+    on_step
+        Called with the number of steps done, and `num_steps`.
+    """
     measure = Measure(problem.job, problem.shape, synthesis)
     return refine_result(problem, measure, refine_problem(problem, split, measure, num_steps, on_step))

@@ -30,10 +30,12 @@ class Shape:
 
     @property
     def num_dimensions(self) -> int:
+        """Number of dimensions."""
         return len(self.sizes)
 
     @property
     def num_npus(self) -> int:
+        """Number of NPUs."""
         return math.prod(self.sizes)
 
     def describe(self) -> str:

@@ -130,7 +130,7 @@ class _Linearised:
         return np.pad(matrix, ((0, 0), (0, self.size - matrix.shape[1])))
 
     def _add_tangents(self, points: Floats, chosen: Floats | np.ndarray) -> None:
-        """r >= 2 / p - b / p**2, which touches 1 / b at p, for the chosen dimensions; times p, for the solver's sake."""
+        """Add r >= 2 / p - b / p**2, which touches 1 / b at p, for the chosen dimensions; times p, for the solver's sake."""
         for dimension in np.flatnonzero(chosen).tolist():
             row = np.zeros(self.size)
             row[dimension], row[self.num_dimensions + dimension] = -1.0 / points[dimension], -points[dimension]

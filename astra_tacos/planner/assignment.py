@@ -62,6 +62,12 @@ def assign(
 
     Parameters
     ----------
+    trace
+        The workload.
+    instances
+        Its collective instances.
+    implementation
+        int64[num_instances], the trace that each instance runs, or NATIVE.
     groups
         Communicator groups of the run.
     order

@@ -59,6 +59,7 @@ class DistinctCollective:
 
     @property
     def num_members(self) -> int:
+        """Number of NPUs of each group."""
         return len(self.groups[0])
 
     @property

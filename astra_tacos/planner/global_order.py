@@ -97,6 +97,14 @@ def order_instances(
 
     Parameters
     ----------
+    trace
+        The workload.
+    issue
+        The order in which ASTRA-sim issues the nodes of each rank.
+    instances
+        Its collective instances.
+    graph
+        The dependencies, with the nodes of an instance merged into one vertex.
     duration_ns, on_cpu
         int64 and bool[num_nodes]; durations only decide on the order.
     instance_ns, urgency

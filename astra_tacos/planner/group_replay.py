@@ -35,8 +35,18 @@ def replay_together(
     ----------
     schedule
         What they run, None for the native collective of the system.
+    pattern
+        Pattern of the collective.
+    size_bytes
+        Size of the collective.
     groups
         Ranks in ascending order; of groups that share a rank, only the first takes part.
+    network
+        Network of the run.
+    system
+        System of the run.
+    backend
+        Network model of the replay.
 
     Raises
     ------

@@ -21,7 +21,23 @@ _SEARCHED_UP_TO = 256
 def choose_routes(
     network: Topology, config: NetworkConfig, members: NDArray[np.int64], kept: NDArray[np.int64], own: Topology, reach: Reach
 ) -> list[tuple[int, int, float, float]]:
-    """Routes that become links: (source, destination, bandwidth, latency); short ones first, links used once if possible."""
+    """Routes that become links: (source, destination, bandwidth, latency); short ones first, links used once if possible.
+
+    Parameters
+    ----------
+    network
+        The whole network.
+    config
+        Its description.
+    members
+        int64[n], the ranks of the group.
+    kept
+        int64, links of the network that the group keeps.
+    own
+        The network of the kept links alone.
+    reach
+        One of `REACHES`.
+    """
     if len(members) > _SEARCHED_UP_TO:
         near = _chosen(network, config, members, kept, own, reach, _near_pairs(len(members)))
         src = np.array([*own.channel_src.tolist(), *(route[0] for route in near)], np.int64)

@@ -40,6 +40,12 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
 
     Parameters
     ----------
+    network
+        The whole network.
+    config
+        Its description.
+    members
+        The ranks of the group, in ascending order.
     reach
         Which routes through other NPUs are links: those `needed` to connect all members, also those that are link-`disjoint`
         from all others, or `all` between members that have no link (of groups of up to 16 members).

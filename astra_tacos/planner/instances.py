@@ -41,6 +41,7 @@ class Instances:
 
     @property
     def num_instances(self) -> int:
+        """Number of instances."""
         return len(self.group)
 
     @property
@@ -55,6 +56,10 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
 
     Parameters
     ----------
+    trace
+        The workload.
+    nodes
+        Its collective nodes.
     by_name
         Whether names may say which nodes belong together.
 

@@ -43,10 +43,14 @@ def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, An
 
     Parameters
     ----------
+    data
+        Its bytes.
     offset
         int64[num_nodes], where each node of the file begins.
     nodes
         New messages, by their place among the nodes.
+    path
+        The trace file, for errors.
 
     Raises
     ------
@@ -76,7 +80,19 @@ def attribute(node: Any, *names: str) -> Any:
 
 
 def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
-    """Give the first attribute of that name a value of one of the schema's kinds (`string_val`), or add one."""
+    """Give the first attribute of that name a value of one of the schema's kinds (`string_val`), or add one.
+
+    Parameters
+    ----------
+    node
+        The node's message.
+    name
+        Name of the attribute.
+    kind
+        Kind of the value, a field of the schema.
+    value
+        The value.
+    """
     for entry in node.attr:
         if entry.name == name:
             break

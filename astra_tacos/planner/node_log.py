@@ -20,7 +20,21 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 def node_rows(
     workload: Workload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
 ) -> list[list[Any]]:
-    """A row of `COLUMNS` for each; `traces` are the names of what is written."""
+    """A row of `COLUMNS` for each; `traces` are the names of what is written.
+
+    Parameters
+    ----------
+    workload
+        The run and its collectives.
+    solutions
+        The result of each distinct collective.
+    assignment
+        Groups and ids of the instances.
+    changes
+        Changes of nodes.
+    traces
+        Names of the traces written.
+    """
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2

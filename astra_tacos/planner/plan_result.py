@@ -135,7 +135,25 @@ def plan_result(
     after: RunOutcome,
     extras: tuple[Extras, ...],
 ) -> PlanResult:
-    """Figures of a plan."""
+    """Figures of a plan.
+
+    Parameters
+    ----------
+    workload
+        The run and its collectives.
+    solutions
+        The result of each distinct collective.
+    backend
+        Network model of the replays.
+    baseline
+        Native algorithm of the run before; None for the run as it was.
+    before
+        Replay of the run as it was, or why there is none.
+    after
+        Replay of the planned run.
+    extras
+        What groups could gain on the whole network.
+    """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
     nodes = workload.instances.nodes

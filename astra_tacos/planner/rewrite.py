@@ -57,6 +57,18 @@ def find_changes(
 
     Parameters
     ----------
+    trace
+        The workload.
+    columns
+        Its other columns.
+    issue
+        The order in which ASTRA-sim issues the nodes of each rank.
+    instances
+        Its collective instances.
+    graph
+        The dependencies, with the nodes of an instance merged into one vertex.
+    assignment
+        Groups and ids of the instances.
     order
         int64[num_nodes + num_instances], place of each row and collective.
     """

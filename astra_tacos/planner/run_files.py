@@ -106,7 +106,21 @@ def write_configurations(
     per_node: Mapping[int, str],
     backend: Backend,
 ) -> None:
-    """Write all files but traces and the plan itself."""
+    """Write all files but traces and the plan itself.
+
+    Parameters
+    ----------
+    folder
+        Directory to write into.
+    inputs
+        Files of the run.
+    groups
+        Communicator groups of the planned run.
+    per_node
+        By node id, the prefix of the trace that it runs.
+    backend
+        The model that the script runs.
+    """
     system = dict(read_json_object(inputs.system))
     for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
         system.pop(key, None)  # every node that has a trace is in per_node.yml
@@ -132,7 +146,19 @@ def write_configurations(
 
 
 def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:
-    """Write `plan.json`: the result, and a line per collective node."""
+    """Write `plan.json`: the result, and a line per collective node.
+
+    Parameters
+    ----------
+    folder
+        Directory to write into.
+    result
+        The result in figures.
+    rows
+        A row per collective node.
+    columns
+        Names of the columns of `rows`.
+    """
     head = json.dumps(result, indent=1)[:-2]
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     names = json.dumps(columns)

@@ -24,6 +24,8 @@ def differently_numbered(
 
     Parameters
     ----------
+    instances
+        The collective instances of the workload.
     implementation
         int64[num_instances], NATIVE for those without a trace.
     order

@@ -29,6 +29,10 @@ def write_traces(
 
     Parameters
     ----------
+    folder
+        Folder to write into.
+    workload
+        The run and its collectives.
     schedules
         What is written, by name.
     kept

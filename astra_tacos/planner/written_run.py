@@ -43,6 +43,14 @@ def write_run(
 
     Parameters
     ----------
+    folder
+        Empty directory to write into.
+    inputs
+        Files of the run.
+    workload
+        The run and its collectives.
+    solutions
+        The result of each distinct collective.
     order
         int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep.
     backend

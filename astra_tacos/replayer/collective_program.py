@@ -69,8 +69,10 @@ class CollectiveProgram:
 
     @property
     def num_positions(self) -> int:
+        """Number of members of the group."""
         return len(self.rank_first) - 1
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes of all members."""
         return len(self.kind)

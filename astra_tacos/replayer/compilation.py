@@ -61,6 +61,21 @@ def compile_run(
 
     `network` says how messages travel; `starts_at_once` and `server` are as in `Code`, which also says what templates, rows and
     live nodes are.
+
+    Parameters
+    ----------
+    workload
+        Traces of all ranks.
+    actions
+        What each node does when it is issued.
+    casts
+        Programs of the collectives.
+    network
+        Routes of messages.
+    starts_at_once
+        See `Code`.
+    server
+        See `Code`.
     """
     num_rows, num_ranks = workload.num_nodes, workload.num_ranks
     programs = casts.programs

@@ -20,6 +20,17 @@ def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, networ
 
     Messages cross the dimensions in order, lowest first, as they do where links are modelled; failed links are there, as they are
     for a model without links.
+
+    Parameters
+    ----------
+    compiled
+        The run as arrays.
+    casts
+        Programs of the collectives.
+    state
+        The state after the replay.
+    network
+        The network whose links are loaded.
     """
     src, dst, sent = compiled.pair_src, compiled.pair_dst, pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)

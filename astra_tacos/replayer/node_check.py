@@ -25,7 +25,21 @@ class NodeCheck:
     def reject(
         self, bad: NDArray[np.bool_], found: str, expected: str, error: type[AstraTacosError] = ConfigError, **values: object
     ) -> None:
-        """Raise `error` for the first row that is `bad`; `found` may name {kind}, {size}, {peer}, {tag}, {duration}."""
+        """Raise `error` for the first row that is `bad`.
+
+        Parameters
+        ----------
+        bad
+            bool[num_nodes], rows to reject.
+        found
+            What was found; a format string that may name {kind}, {size}, {peer}, {tag}, {duration} and keys of `values`.
+        expected
+            What was expected.
+        error
+            Class of the exception.
+        **values
+            Columns of further values that `found` names.
+        """
         if not bad.any():
             return
         row = int(np.argmax(bad))

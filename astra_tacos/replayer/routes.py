@@ -68,6 +68,7 @@ class CongestionUnaware:
         self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+        """See `NetworkModel.routes`."""
         latency_ns, rate = np.full(len(src), -1.0), np.ones(len(src))
         stride = 1
         for dimension in self._dimensions:
@@ -96,11 +97,12 @@ class CongestionAware:
         self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
-        """
+        """See `NetworkModel.routes`.
+
         Raises
         ------
         ConfigError
-            If a route needs a link that is not there.
+            If a route needs a link that does not exist.
         """
         topology = self._topology
         owner, source, target = crossed_pairs(self._network, src, dst)

@@ -152,7 +152,21 @@ def advance(
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
-    """State of a replay before its first event; with `timed`, times are kept of the collectives' nodes too."""
+    """State of a replay before its first event; with `timed`, times are kept of the collectives' nodes too.
+
+    Parameters
+    ----------
+    compiled
+        The run as arrays.
+    casts
+        Programs of the collectives.
+    num_servers
+        Number of memory servers.
+    record
+        Whether the replay is recorded.
+    timed
+        Whether the times of the nodes of collectives are kept.
+    """
     code = compiled.code
     num_rows, num_ranks = len(code.slot), len(code.block_first) - 1
     num_live, num_links = int(code.block_first[-1]), len(code.link_latency_ns)

@@ -242,7 +242,21 @@ def _joined(steps: list[str]) -> str:
 
 
 def explain_stall(run: Run, casts: Casts, compiled: Compiled, state: kernels.Progress, of_collective: bool = False) -> str:
-    """Who waits for what, of the first rank that never finishes, and how many more there are."""
+    """Who waits for what, of the first rank that never finishes, and how many more there are.
+
+    Parameters
+    ----------
+    run
+        The run.
+    casts
+        Programs of the collectives.
+    compiled
+        The run as arrays.
+    state
+        The state in which the replay stalled.
+    of_collective
+        Whether the workload only stands for one collective, so that messages do not mention it.
+    """
     stuck = np.flatnonzero(state.rank_finish_ns < 0)
     text = Stall(run, casts, compiled, state, of_collective).explain(int(stuck[0]))
     others = len(stuck) - 1

@@ -69,6 +69,8 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     ----------
     trace
         Nodes COMM_SEND, COMM_RECV and COMP; peers are NPUs.
+    network
+        The network to replay on.
     backend
         The network model, or its name; None takes the network's default (`run.backend`).
 

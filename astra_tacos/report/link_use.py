@@ -21,6 +21,8 @@ def shares_of_time(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[n
 
     Parameters
     ----------
+    schedule
+        The schedule.
     row_of_link
         int[num_links], which row a link counts for.
     num_bins

@@ -108,7 +108,19 @@ def _node_of_moment(
 
 
 def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int) -> NDArray[np.int64]:
-    """Of nodes that are open at each moment, the next to end; NO_NODE where none is, or that one is not open yet."""
+    """Of nodes that are open at each moment, the next to end; NO_NODE where none is, or that one is not open yet.
+
+    Parameters
+    ----------
+    rows
+        int64[n], the nodes.
+    begin
+        int64[n], the moment at which each begins.
+    end
+        int64[n], the moment at which each ends.
+    num_moments
+        Number of moments.
+    """
     order = np.lexsort((begin, end))
     begin, end = begin[order], end[order]
     # The first in that order at each moment: two blocks of a power of two cover a node's time, and blocks are halved until

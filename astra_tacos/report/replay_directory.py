@@ -30,7 +30,19 @@ def _is_own(names: set[str]) -> bool:
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], run: Run, outcome: RunOutcome) -> None:
-    """Write `replay.json`, the object that `--json` prints, and `replay.npz`."""
+    """Write `replay.json`, the object that `--json` prints, and `replay.npz`.
+
+    Parameters
+    ----------
+    path
+        Directory to write.
+    result
+        The figures.
+    run
+        The run.
+    outcome
+        What its replay observed.
+    """
     with replaced_directory(path) as folder:
         write_json(folder / RESULT_FILE, result)
         save_recording(record_run(run, outcome), folder / REPLAY_FILE)

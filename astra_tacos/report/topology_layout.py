@@ -87,7 +87,19 @@ def layout(topology: Topology) -> Layout:
 
 
 def curves(drawn: Layout, topology: Topology, links: NDArray[np.integer], steps: int = 12) -> Points:
-    """float64[len(links), steps + 1, 2], points along the curve of each link from its source to its destination."""
+    """float64[len(links), steps + 1, 2], points along the curve of each link from its source to its destination.
+
+    Parameters
+    ----------
+    drawn
+        Positions of devices.
+    topology
+        The network.
+    links
+        Links to draw.
+    steps
+        Number of segments of a curve.
+    """
     at = np.linspace(0.0, 1.0, steps + 1)[None, :, None]
     src, dst = (drawn.positions[ends[links]][:, None, :] for ends in (topology.link_src, topology.link_dst))
     points: Points = (1 - at) ** 2 * src + 2 * at * (1 - at) * drawn.controls[links][:, None, :] + at**2 * dst

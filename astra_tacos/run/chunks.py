@@ -14,9 +14,12 @@ class SplitSystem(Protocol):
     """What cutting asks of the system JSON; `SystemConfig` has it."""
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Name of the system file, for errors."""
+
     @property
-    def preferred_dataset_splits(self) -> int | None: ...
+    def preferred_dataset_splits(self) -> int | None:
+        """`preferred-dataset-splits`, if the file has it."""
 
 
 def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitSystem) -> tuple[int, int]:
@@ -55,7 +58,19 @@ def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitS
 
 
 def count_chunks(pattern: str, size_bytes: NDArray[np.int64], num_npus: int, system: SplitSystem) -> NDArray[np.int64]:
-    """int64[len(size_bytes)], chunks of native collectives of one pattern; 0 for those that `cut_into_chunks` refuses."""
+    """int64[len(size_bytes)], chunks of native collectives of one pattern; 0 for those that `cut_into_chunks` refuses.
+
+    Parameters
+    ----------
+    pattern
+        Pattern of the collectives.
+    size_bytes
+        int64[n], their sizes.
+    num_npus
+        Number of NPUs that take part.
+    system
+        Settings of the system.
+    """
     sizes, which = np.unique(size_bytes, return_inverse=True)
     counts = np.zeros(len(sizes), np.int64)
     for entry, size in enumerate(sizes.tolist()):

@@ -57,6 +57,7 @@ class Nodes:
 
     @property
     def num_ranks(self) -> int:
+        """Number of ranks."""
         return len(self.rank_first) - 1
 
     @property

@@ -56,6 +56,7 @@ class LockstepSchedule:
 
     @property
     def num_rounds(self) -> int:
+        """Number of rounds."""
         return len(self.start_ns)
 
     @property

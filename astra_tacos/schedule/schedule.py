@@ -53,6 +53,7 @@ class Schedule:
 
     @property
     def num_sends(self) -> int:
+        """Number of sends."""
         return len(self.chunk)
 
     @property

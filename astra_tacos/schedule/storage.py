@@ -92,6 +92,10 @@ def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: i
 
     Parameters
     ----------
+    header
+        The header, as `describe_schedule` makes it.
+    links
+        The columns `LINKS`.
     num_sends
         How many the file has room for: far fewer than chunks is no schedule.
 

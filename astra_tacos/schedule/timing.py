@@ -53,6 +53,7 @@ class Timing:
 
     @property
     def is_blocking(self) -> bool:
+        """Whether a chunk holds a link until it has arrived."""
         return self.link_model == "blocking"
 
 
@@ -63,6 +64,12 @@ def compute_timing(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective, whose chunks have sizes.
+    link_model
+        How long a chunk holds a link.
     reduce_bandwidth_gbps
         Decimal GB/s at which an NPU reduces a received chunk, 0 for infinitely fast (ASTRA-sim's 1 ns).
 

@@ -43,6 +43,7 @@ class Part:
     given: dict[str, Any] = field(default_factory=dict)
 
     def joined(self, other: Part) -> Part:
+        """Both parts as one; on equal names `other` wins."""
         return Part(self.names | other.names, self.given | other.given)
 
 
@@ -67,6 +68,7 @@ class Axes:
 
     @property
     def num_combinations(self) -> int:
+        """Number of combinations of all blocks."""
         return math.prod(len(block) for block in self.blocks)
 
     def combinations(self) -> Iterator[Part]:
@@ -85,6 +87,10 @@ def read_axes(document: object, where: str, read_key: Read, missing: Callable[[s
 
     Parameters
     ----------
+    document
+        The value of `axes` in the sweep file.
+    where
+        Its place in the file, for errors.
     read_key
         Reads the value of an axis that is a key of `point`.
     missing

@@ -39,6 +39,10 @@ def read_definitions(document: object, where: str, axes: Mapping[str, str]) -> D
 
     Parameters
     ----------
+    document
+        The definitions in the sweep file.
+    where
+        Their place in the file, for errors.
     axes
         By name, where each axis stands.
 
@@ -97,6 +101,7 @@ class Conditions:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
+        """All conditions, first those that can be evaluated before the point runs."""
         return (*self.early, *self.late)
 
 

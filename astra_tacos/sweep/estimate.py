@@ -36,6 +36,8 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
     ----------
     points
         By key, what has to be computed.
+    conditions
+        Conditions that points have to meet.
     """
     if not points:
         return Estimate(0.0, 0.0, 0, False)

@@ -58,6 +58,8 @@ def parse_expression(text: str, where: str, example: str = "600 - b0 - b1") -> E
 
     Parameters
     ----------
+    text
+        The expression.
     where
         File and key it stands in.
     example

@@ -43,6 +43,7 @@ class Field:
 
     @property
     def is_constant(self) -> bool:
+        """Whether the value contains no expression."""
         return not self.expressions
 
     def depends_on(self, names: Names) -> tuple[Any, ...]:

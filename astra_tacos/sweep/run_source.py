@@ -47,6 +47,14 @@ def read_run_source(
         Where the sweep file has each of `RUN_KEYS`.
     folder
         Where relative paths begin.
+    workload
+        Prefix of the trace files.
+    system
+        System file.
+    comm_group
+        Communicator group file, if any.
+    remote_memory
+        Remote memory file, if any.
     directory
         Where ASTRA-sim is started: paths in the system file begin there. By default where the system file is.
 

@@ -49,6 +49,7 @@ class Setting:
     defaults: tuple[Any, ...] = (None, None)
 
     def default(self, kind: str) -> Any:
+        """The default for points of a kind of task."""
         return self.defaults[KINDS.index(kind)]
 
 

@@ -66,6 +66,8 @@ def write_table(
 
     Parameters
     ----------
+    path
+        File to write.
     name, axes
         Of the sweep; columns of all axes.
     columns

@@ -24,6 +24,8 @@ def compute_points(points: Sequence[tuple[str, dict[str, Any]]], conditions: Con
     ----------
     points
         Key and request of each. The outcomes depend on them and the conditions alone.
+    conditions
+        Conditions that points have to meet.
     """
     with _lock:
         _stopped.difference_update(key for key, _ in points)

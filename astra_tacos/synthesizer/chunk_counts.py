@@ -61,10 +61,16 @@ def choose_chunks(
 
     Parameters
     ----------
+    topology
+        The network.
     collective_name, size_bytes
         As `COLLECTIVES` takes them.
+    link_model
+        How long a chunk holds a link.
     max_sends
         At least 1.
+    reduce_bandwidth_gbps
+        Decimal GB/s at which an NPU reduces a received chunk, 0 for infinitely fast (ASTRA-sim's 1 ns).
 
     Raises
     ------
@@ -98,7 +104,21 @@ def choose_chunks(
 
 
 def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
-    """Chunks per NPU of the most promising candidate."""
+    """Chunks per NPU of the most promising candidate.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    name
+        Name of the collective.
+    size_bytes
+        Size of the collective.
+    link_model
+        How long a chunk holds a link.
+    max_sends
+        Largest number of sends of a schedule.
+    """
     return choose_chunks(topology, name, size_bytes, link_model, max_sends)[0].chunks_per_npu
 
 

@@ -69,18 +69,22 @@ class Topology:
 
     @property
     def num_devices(self) -> int:
+        """Number of NPUs and switches."""
         return self.num_npus + self.num_switches
 
     @property
     def num_links(self) -> int:
+        """Number of directed links."""
         return len(self.link_src)
 
     @property
     def num_channels(self) -> int:
+        """Number of channels."""
         return len(self.channel_src)
 
     @property
     def has_switches(self) -> bool:
+        """Whether any device is a switch."""
         return self.num_switches > 0
 
     @property
@@ -110,6 +114,7 @@ class Topology:
         return f"{self.describe_device(int(self.link_src[link]))} -> {self.describe_device(int(self.link_dst[link]))}"
 
     def describe_device(self, device: int) -> str:
+        """`3` for an NPU, `switch 16` for a switch."""
         return str(device) if device < self.num_npus else f"switch {device}"
 
     def describe_shape(self) -> str:

@@ -69,7 +69,19 @@ class Columns:
 
 
 def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
-    """Columns of that many nodes and dependencies in all ranks."""
+    """Columns of that many nodes and dependencies in all ranks.
+
+    Parameters
+    ----------
+    num_nodes
+        Number of nodes of all ranks.
+    num_deps
+        Number of dependencies of all ranks.
+    chunks
+        Whether there are columns of custom collectives.
+    workload
+        Whether there are columns of workloads.
+    """
     num_numbers = len(NODE_NUMBERS) + chunks * len(CHUNK_NUMBERS) + workload * len(WORKLOAD_NUMBERS)
     return Columns(
         np.empty((num_numbers, num_nodes), np.int64),

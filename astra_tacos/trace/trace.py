@@ -131,10 +131,12 @@ class Trace:
 
     @property
     def num_ranks(self) -> int:
+        """Number of ranks."""
         return len(self.rank_first) - 1
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes of all ranks."""
         return len(self.node_id)
 
     @property

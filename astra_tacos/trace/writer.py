@@ -97,7 +97,19 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
 
 
 def write_trace(path: Path, table: NodeTable, begin: int, end: int) -> None:
-    """Write `encode_trace` to a file."""
+    """Write `encode_trace` to a file.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    table
+        Nodes of all ranks.
+    begin
+        First row of the file.
+    end
+        Row after the last one of the file.
+    """
     path.write_bytes(encode_trace(table, begin, end))
 
 

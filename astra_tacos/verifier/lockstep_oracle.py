@@ -31,6 +31,8 @@ def verify_lockstep(
 
     Parameters
     ----------
+    schedule
+        The schedule to verify.
     threads
         By default one per core; two at most are of use.
     on_progress
@@ -98,8 +100,11 @@ def _check_starts(schedule: LockstepSchedule, hold: int, usable: NDArray[np.int6
 
 
 def _places(schedule: LockstepSchedule) -> NDArray[np.int64]:
-    """A numbering of the chunks. Any will do; this one has chunks together that are sent at the same time, which is easy on
-    the cache: by the round in which they first appear from the middle on."""
+    """A numbering of the chunks. Any is correct; this one is friendly to the cache.
+
+    Chunks that are sent at the same time are close together: they are numbered by the round in which they first appear from the
+    middle on.
+    """
     num_chunks = schedule.collective.num_chunks
     seen = np.zeros(num_chunks, bool)
     order = [np.empty(0, np.int64)]

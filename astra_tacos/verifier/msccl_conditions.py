@@ -27,7 +27,19 @@ _MOST_LISTED = 1 << 16
 
 
 def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
-    """Violations of what the file's collective demands."""
+    """Violations of what the file's collective demands.
+
+    Parameters
+    ----------
+    file
+        The file.
+    layout
+        The places of its buffers.
+    program
+        The file as a program.
+    order
+        The order of its actions.
+    """
     collective = file.collective
     assert collective is not None
     if too_few := _too_few_writes(file, layout, program, collective):

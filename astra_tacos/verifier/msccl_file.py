@@ -125,6 +125,7 @@ class MscclFile:
 
     @property
     def num_steps(self) -> int:
+        """Number of steps."""
         return len(self.s)
 
     @property

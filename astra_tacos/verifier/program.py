@@ -64,6 +64,8 @@ def verify_trace(
 
     Parameters
     ----------
+    trace
+        The traces of all ranks.
     collective_name
         Name in `COLLECTIVES`; by default it is inferred.
     topology
@@ -95,6 +97,8 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
 
     Parameters
     ----------
+    path
+        The MSCCL XML file.
     collective_name
         Name in `COLLECTIVES`; by default what the file says. A file that only says `custom` is judged as this one.
     topology

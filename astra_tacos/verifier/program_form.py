@@ -130,6 +130,7 @@ class Program:
 
     @property
     def num_ops(self) -> int:
+        """Number of operations of all ranks."""
         return len(self.op_rank)
 
 

@@ -46,7 +46,19 @@ class Naming:
 
 
 def run(program: Program, order: Order, memory: dict[int, Value], naming: Naming) -> list[Violation]:
-    """Carry out all actions on `memory`, values by location; returns violations on the way."""
+    """Carry out all actions on `memory`, values by location; returns violations on the way.
+
+    Parameters
+    ----------
+    program
+        The program.
+    order
+        The order of its actions.
+    memory
+        Values by location; changed in place.
+    naming
+        Names of chunks, for messages.
+    """
     violations: list[Violation] = []
     sent_by = dict(zip(program.message_recv.tolist(), program.message_send.tolist(), strict=True))
     sent: dict[int, list[Value | None]] = {}
@@ -120,6 +132,8 @@ def compare(
 
     Parameters
     ----------
+    program
+        The program that has been run.
     memory
         Values by location, as `run` leaves them.
     after

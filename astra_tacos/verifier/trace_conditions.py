@@ -22,6 +22,17 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
     """The collective that a program is judged as (the given one, or what it computes or comes closest to), and violations.
 
     `root` is that of a Broadcast, Reduce, Scatter or Gather, by default the rank that receives least, or sends least.
+
+    Parameters
+    ----------
+    program
+        The traces as a program.
+    order
+        The order of its actions.
+    name
+        The collective to judge as; None to find it out.
+    root
+        Root of the collective, if it has one.
     """
     candidates = [name] if name else _candidates(program)
     possible = [candidate for candidate in candidates if _num_chunks(program) % _least_chunks(program, candidate) == 0]

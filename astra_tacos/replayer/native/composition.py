@@ -38,13 +38,20 @@ class NativeSystem(SplitSystem, Protocol):
     """What a native collective asks of the system JSON; `SystemConfig` has it."""
 
     @property
-    def active_chunks_per_dimension(self) -> int: ...
+    def active_chunks_per_dimension(self) -> int:
+        """`active-chunks-per-dimension`."""
+
     @property
-    def collective_optimization(self) -> str | None: ...
+    def collective_optimization(self) -> str | None:
+        """`collective-optimization`."""
+
     @property
-    def endpoint_delay_ns(self) -> int: ...
+    def endpoint_delay_ns(self) -> int:
+        """`endpoint-delay`, ns."""
+
     @property
-    def local_mem_bw_gbps(self) -> float: ...
+    def local_mem_bw_gbps(self) -> float:
+        """`local-mem-bw`, bytes per ns."""
 
 
 @dataclass(frozen=True, slots=True)

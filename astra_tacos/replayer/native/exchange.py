@@ -32,6 +32,8 @@ def exchange(
 
     Parameters
     ----------
+    request
+        Members, chunk and settings of the phase.
     size_bytes
         int64[num_messages + window], of packets; those past the last message only end the phase.
     reduced
@@ -83,6 +85,17 @@ def packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_re
 
     Packets go round: `window` of the first kind, that never do, then `num_responses` of the second, that do in a
     Reduce-Scatter, and in every other turn of an All-Reduce, the first included (`insert_packet`).
+
+    Parameters
+    ----------
+    request
+        The phase.
+    num_packets
+        Number of packets.
+    window
+        Number of packets of the first kind.
+    num_responses
+        Number of packets of the second kind.
     """
     turn, place = np.divmod(np.arange(num_packets), window + num_responses)
     second: NDArray[np.bool_] = place >= window

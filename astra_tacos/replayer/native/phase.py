@@ -131,6 +131,7 @@ class Role:
 
     @property
     def num_rows(self) -> int:
+        """Number of rows."""
         return len(self.kind)
 
 

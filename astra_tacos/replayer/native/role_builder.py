@@ -36,6 +36,23 @@ class RoleBuilder:
         """Add a node per entry of `place`, by which rows are sorted; those of one place stand in the order of calls.
 
         `peer` is int64[k, nodes]; `after` are other nodes, one each, that they wait for.
+
+        Parameters
+        ----------
+        place
+            int64[nodes], sort key of each node.
+        kind
+            Kind of all nodes.
+        delay_ns
+            Duration.
+        size_bytes
+            Size of a message.
+        pool
+            Pool that the node takes from or adds to.
+        peer
+            int64[k, nodes], positions of partners.
+        after
+            int64[nodes], another node that each waits for.
         """
         handles = np.arange(self._num_nodes, self._num_nodes + len(place))
         self._num_nodes += len(place)

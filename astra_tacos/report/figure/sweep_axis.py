@@ -111,7 +111,21 @@ def label_style(labels: Sequence[str], width: str, room: float) -> dict[str, Any
 
 
 def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: str) -> None:
-    """Scale, ticks and grid of the x or y axis for the values that are drawn, before they are divided."""
+    """Scale, ticks and grid of the x or y axis for the values that are drawn, before they are divided.
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    which
+        `x` or `y`.
+    scale
+        Kind and unit of the axis.
+    values
+        Values that are drawn.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -29,7 +29,23 @@ _BETTER = {LOWER: ", lower is better", NEITHER: "", HIGHER: ", higher is better"
 def draw_heatmaps(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels, on one colour scale; returns handles for the legend, and which points a cell stands for."""
+    """Draw the panels, on one colour scale; returns handles for the legend, and which points a cell stands for.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    grid
+        Axes of the panels.
+    table
+        The rows of the sweep.
+    panels
+        Points of each panel.
+    choice
+        Columns of the figure.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patches import Patch
     from matplotlib.ticker import FuncFormatter, NullFormatter

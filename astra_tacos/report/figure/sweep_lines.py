@@ -38,7 +38,23 @@ def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, st
 def draw_lines(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels; returns handles for the legend, and which points a place stands for."""
+    """Draw the panels; returns handles for the legend, and which points a place stands for.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    grid
+        Axes of the panels.
+    table
+        The rows of the sweep.
+    panels
+        Points of each panel.
+    choice
+        Columns of the figure.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
     goal = measure(table, choice.y).goal
     y_values = numbers(table, choice.y, "--y")
     x_values = table.columns[choice.x]

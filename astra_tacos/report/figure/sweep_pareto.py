@@ -23,7 +23,23 @@ _MOST_VECTOR_POINTS = 2_000
 def draw_fronts(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels: all points, coloured by series, and the front of each panel; returns handles, and what the line is."""
+    """Draw the panels: all points, coloured by series, and the front of each panel; returns handles, and what the line is.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    grid
+        Axes of the panels.
+    table
+        The rows of the sweep.
+    panels
+        Points of each panel.
+    choice
+        Columns of the figure.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
     from matplotlib.lines import Line2D
 
     about = measure(table, choice.x), measure(table, choice.y)

@@ -29,6 +29,14 @@ def save_sweep(table: SweepColumns, path: Path, choice: Choice, width: str = "do
 
     Parameters
     ----------
+    table
+        The rows of the sweep.
+    path
+        File to write.
+    choice
+        Columns and kind of the figure.
+    width
+        Width of the figure, a key of `WIDTHS`.
     note
         What there is to say about which rows these are.
     """

@@ -93,6 +93,10 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: 
 
     Parameters
     ----------
+    table
+        The rows of the sweep.
+    rows
+        Indices of the rows that the figure shows.
     used
         Columns that the figure shows anyway; a task needs no panel if it is one of these itself. That one of them tells it is not
         enough: where each synthesizer has a collective of its own, their times would look like those of rivals.

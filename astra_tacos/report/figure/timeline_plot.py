@@ -52,6 +52,12 @@ def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str 
 
     Parameters
     ----------
+    schedule
+        The schedule to draw.
+    path
+        File to write.
+    width
+        Width of the figure, a key of `WIDTHS`.
     chunk
         A chunk whose sends are to stand out, with lines from each arrival to the sends that pass it on.
 

@@ -45,6 +45,7 @@ class LinkRows:
 
     @property
     def num_rows(self) -> int:
+        """Number of rows."""
         return len(self.link)
 
 
@@ -127,6 +128,17 @@ def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: in
 
     Rows are spread evenly over the lines, the collective's time over the bins; the first of the two is for sends that reduce, the
     second for copies.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    rows
+        Links in the order of drawing.
+    lines
+        Number of lines.
+    bins
+        Number of bins of time.
     """
     line_of_row = np.arange(rows.num_rows) * lines // rows.num_rows
     scale = bins / max(schedule.collective_time_ns, 1)
@@ -173,6 +185,19 @@ def coverage(
 
     Intervals, float64[n] start and end in bins, count `weight` times, or once. What one covers up to the edges of bins is a ramp
     from its start less one from its end; a ramp that begins within a bin has two entries in the second differences.
+
+    Parameters
+    ----------
+    line
+        int64[n], line of each interval.
+    start
+        float64[n], in bins.
+    end
+        float64[n], in bins.
+    weight
+        int64[n], or None for 1 each.
+    shape
+        Number of lines, and of bins.
     """
     lines, bins = shape
     width = bins + 2

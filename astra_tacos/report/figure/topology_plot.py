@@ -55,6 +55,12 @@ def save_topology(topology: Topology, path: Path, width: str = "double", busy: N
 
     Parameters
     ----------
+    topology
+        The network.
+    path
+        File to write.
+    width
+        Width of the figure, a key of `WIDTHS`.
     busy
         float64[num_links], share of the time that each link is held; without it links are coloured by their bandwidth.
 

@@ -37,7 +37,19 @@ class Rows:
 
 
 def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int64], most_segments: int = MOST_SEGMENTS) -> Rows:
-    """All ranks if the page has room for them, those that do the same at the same times as one row; else some of them."""
+    """All ranks if the page has room for them, those that do the same at the same times as one row; else some of them.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the run.
+    replays
+        The states of ranks in each replay.
+    finish_ns
+        int64[num_ranks], when each rank is done.
+    most_segments
+        Largest number of segments on the page.
+    """
     num_ranks = nodes.num_ranks
     groups = [[rank] for rank in range(num_ranks)] if num_ranks <= _ALL_SHOWN else _same(num_ranks, replays, nodes)
     sizes = np.sum([np.diff(segments.rank_first) for segments in replays], axis=0)

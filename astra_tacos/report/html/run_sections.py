@@ -24,6 +24,8 @@ def run_sections(
         Markup of the summary.
     rule
         Which ranks the timeline shows, in words.
+    recording
+        The recorded run.
     block
         How many ranks one bar stands for.
     cases, links

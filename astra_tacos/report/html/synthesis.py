@@ -33,6 +33,8 @@ def synthesis_page(
 
     Parameters
     ----------
+    schedule
+        The schedule to report.
     result
         What `result.json` says of it.
     comparison

@@ -22,6 +22,17 @@ def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int)
     """In step k of a gathering NPU v sends to NPU v - 2**k all that NPU lacks of what v has; reductions go backwards.
 
     In step k of an All-to-All NPU v sends to NPU v + 2**k all that is for NPUs whose distance from its owner has that bit.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
     """
 
     def spread_out(turned: bool) -> Spread:

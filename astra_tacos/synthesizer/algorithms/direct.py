@@ -17,7 +17,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def direct(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """One send from the owner of a chunk to every other NPU (or to its target), to the next higher NPU first."""
+    """One send from the owner of a chunk to every other NPU (or to its target), to the next higher NPU first.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
 
     def spread_out(turned: bool) -> Spread:
         num_npus = topology.num_npus

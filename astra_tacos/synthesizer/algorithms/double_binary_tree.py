@@ -19,7 +19,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Chunks go up and down the two trees by turns; both trees hang from the root, if the collective has one."""
+    """Chunks go up and down the two trees by turns; both trees hang from the root, if the collective has one.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
     num_npus, num_chunks = topology.num_npus, collective.num_chunks
     parent = binary_tree(num_npus)
     place = np.stack(_places(num_npus, collective.root))

@@ -18,7 +18,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def halving_doubling(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """In step k of a gathering NPUs whose ids differ in bit k alone exchange all that they have; reductions go backwards."""
+    """In step k of a gathering NPUs whose ids differ in bit k alone exchange all that they have; reductions go backwards.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
 
     def spread_out(turned: bool) -> Spread:
         # As seen from the owner: whoever differs from it below bit k sends to its partner in step k.

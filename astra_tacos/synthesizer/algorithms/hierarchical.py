@@ -17,7 +17,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Reductions go through the dimensions from the first to the last, gatherings from the last to the first."""
+    """Reductions go through the dimensions from the first to the last, gatherings from the last to the first.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
     orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
     sends = send_graph_over_dimensions(topology, collective, timing, orders)
     return dispatch(topology, collective, timing, sends, "hierarchical", seed)

@@ -17,7 +17,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Every chunk goes all the way round one ring, the rings taking turns; reductions go round it the same way."""
+    """Every chunk goes all the way round one ring, the rings taking turns; reductions go round it the same way.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
     rings = find_rings(topology)
 
     def spread_out(turned: bool) -> Spread:

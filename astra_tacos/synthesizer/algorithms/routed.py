@@ -27,6 +27,12 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         In which order chunks choose; the same arguments give the same schedule.
 

@@ -32,6 +32,12 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         Breaks ties; the same arguments give the same schedule.
 
@@ -77,8 +83,11 @@ def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, 
 
 
 def _gather_back(scattered: Schedule) -> list[Schedule]:
-    """All-Reduces that go on from a Reduce-Scatter, where a chunk is gathered as soon as it is reduced: with an All-Gather
-    matched to the links that become free, and, if every channel has its like the other way, the same backwards."""
+    """All-Reduces that continue a Reduce-Scatter: each chunk is gathered as soon as it is reduced.
+
+    One has an All-Gather matched to the links that become free. If every channel has an equal one in the opposite direction,
+    another has the Reduce-Scatter reversed.
+    """
     topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
     chunk_ready = np.zeros(collective.num_chunks, np.int64)
     np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)

@@ -19,7 +19,19 @@ from astra_tacos.topology.topology import Topology
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced."""
+    """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Recorded in the schedule; this algorithm makes no random choices.
+    """
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
     sends = send_graph_over_dimensions(topology, collective, timing, orders)
     return dispatch(topology, collective, timing, sends, "themis", seed)

@@ -49,6 +49,12 @@ def trees(topology: Topology, collective: Collective, timing: Timing, seed: int)
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         In which order trees are packed; the same arguments give the same schedule.
 

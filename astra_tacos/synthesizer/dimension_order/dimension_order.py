@@ -29,6 +29,12 @@ def send_graph_over_dimensions(topology: Topology, collective: Collective, timin
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     orders
         int8[num_chunks, num_dimensions].
     """

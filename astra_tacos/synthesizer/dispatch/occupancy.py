@@ -19,6 +19,8 @@ def link_occupancy(
 
     Parameters
     ----------
+    timing
+        Delays of chunks on the links of the network.
     link, down
         int32[num_channels], the first and the second link of each channel.
 

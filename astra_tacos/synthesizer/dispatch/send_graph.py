@@ -54,7 +54,19 @@ class Slots:
 
 
 def find_slots(sends: SendGraph, channel_src: NDArray[np.int32], channel_dst: NDArray[np.int32], num_npus: int) -> Slots:
-    """What the sends of a send graph wait for."""
+    """What the sends of a send graph wait for.
+
+    Parameters
+    ----------
+    sends
+        The send graph.
+    channel_src
+        int32[num_channels], source of each channel.
+    channel_dst
+        int32[num_channels], destination of each channel.
+    num_npus
+        Number of NPUs.
+    """
     chunk = sends.chunk.astype(np.int64) * num_npus
     into = (chunk + channel_dst[sends.channel]) * 2 + sends.reduces
     out_of = (chunk + channel_src[sends.channel]) * 2

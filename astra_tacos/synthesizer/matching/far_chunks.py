@@ -28,6 +28,10 @@ def far_chunks(
 
     Parameters
     ----------
+    topology
+        The network.
+    timing
+        Delays of chunks on the links of the network.
     owner
         int32[num_chunks], where each chunk comes from.
     deadline_ns

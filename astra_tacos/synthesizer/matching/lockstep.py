@@ -36,7 +36,19 @@ _LINKS_WORTH_THREADS = 32_768
 
 
 def lockstep(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """One random matching of a collective, as rows with times; see `lockstep_rounds`."""
+    """One random matching of a collective, as rows with times; see `lockstep_rounds`.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Seed of random choices.
+    """
     return lockstep_rounds(topology, collective, timing, seed, threads=1).to_schedule()
 
 
@@ -59,6 +71,12 @@ def lockstep_rounds(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         Breaks ties; the same arguments give the same schedule, on any number of threads.
     threads

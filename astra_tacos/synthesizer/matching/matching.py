@@ -53,6 +53,14 @@ def match_all_gather(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective; only its chunks matter.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Seed of random choices.
     owner
         int32[num_chunks], where each chunk is at first.
     reverse

@@ -43,6 +43,8 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
 
     Parameters
     ----------
+    num_npus
+        Number of NPUs.
     src, dst, land_ns
         Of each channel: its ends, and how long a send of the smallest chunk over it takes.
     """

@@ -31,6 +31,19 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
 
     Every chunk is due at a time of its own, evenly spread in random order. A send is the more urgent, the earlier its chunk is
     due and the longer the way that the chunk still has to go.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    synthesizer
+        Name of the synthesizer, which the schedule records.
+    seed
+        Seed of random choices.
     """
     from astra_tacos.synthesizer.overlap._overlap_kernels import Hops, hops_to_come
 

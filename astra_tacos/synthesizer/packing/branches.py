@@ -35,6 +35,10 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
 
     Parameters
     ----------
+    topology
+        The network.
+    timing
+        Delays of chunks on the links of the network.
     channel
         int32[num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
     inward

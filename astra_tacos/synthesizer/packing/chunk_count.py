@@ -25,8 +25,12 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
 
     Parameters
     ----------
+    topology
+        The network.
     name, size_bytes
         Of the collective, as `COLLECTIVES` takes them.
+    link_model
+        How long a chunk holds a link.
     max_sends
         Of the schedule.
 

@@ -26,6 +26,8 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
 
     Parameters
     ----------
+    schedule
+        The schedule to improve.
     busy_share
         See `dispatch`.
     """

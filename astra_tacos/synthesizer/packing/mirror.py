@@ -41,6 +41,17 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     """The schedule that sums up on a network what one on its mirror image spreads: sends reversed, last ones first.
 
     Under one link model both take the same time, give or take how chunks queue at switches; ends are settled anew.
+
+    Parameters
+    ----------
+    schedule
+        A schedule on the mirror image.
+    image
+        The mirror image.
+    topology
+        The network.
+    timing
+        Delays of chunks on the links of the network.
     """
     order = np.lexsort((np.arange(schedule.num_sends), -schedule.done_ns))
     chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]

@@ -85,6 +85,10 @@ def pack(
 
     Parameters
     ----------
+    topology
+        The network.
+    timing
+        Delays of chunks on the links of the network.
     inward
         See `Packing`.
     root

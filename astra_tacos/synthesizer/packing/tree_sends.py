@@ -25,6 +25,10 @@ def send_graph_along_trees(collective: Collective, packing: Packing, tree_of: ND
 
     Parameters
     ----------
+    collective
+        The collective to synthesize.
+    packing
+        The trees.
     tree_of
         int64[num_chunks], the tree of each chunk.
     """

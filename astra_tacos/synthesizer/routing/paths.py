@@ -83,6 +83,12 @@ def find_paths(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         In which order chunks choose.
     others_ns

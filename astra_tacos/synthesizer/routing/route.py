@@ -34,6 +34,7 @@ class Route:
 
     @property
     def link_ns(self) -> NDArray[np.float64]:
+        """float64[num_links], the time that chunks hold each link."""
         return self.paths.link_ns if isinstance(self.paths, Paths) else self.paths[0].link_ns
 
 

@@ -48,6 +48,17 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
 
     Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
     bring a chunk to an NPU for the second time is left out. So is what does not bring a personalised chunk to its target.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    spread_out
+        The logical sends that spread chunks from their owners.
     """
     if collective.is_personalised:
         spread = spread_out(False)

@@ -38,6 +38,12 @@ def grow_trees(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
     seed
         In which order chunks choose.
     others_ns

@@ -72,6 +72,10 @@ def list_candidates(
 
     Parameters
     ----------
+    topology
+        The network.
+    cuts
+        Versions of the collective with different numbers of chunks.
     synthesizers
         The number of chunks per NPU that each advises, 0 if it has nothing to say.
     trials, seed

@@ -88,6 +88,8 @@ def synthesize(
 
     Parameters
     ----------
+    topology
+        The network.
     collective
         Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
     synthesizer, chunks_per_npu, max_sends, link_model, reduce_bandwidth_gbps, trials, seed, budget, time_limit_s, threads
@@ -127,6 +129,10 @@ def search(
 
     Parameters
     ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
     options
         What to try, and how much.
     on_progress
