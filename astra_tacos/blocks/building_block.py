@@ -48,7 +48,7 @@ class Tour:
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """What some members of a group have to themselves, if others like them use the same links.
+    """The links of some members of a group, as a share of a block, if other members like them use the same links.
 
     `block` is its name; links have `bandwidth` times the bandwidth and `latency` times the latency of the whole block's.
     """
@@ -59,7 +59,7 @@ class SharedPart:
 
 
 class Drawing(Enum):
-    """How the members of a group are placed in a drawing."""
+    """The way in which the members of a group are placed in a drawing."""
 
     LINE = "side by side; with others of its kind or with rings as a grid"
     RING = "around a circle; with others of its kind or with lines as a grid, whose rows close over an arc"
@@ -68,7 +68,7 @@ class Drawing(Enum):
 
 
 class BuildingBlock(ABC):
-    """What a dimension of a network can be.
+    """A kind of network that one dimension can be.
 
     Members of a group are numbered `0 .. size - 1`. A *hop* leads from a member to the next one on a route: over a link, or up to
     a switch and down again. Methods take sizes that `expected_size` has no objection to; arguments that are arrays broadcast.
@@ -87,7 +87,7 @@ class BuildingBlock(ABC):
     drawing: ClassVar[Drawing] = Drawing.CIRCLE
 
     def expected_size(self, size: int) -> str | None:
-        """What is expected instead of a size above 1 that the block cannot have (`a power of two`), None if it can."""
+        """The expected sizes (`a power of two`), if the block cannot have this size above 1; None if it can."""
         return None
 
     @abstractmethod
@@ -96,7 +96,7 @@ class BuildingBlock(ABC):
 
     @abstractmethod
     def estimated_channels(self, size: int) -> int:
-        """At least as many channels as a group has, without making arrays: they could fill the memory."""
+        """An upper estimate of the number of channels of a group, computed without arrays, which could fill the memory."""
 
     def num_switches(self, size: int) -> int:
         """Switch devices of a group."""
@@ -107,7 +107,7 @@ class BuildingBlock(ABC):
         return len(self.links(size).src)
 
     def links_per_npu(self, size: int) -> int:
-        """Links by which a member sends, of the member that has the fewest."""
+        """Number of links by which a member sends, of the member that has the fewest."""
         src = self.links(size).src
         return int(np.bincount(src[src < size], minlength=size).min())
 
@@ -121,7 +121,7 @@ class BuildingBlock(ABC):
         return distances_from(self, size, 0)[translations.offset(src, dst)]
 
     def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64, the member that is one hop further on the route to a target; the target itself at its end."""
+        """int64, the next member on the route to a target; at the end of the route, the target itself."""
         translations = self.translations(size)
         if translations is None:
             return first_hops(self, size)[here, target]
@@ -135,7 +135,7 @@ class BuildingBlock(ABC):
     # Symmetry.
 
     def translations(self, size: int) -> Translations | None:
-        """Translations that map a group onto itself, if it has them: then it looks the same from every member."""
+        """Translations that map a group onto itself, if it has them: it then looks the same from every member."""
         return None
 
     def link_classes(self, size: int) -> NDArray[np.int64] | None:
@@ -163,7 +163,7 @@ class BuildingBlock(ABC):
         return spread_over_shortest_routes(self, size)
 
     def tour(self, size: int) -> Tour | None:
-        """A path through all members, closed if there is such a one; None if none is known."""
+        """A path through all members, closed if possible; None if none is known."""
         return None
 
     def axes(self, size: int) -> NDArray[np.int64] | None:

@@ -9,7 +9,7 @@ from astra_tacos.schedule.schedule import Schedule
 
 
 def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that a send's chunk comes from: the last copy that its source had got, else all that was reduced there.
+    """Rows that brought a send's chunk: the last copy that its source had received, otherwise all sends reduced there.
 
     Returns
     -------

@@ -16,7 +16,7 @@ JOINT = "together"
 
 
 def join_collectives(collectives: Sequence[Collective]) -> Collective:
-    """All chunks of several collectives, one collective after the other: their sizes and owners, for links to carry.
+    """All chunks of several collectives, one collective after the other, as one collective with their sizes and owners.
 
     Raises
     ------

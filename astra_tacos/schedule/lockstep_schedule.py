@@ -19,7 +19,7 @@ _WINDOW_SENDS = 1 << 22
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LockstepSchedule:
-    """Sends of a collective on direct links that are all alike: in a round every channel takes one chunk or none.
+    """A schedule on uniform direct links: in each round every channel takes one chunk or none.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ class LockstepSchedule:
 
     @property
     def idle(self) -> int:
-        """What stands in `chunk` where a channel takes none."""
+        """The value in `chunk` of a channel that takes none."""
         return int(np.iinfo(self.chunk.dtype).max)
 
     @property
     def collective_time_ns(self) -> int:
-        """When the last chunk is where it belongs."""
+        """The time at which the last chunk is usable at its destination."""
         if not self.num_rounds:
             return 0
         last = self.chunk[-1]
@@ -98,7 +98,7 @@ class LockstepSchedule:
         return busy
 
     def windows(self) -> Iterator[tuple[int, int]]:
-        """First and last round (exclusive) of parts that are small enough to be worked on at once."""
+        """First and last round (exclusive) of parts that are small enough to be processed at once."""
         rounds = max(1, _WINDOW_SENDS // max(1, self.topology.num_channels))
         for first in range(0, self.num_rounds, rounds):
             yield first, min(first + rounds, self.num_rounds)
@@ -115,12 +115,12 @@ class LockstepSchedule:
 
 
 def chunk_kind(collective: Collective) -> type[np.unsignedinteger[Any]]:
-    """The smallest type that tells a collective's chunks and `idle` apart."""
+    """The smallest integer type that holds a collective's chunks and `idle`."""
     return next(kind for kind in (np.uint8, np.uint16, np.uint32) if collective.num_chunks <= np.iinfo(kind).max)
 
 
 def why_not_lockstep(topology: Topology) -> str | None:
-    """Why a network has no lockstep schedules, in words; None if it has."""
+    """The reason why a network has no lockstep schedules; None if it has."""
     if topology.has_switches:
         return "the network has switches, expected direct links only"
     if not topology.is_uniform:

@@ -32,7 +32,7 @@ def save_lockstep_schedule(schedule: LockstepSchedule, directory: str | Path) ->
 
 
 def load_lockstep_schedule(directory: str | Path) -> LockstepSchedule:
-    """Read a schedule; its chunks stay in their file until they are looked at. Whether they are legal is for `verify` to say.
+    """Read a schedule; its chunks stay in their file until they are used. `verify` decides whether they are legal.
 
     Raises
     ------

@@ -64,7 +64,7 @@ class RowStore:
         self._rows = end
 
     def reverse(self) -> None:
-        """Turn the order of all rows so far round."""
+        """Reverse the order of all rows so far."""
         array = self._array[: self._rows] if self._file is None else self._mapped("r+")
         for row in range(self._rows // 2):
             other = self._rows - 1 - row
@@ -73,7 +73,7 @@ class RowStore:
             array[other] = kept
 
     def finish(self) -> NDArray[Any]:
-        """The matrix; of a file a read-only map, which outlives the store."""
+        """The matrix; if it is in a file, a read-only memory map, which outlives the store."""
         if self._file is None:
             return self._array[: self._rows]
         self._file.seek(0)

@@ -78,7 +78,7 @@ class Schedule:
 
     @property
     def collective_time_ns(self) -> int:
-        """When the last chunk is where it belongs."""
+        """The time at which the last chunk is usable at its destination."""
         return int(self.done_ns.max(initial=0))
 
     @property

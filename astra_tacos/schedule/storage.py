@@ -46,7 +46,7 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
 
 
 def load_schedule(path: str | Path) -> Schedule:
-    """Read a schedule. Its sends are taken as they are: whether they are legal is for `verify` to say.
+    """Read a schedule. Its sends are not checked: `verify` decides whether they are legal.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def load_schedule(path: str | Path) -> Schedule:
 
 
 def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:
-    """What a schedule refers to, but for its links: the header of its file, ready for JSON."""
+    """Everything that a schedule refers to except its links: the header of its file, ready for JSON."""
     topology, collective = schedule.topology, schedule.collective
     return {
         "format": file_format,
@@ -88,7 +88,7 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
 
 
 def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: int) -> tuple[Topology, Collective, Timing]:
-    """What `describe_schedule` described, with the columns `LINKS`.
+    """The topology, collective and timing that `describe_schedule` described, from the header and the columns `LINKS`.
 
     Parameters
     ----------

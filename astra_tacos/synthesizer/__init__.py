@@ -37,7 +37,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"
-"""The portfolio of those that do not stay out of it."""
+"""The portfolio: all synthesizers that do not opt out of it."""
 
 
 def auto_synthesizers() -> tuple[str, ...]:

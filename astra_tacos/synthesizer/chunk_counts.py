@@ -38,7 +38,7 @@ _MOST_SOURCES = 32
 
 @dataclass(frozen=True, slots=True)
 class ChunkCandidate:
-    """So many chunks per NPU, how many sends that makes, and an estimate of the collective time."""
+    """A number of chunks per NPU, with its number of sends and an estimate of the collective time."""
 
     chunks_per_npu: int
     num_sends: int
@@ -126,7 +126,7 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
     farthest = diameter(topology, collective, timing).time_ns
     if collective.is_personalised:
-        # Small chunks are held for whole nanoseconds, rounded down: no reason to prefer them.
+        # Links hold small chunks for whole nanoseconds, rounded down; this gain is no reason to prefer small chunks.
         held = timing.link_delay_ns if timing.is_blocking else timing.link_hold_ns
         rounded = float((_exact_ns(topology, collective, timing) / np.maximum(held[:, 0], 1)).max())
         return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
@@ -142,7 +142,7 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
 
 
 def _exact_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.float64]:
-    """float64[num_links], for how long a chunk of the smallest size holds each link."""
+    """float64[num_links], the exact time for which a chunk of the smallest size holds each link."""
     exact: NDArray[np.float64] = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
     return exact + topology.link_latency_ns if timing.is_blocking else exact
 
@@ -159,7 +159,7 @@ def _ports(
 
 
 def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
-    """The longest, over groups of NPUs that faster links connect, of what enters them over slower ones and then spreads."""
+    """The longest time, over groups of NPUs connected by faster links, to enter the group over slower links and spread there."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components, dijkstra
 
@@ -184,7 +184,7 @@ def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) 
         one_of_each = np.unique(group, return_index=True)[1][worst]
         reach = dijkstra(graph, indices=one_of_each)
         reach[~np.isfinite(reach) | (group != group[one_of_each][:, None])] = 0
-        # Each link that leads in brings a last chunk at about the same time, and every NPU wants all of them.
+        # Each link into the group brings a last chunk at about the same time, and every NPU needs all of these chunks.
         spread_ns = np.maximum(reach.max(axis=1), (doors[worst] - 1) / np.maximum(within[one_of_each], 1e-12))
         longest = max(longest, int((enter_ns[worst] + np.where(members[worst] > 1, spread_ns, 0)).max()))
     return longest

@@ -13,13 +13,13 @@ from astra_tacos.topology.topology import Topology
 
 
 def never(topology: Topology, collective: Collective) -> str | None:
-    """The refusal of a synthesizer that takes every network and every number of NPUs."""
+    """The `refusal` of a synthesizer that accepts every network and every number of NPUs."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Synthesizer:
-    """A way of making schedules.
+    """A synthesis algorithm, and what a search needs to know about it.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Synthesizer:
     in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
-        """Why this collective is not for it; None if it is."""
+        """The reason why this synthesizer cannot synthesize a collective; None if it can."""
         if collective.name not in self.collectives:
             return f"does {', '.join(sorted(self.collectives))}, not {collective.name}"
         if collective.members is not None and not self.does_groups:

@@ -36,7 +36,7 @@ _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_00
 
 
 def parse_budget(text: str, where: str = "budget") -> int:
-    """Sends examined: 500k, 20M, 1G; or 10s, or 10, for as many as count as 10 seconds (`SENDS_PER_SECOND`).
+    """Examined sends from text: 500k, 20M, 1G; or 10s or 10, for the number that counts as 10 seconds (`SENDS_PER_SECOND`).
 
     Raises
     ------
@@ -51,17 +51,17 @@ def parse_budget(text: str, where: str = "budget") -> int:
 
 
 def dispatch_work(topology: Topology, collective: Collective) -> int:
-    """Of laying out sends and dispatching them."""
+    """Work of building a send graph and dispatching it."""
     return _OVERHEAD + (fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends)
 
 
 def match_work(topology: Topology, collective: Collective) -> int:
-    """Of the matcher."""
+    """Work of the matcher."""
     return _OVERHEAD + int(_MATCH * collective.least_sends)
 
 
 def route_work(topology: Topology, collective: Collective) -> int:
-    """Of finding paths or trees, for which bundles of chunks look at every link, and dispatching the sends along them."""
+    """Work of finding paths or trees, for which bundles of chunks examine every link, and of dispatching the sends along them."""
     phases = collective.num_phases
     looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases
     if collective.is_personalised:
@@ -80,7 +80,7 @@ def route_work(topology: Topology, collective: Collective) -> int:
 
 
 def pack_work(topology: Topology, collective: Collective) -> int:
-    """Of packing trees, where every tree looks at every channel, and dispatching the sends along them."""
+    """Work of packing trees, where every tree examines every channel, and of dispatching the sends along them."""
     prices = collective.num_phases * min(_MOST_PRICES, collective.num_chunks * topology.num_channels)
     shares_roots = collective.num_phases == 2 or collective.root is not None
     price = _SHARED_ROOT_PRICE if shares_roots else _PRICE

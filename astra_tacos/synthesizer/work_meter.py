@@ -15,12 +15,12 @@ _counted: ContextVar[float] = ContextVar("sends_examined", default=0.0)
 
 
 def count_work(sends_examined: float) -> None:
-    """Add to what the schedule under way in this thread has cost so far."""
+    """Add to the work counted for the schedule that this thread is making."""
     _counted.set(_counted.get() + sends_examined)
 
 
 def metered(make: Callable[[], _Result]) -> tuple[_Result, int]:
-    """A result, and the sends that were examined for it; 0 if its maker counts none."""
+    """A result, and the number of sends examined to make it; 0 if its maker counts none."""
     token = _counted.set(0.0)
     try:
         return make(), int(_counted.get())

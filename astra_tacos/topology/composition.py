@@ -15,7 +15,7 @@ from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 
 
 def build_topology(network: NetworkConfig) -> Topology:
-    """Topology of a network: every NPU can reach every other.
+    """Topology of a network, in which every NPU can reach every other.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def check_dimensions(network: NetworkConfig) -> None:
 
 
 def count_links(network: NetworkConfig) -> int:
-    """Links of a network, those that failed left out, without building it."""
+    """Number of links of a network without the failed ones, computed without building it."""
     links = len(network.links)
     for dimension in network.dimensions:
         links += dimension.building_block.num_links(dimension.size) * (network.num_npus // dimension.size)
@@ -167,7 +167,7 @@ def _link_finder(topology: Topology, source: str, key: str) -> Callable[[int, in
 
 
 def _check_channels(topology: Topology, source: str) -> None:
-    """Refuse what channels cannot be made of: else a switch would be taken for an NPU, or one of two channels for both."""
+    """Refuse links that do not make channels: a switch would be taken for an NPU, or one of two channels for both."""
     num_npus = topology.num_npus
     between = np.flatnonzero((topology.link_src >= num_npus) & (topology.link_dst >= num_npus))
     if len(between):

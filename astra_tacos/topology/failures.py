@@ -10,14 +10,14 @@ from astra_tacos.topology.topology import Topology
 
 
 def draw_failures(topology: Topology, fraction: float, seed: int) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of links, there and back, that fail: a fraction of all pairs, rounded to the nearest number.
+    """Draw pairs of opposite links that fail: a fraction of all pairs, rounded to the nearest number.
 
     All devices can still reach one another, switches too. A smaller fraction of the same seed fails a part of the same links.
     Links without one in the opposite direction never fail.
 
-    The pairs are put in random order and fail one after the other, but for those without which the network would fall apart.
-    Which these are does not depend on how many are to fail: they are the spanning tree of the pairs that come last (the
-    reverse-delete algorithm of Kruskal, 1956, finds the same tree as his other one).
+    The pairs are put in random order and fail one after the other, except those without which the network would be disconnected.
+    These do not depend on the number of failures: they are the spanning tree that prefers the last pairs (Kruskal 1956; his
+    reverse-delete algorithm finds the same tree as his other one).
 
     Parameters
     ----------

@@ -19,9 +19,10 @@ from astra_tacos.topology.topology import Topology
 
 
 def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """In step k of a gathering NPU v sends to NPU v - 2**k all that NPU lacks of what v has; reductions go backwards.
+    """Synthesize with Bruck's algorithm.
 
-    In step k of an All-to-All NPU v sends to NPU v + 2**k all that is for NPUs whose distance from its owner has that bit.
+    In step k of a gathering, NPU v sends to NPU v - 2**k everything that v has and the other lacks. Reductions run backwards in
+    time. In step k of an All-to-All, NPU v sends to NPU v + 2**k all chunks for NPUs whose distance from the owner has bit k.
 
     Parameters
     ----------

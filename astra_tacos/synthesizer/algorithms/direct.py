@@ -17,7 +17,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def direct(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """One send from the owner of a chunk to every other NPU (or to its target), to the next higher NPU first.
+    """Send each chunk straight from its owner to every other NPU (or to its target), to the next higher NPU first.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def direct(topology: Topology, collective: Collective, timing: Timing, seed: int
         src = collective.chunk_owner[chunk]
         dst = (src + (-distance if turned else distance)) % np.int32(num_npus)
         ends = (dst, src) if turned else (src, dst)
-        # What has a channel goes over it, even if there is a faster way, and before what is passed on by others.
+        # A send with a channel of its own uses it, even if there is a faster path, and goes before relayed sends.
         passed_on = topology.channel_of(*ends) < 0
         return Spread(chunk, src, dst, distance - 1 + passed_on * np.int32(num_npus))
 

@@ -19,7 +19,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Chunks go up and down the two trees by turns; both trees hang from the root, if the collective has one.
+    """Send chunks up and down two trees alternately; both trees hang from the root, if the collective has one.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
         np.tile(of, (-(-num_chunks // 2), 1))[:num_chunks].ravel() for of in (place[:, parent[1:]], place[:, 1:], slot)
     )
     sends = make_send_graph(topology, collective, timing, lambda turned: Spread(chunk, src, dst, step))
-    # A tree's next chunk sets out a slot after the one before it.
+    # Each chunk of a tree starts one slot after the chunk before it.
     sends = replace(sends, rank=sends.rank + sends.chunk // 2)
     return dispatch(topology, collective, timing, sends, "double-binary-tree", seed)
 
@@ -59,7 +59,7 @@ def binary_tree(size: int) -> NDArray[np.int32]:
 
 
 def _slots(parent: NDArray[np.int32], place: NDArray[np.int32]) -> NDArray[np.int32]:
-    """int32[2, num_npus - 1], when each place takes in its tree's first chunk.
+    """int32[2, num_npus - 1], the slot in which each place receives the first chunk of its tree.
 
     An NPU takes from its two parents in odd and even slots by turns, and so it sends: Sanders et al. colour the trees' edges.
     """
@@ -76,14 +76,14 @@ def _slots(parent: NDArray[np.int32], place: NDArray[np.int32]) -> NDArray[np.in
 
 
 def _two_colours(sends: list[int], takes: list[int], num_npus: int) -> list[int]:
-    """0 or 1 for each edge, so that no NPU sends over two of one colour, nor takes: edges alternate along their paths."""
+    """0 or 1 for each edge, so that no NPU sends, or receives, over two edges of one colour: colours alternate along paths."""
     edges: list[list[int]] = [[] for _ in range(2 * num_npus)]
     ends = [(src, num_npus + dst) for src, dst in zip(sends, takes, strict=True)]
     for edge, (src, dst) in enumerate(ends):
         edges[src].append(edge)
         edges[dst].append(edge)
     colour = [-1] * len(ends)
-    # Begin where a path begins; what is left are circles, of an even length as senders and takers alternate.
+    # Paths first, from their beginnings. The rest are cycles, of even length because senders and receivers alternate.
     starts = [(of[0], end) for end, of in enumerate(edges) if len(of) == 1] + [(edge, ends[edge][0]) for edge in range(len(ends))]
     for edge, end in starts:
         following: int | None = edge
@@ -101,7 +101,7 @@ def _depth(parent: NDArray[np.int32], place: int) -> int:
 
 
 def _places(num_npus: int, root: int | None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The NPU at each place of either tree: NPUs at odd places of one are at even places of the other, where that can be."""
+    """The NPU at each place of both trees: NPUs at odd places of one tree are at even places of the other, where possible."""
     place = np.arange(num_npus, dtype=np.int32)
     if root is None:
         other = place[::-1] if num_npus % 2 == 0 else np.roll(place, -1)

@@ -18,7 +18,9 @@ from astra_tacos.topology.topology import Topology
 
 
 def halving_doubling(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """In step k of a gathering NPUs whose ids differ in bit k alone exchange all that they have; reductions go backwards.
+    """Exchange data between partners, over log2 N steps.
+
+    In step k of a gathering, NPUs whose ids differ only in bit k exchange all that they have. Reductions run backwards in time.
 
     Parameters
     ----------

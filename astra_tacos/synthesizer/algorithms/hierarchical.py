@@ -17,7 +17,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Reductions go through the dimensions from the first to the last, gatherings from the last to the first.
+    """Reduce through the dimensions from the first to the last, gather from the last to the first.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Every chunk goes all the way round one ring, the rings taking turns; reductions go round it the same way.
+    """Send every chunk all the way round one of several rings, which chunks use in turn; reductions go in the same direction.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     route = find_route(topology, collective, timing, seed)
     sends = send_graph_along_route(topology, collective, timing, route)
-    # Where ports of switches are to be paired, neither way of doing it is always better.
+    # Where ports of switches have to be paired, neither of the two methods is always better.
     shares = (BUSY_SHARE, np.inf) if topology.has_switches and len(sends.chunk) <= _FEW_SENDS else (BUSY_SHARE,)
     tried = (justify(dispatch(topology, collective, timing, sends, "routed", seed, share), share) for share in shares)
     return min(tried, key=lambda schedule: schedule.collective_time_ns)

@@ -66,7 +66,7 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
 
 
 def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
-    """Every other seed tries patience with slow links, which pays on few networks, and much on these."""
+    """A matching; every other seed lets slow links wait for far chunks, which helps on few networks, but much on those."""
     deadline_ns = None
     if seed % 2 and not _has_equal_channels(timing):
         bound = egress if reverse else ingress
@@ -116,7 +116,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
 
 @lru_cache(maxsize=4)
 def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | None:
-    """int32[num_channels], the channel between the same NPUs the other way; None unless all have one as fast."""
+    """int32[num_channels], the channel in the opposite direction; None unless every channel has one of the same speed."""
     back = topology.channel_of(topology.channel_dst, topology.channel_src)
     if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):
         return None
@@ -124,7 +124,7 @@ def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | Non
 
 
 def _may_overlap(one_by_one: Schedule) -> bool:
-    """Whether phases that share the links could be faster than one after the other, and the schedule is small enough to try."""
+    """Whether overlapping phases could be faster than consecutive ones, and the schedule is small enough to try."""
     topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
     if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
         return False
@@ -133,7 +133,7 @@ def _may_overlap(one_by_one: Schedule) -> bool:
 
 @lru_cache(maxsize=4)
 def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
-    """What links can carry at best, and the way of a last chunk to its root and back."""
+    """A lower bound on overlapping phases: the time of the links, plus the path of a last chunk to its root and back."""
     carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
     one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
     return carried + 2 * one_way

@@ -19,7 +19,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Orders are chosen chunk by chunk; a chunk is gathered in the reverse of the order in which it is reduced.
+    """Reduce each chunk through the dimensions in an order of its own, and gather it in the reverse order.
 
     Parameters
     ----------
@@ -61,5 +61,5 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
 
 
 def npu_bandwidth(dimension: Dimension) -> float:
-    """At which an NPU takes in, along a dimension, what the algorithm brings it there, GiB/s; at the end of a mesh."""
+    """Bandwidth at which an NPU receives along a dimension with its algorithm, GiB/s; in a mesh, that of an NPU at an end."""
     return dimension.bandwidth_gibps * dimension.building_block.links_per_npu(dimension.size)

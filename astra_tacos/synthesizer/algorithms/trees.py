@@ -35,7 +35,7 @@ _BUSY_SHARE = 0.8
 
 
 def refuse_too_large(topology: Topology, collective: Collective) -> str | None:
-    """Why a network or a collective is too large to be packed; None if it is not."""
+    """The reason why a network or a collective is too large for packing; None if it is not."""
     if collective.least_sends > _MOST_SENDS:
         return f"packs at most {_MOST_SENDS:,} sends, these are {collective.least_sends:,}"
     prices = topology.num_npus * topology.num_channels
@@ -79,7 +79,7 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the NPUs in the middle."""
+    """The tree of each chunk, and the roots of trees: the owners of chunks, or central NPUs."""
     most = int(np.clip(_MOST_PRICES // topology.num_channels, 1, _MOST_TREES))
     if collective.num_phases == 2:
         middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)

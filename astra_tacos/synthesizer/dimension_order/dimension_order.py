@@ -16,16 +16,16 @@ from astra_tacos.topology.topology import Topology
 
 
 def refuse_without_dimensions(topology: Topology, collective: Collective) -> str | None:
-    """An arbitrary graph has no dimensions to go through one by one."""
+    """Refuse arbitrary graphs, which have no dimensions."""
     return None if topology.dimensions else "it is a graph of links, expected a network of dimensions"
 
 
 def send_graph_over_dimensions(topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8]) -> SendGraph:
-    """Every chunk is reduced along one dimension after another, in an order of its own, and gathered in the reverse.
+    """Sends that reduce every chunk along one dimension after another, in its own order, and gather it in the reverse order.
 
-    When a chunk is reduced in a dimension, those after it lie idle for it, so the chunks of a shard set out one after another:
-    thus all dimensions are soon in use. Gatherings have no need of that, as they begin with the least data. Personalised chunks
-    go along one dimension after another to their targets.
+    While a chunk is reduced in a dimension, it does not use the later ones, so the chunks of a shard start one after another:
+    then all dimensions are soon in use. Gatherings do not need this, because they begin with the least data. Personalised chunks
+    travel along one dimension after another to their targets.
 
     Parameters
     ----------

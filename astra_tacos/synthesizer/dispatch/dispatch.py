@@ -26,7 +26,7 @@ def dispatch(
     seed: int = 0,
     busy_share: float = np.inf,
 ) -> Schedule:
-    """List scheduling of a send graph, in the order of time.
+    """List scheduling of a send graph, as a simulation in the order of time.
 
     Whenever a link becomes free or a chunk arrives, the sends that could start at that instant do so by ascending rank; a send
     through a switch needs both links of its channel. No link idles while there is a send that it could take.
@@ -96,7 +96,7 @@ def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], ND
 def _sends_left(
     topology: Topology, channel: NDArray[np.int32], up_ns: NDArray[np.int64], down_ns: NDArray[np.int64], busy_share: float
 ) -> NDArray[np.int64]:
-    """int64[num_links], how many sends go over each link of a switch that is busy enough; far below 0 for all other links."""
+    """int64[num_links], the number of sends over each link of a busy switch; far below 0 for all other links."""
     down = topology.channel_down_link[channel]
     switched = down != NO_LINK
     link = np.concatenate((topology.channel_link[channel], down[switched]))

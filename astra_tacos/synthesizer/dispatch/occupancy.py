@@ -12,7 +12,7 @@ from astra_tacos.topology.topology import NO_LINK
 def link_occupancy(
     timing: Timing, link: NDArray[np.int32], down: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Until when, counted from its start, a send keeps its up-link and its down-link; and the down-links' head start.
+    """Times, counted from its start, until which a send holds its up-link and its down-link; and the down-links' head start.
 
     Under store and forward a down-link is taken only when the chunk reaches the switch. Counted from the start of the send,
     that is a shift by the up-link's delay; where up-links differ, the smallest delay of a down-link's up-links is used.

@@ -36,7 +36,7 @@ class SendGraph:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What sends wait for, together: a slot is a chunk's arrival at an NPU, as copies or as reductions.
+    """Joint prerequisites of sends: a slot is the arrival of a chunk at an NPU, as copies or as reductions.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Slots:
 
 
 def find_slots(sends: SendGraph, channel_src: NDArray[np.int32], channel_dst: NDArray[np.int32], num_npus: int) -> Slots:
-    """What the sends of a send graph wait for.
+    """The slots that the sends of a send graph feed and wait for.
 
     Parameters
     ----------

@@ -17,14 +17,14 @@ from astra_tacos.topology.topology import Topology
 
 NEVER_NS = int(np.iinfo(np.int64).max)
 _MOST_NPUS = 256
-# By how much a bound is usually missed, because of latencies.
+# Typical excess of the real time over the bound, because of latencies.
 _LENIENCE = 1 / 16
 
 
 def far_chunks(
     topology: Topology, timing: Timing, owner: NDArray[np.int32], deadline_ns: int, *, reverse: bool
 ) -> tuple[int, NDArray[np.bool_]]:
-    """From how long a send on a link is slow, and what slow links into each NPU may bring.
+    """The delay from which a link counts as slow, and the chunks that slow links into each NPU may bring.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def far_chunks(
     Returns
     -------
     slow_ns, is_far
-        int and bool[num_npus, num_chunks]; `NEVER_NS` and an empty array where patience does not pay: if links are alike, if
+        int and bool[num_npus, num_chunks]; `NEVER_NS` and an empty array where waiting does not pay: if links are alike, if
         there are switches, if only all links together connect all NPUs, or past 256 NPUs.
     """
     slow_ns, distance = _over_fast_links(topology, timing, reverse)
@@ -67,7 +67,7 @@ def far_chunks(
 
 @lru_cache(maxsize=4)
 def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple[int, NDArray[np.float64]]:
-    """The shortest delay from which on links are slow, and float64[num_npus, num_npus], from the second NPU to the first."""
+    """The least delay of slow links, and float64[num_npus, num_npus], the delay over fast links from the second NPU."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components, dijkstra
 

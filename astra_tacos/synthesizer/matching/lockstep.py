@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COLLECTIVES = frozenset(("all-gather", "reduce-scatter", "all-reduce"))
 _WINDOW = 64
-# Below so many links a round is too short for threads to be worth their meeting twice in it.
+# With fewer links a round is too short for threads to pay off, because they synchronise twice in it.
 _LINKS_WORTH_THREADS = 32_768
 
 
@@ -53,7 +53,7 @@ def lockstep(topology: Topology, collective: Collective, timing: Timing, seed: i
 
 
 def refusal(topology: Topology, collective: Collective) -> str | None:
-    """Why there is no lockstep schedule, in words; None if there is one."""
+    """The reason why there is no lockstep schedule; None if there is one."""
     return why_not_lockstep(topology)
 
 
@@ -125,9 +125,9 @@ def lockstep_rounds(
 
 
 def _most_lag(topology: Topology, collective: Collective) -> int:
-    """Into how many rounds a delay is worth cutting.
+    """The number of rounds that it is worth cutting a delay into.
 
-    With more of them not the links' bandwidth would limit the collective's time, but the hops across the network.
+    With more rounds, the number of hops across the network would limit the collective's time, and not the bandwidth of its links.
     """
     from scipy.sparse.csgraph import dijkstra
 
@@ -137,7 +137,7 @@ def _most_lag(topology: Topology, collective: Collective) -> int:
 
 
 def _expected_rounds(topology: Topology, collective: Collective) -> int:
-    """Rounds of an All-Gather that the NPU with the fewest in-links needs, and some more."""
+    """Rounds of an All-Gather that the NPU with the fewest in-links needs, plus a reserve."""
     degree = np.bincount(topology.channel_dst, minlength=topology.num_npus).min()
     lacking = collective.num_chunks - collective.chunks_per_npu
     return int(lacking // max(1, degree) * 1.02) + 16
@@ -145,7 +145,7 @@ def _expected_rounds(topology: Topology, collective: Collective) -> int:
 
 @dataclass(slots=True)
 class _Matching:
-    """An All-Gather in the making: what the kernel works on, but for what belongs to a thread."""
+    """State of an All-Gather that is being matched: the kernel's arguments, except those that belong to one thread."""
 
     seed: int
     lag: int
@@ -219,7 +219,7 @@ class _Matching:
         return number
 
     def _advance(self, pool: ThreadPoolExecutor, number: int, remaining: int) -> tuple[int, int]:
-        """As many rounds as there is room for, in one thread or, with the same result, one round in all."""
+        """As many rounds as there is space for, by one thread, or one round by several threads with the same result."""
         if self.threads == 1:
             window = len(self.state.picks) - self.lag + 1
             return self._kernel(0, number, number + window, (True, True), remaining)

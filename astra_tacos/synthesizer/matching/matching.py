@@ -64,11 +64,11 @@ def match_all_gather(
     owner
         int32[num_chunks], where each chunk is at first.
     reverse
-        Whether to do so on the transposed network.
+        Whether to match on the transposed network.
     link_free_ns, chunk_ready_ns
         int64[num_links] and int64[num_chunks], from when on each link is free and each chunk is ready; 0 by default.
     deadline_ns
-        If given, slow links leave to faster ones what these can bring until then (see `far_chunks`).
+        If given, slow links do not take chunks that faster links can bring by then (see `far_chunks`).
 
     Raises
     ------
@@ -107,7 +107,7 @@ def match_all_gather(
 
 
 def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What is not ready or free from the start, by time: when, and twice the chunk or twice the link plus 1."""
+    """Chunks and links that are not available from the start, by time: the time, and twice the chunk or twice the link plus 1."""
     late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
     what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
     order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]

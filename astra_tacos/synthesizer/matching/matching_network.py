@@ -105,7 +105,7 @@ class MatchingNetwork:
 
 
 def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Sets of chunks, bool[num_sets, num_chunks], as the kernel's rows of whole blocks of words."""
+    """Sets of chunks, bool[num_sets, num_chunks], in the kernel's layout: rows of whole blocks of words."""
     from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
 
     bits = np.packbits(chunks, axis=1, bitorder="little")
@@ -118,7 +118,7 @@ def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.
 
-    Every seed of a search wants the same layout, so the last few are kept; the kernel only reads them.
+    Every seed of a search uses the same layout, so the last few are cached; the kernel only reads them.
     """
     from astra_tacos.synthesizer.matching._matching_kernels import KIND_BITS
     from astra_tacos.synthesizer.matching._table_kernels import Network
@@ -192,7 +192,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
 def _parts(
     switched: NDArray[np.bool_], up_busy: NDArray[np.int64], down_busy: NDArray[np.int64], land: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct delays, and what happens after which of them: int64[num_channels, classes, 3], zeros last."""
+    """The distinct delays, and those that follow one another in a channel: int64[num_channels, classes, 3], padded with zeros."""
     from astra_tacos.synthesizer.matching._matching_kernels import FREES_DOWN, FREES_UP, KIND_BITS, LANDS
 
     delay_ns, queues = np.unique(np.stack((up_busy, land, down_busy), axis=-1), return_inverse=True)
@@ -215,9 +215,10 @@ def _sources(
     land: NDArray[np.int64],
     up_busy: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Whence each NPU can be reached, fastest first: its direct in-links and, once each, its switches, with their delays.
+    """The sources of each NPU with their delays, fastest first: its direct in-links and, once each, its switches.
 
-    Also the direct channels among these, in that order, and how many delays of the same NPU's sources are shorter.
+    Also the direct channels among these, in that order, and for each the number of shorter delays among the sources of the same
+    NPU.
     """
     through = np.flatnonzero(switched)
     pairs = dst[through].astype(np.int64) * (int(channel_switch.max(initial=0)) + 1) + channel_switch[through]
@@ -243,7 +244,7 @@ def _switch_tables(
     downs: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """For each switch, a table of channels, up-links by down-links, -1 on an NPU's way back to itself."""
-    # Where links have failed, a port may be left that no channel goes through.
+    # Where links have failed, a switch may still have a port that no channel uses.
     num_links = max(int(links.max(initial=-1)) for links in (link, down, ups[1], downs[1])) + 1
     position = np.zeros((2, num_links), np.int64)
     switch_of = np.zeros(num_links, np.int64)

@@ -14,7 +14,7 @@ _ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """For every NPU and level, the NPUs that a chunk comes from, over channels faster than the level, sooner than over one of it.
+    """For every NPU v and level: NPUs whose chunks reach v sooner over channels faster than the level than over one of it.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ class Neighbourhood:
     near: NDArray[np.int32]
 
     def level_of(self, ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64, like `ns`: the level of channels that take so long."""
+        """int64, like `ns`: the level of channels with these delays."""
         return np.maximum(np.searchsorted(self.level_ns, ns, side="right") - 1, 0)
 
 
 def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32], land_ns: NDArray[np.int64]) -> Neighbourhood:
-    """Lay out who is near to whom.
+    """Compute the neighbourhoods of all NPUs.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
         size = np.bincount(member, minlength=number)[member]
         npu, other, num_near = _within(into, float(limit_ns))
         is_whole = (num_near == size - 1) & (size > 1)
-        # Where somebody of a group has others near, all must have the whole group near, for a set of theirs to be shared.
+        # Members of a group share one set, so either all of them have the whole group near, or the group is not used.
         is_whole &= ~np.isin(member, member[~is_whole])
         group[is_whole, level] = groups + member[is_whole]
         groups += number
@@ -78,7 +78,7 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
 
 
 def _within(into, limit_ns: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # type: ignore[no-untyped-def]
-    """Pairs of an NPU and another that is less than `limit_ns` away, nearest first, at most 16 each; and how many in all."""
+    """Pairs of NPUs less than `limit_ns` apart, nearest first, at most 16 for each NPU; and the number of all such pairs."""
     from scipy.sparse.csgraph import dijkstra
 
     num_npus = into.shape[0]

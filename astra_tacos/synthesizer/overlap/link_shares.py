@@ -27,7 +27,7 @@ _SLACK = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LinkShares:
-    """A division of links' time.
+    """A division of the time of links between two phases.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def link_shares(topology: Topology, timing: Timing) -> LinkShares | None:
 
 
 def _node_sets(topology: Topology, rate: NDArray[np.float64]) -> tuple[Any, Any, Any]:
-    """Every NPU and every two neighbours: their members, and the rates of the links out of and into each (sparse, by link)."""
+    """All sets of one NPU or two neighbours: their members, and the rates of the links out of and into each (sparse, by link)."""
     from scipy.sparse import coo_array, csr_array
 
     num_npus, num_links = topology.num_npus, topology.num_links

@@ -29,8 +29,8 @@ _HOP_WEIGHT = 2.0
 def overlap_phases(topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int) -> Schedule | None:
     """An All-Reduce with overlapping phases on a network without switches; None if links' time cannot be divided.
 
-    Every chunk is due at a time of its own, evenly spread in random order. A send is the more urgent, the earlier its chunk is
-    due and the longer the way that the chunk still has to go.
+    The due times of chunks are evenly spread, in random order. A send is more urgent if its chunk is due earlier, and if the
+    chunk has a longer way to go.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
 
 @lru_cache(maxsize=4)
 def _phases(topology: Topology, timing: Timing) -> tuple[LinkShares, tuple[Timing, Timing]] | None:
-    """The division of links' time, and the delays that it gives to each phase: the same for all seeds."""
+    """The division of the time of links, and the resulting delays of each phase: the same for all seeds."""
     shares = link_shares(topology, timing)
     if shares is None:
         return None
@@ -84,7 +84,7 @@ def _phases(topology: Topology, timing: Timing) -> tuple[LinkShares, tuple[Timin
 
 
 def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """int32[num_chunks], where each chunk is reduced, in random order: whole numbers of chunks, largest remainders up."""
+    """int32[num_chunks], the NPU where each chunk is reduced, in random order; shares are rounded by largest remainders."""
     wanted = shares.root * num_chunks
     count = np.floor(wanted).astype(np.int64)
     order = np.argsort(count - wanted, kind="stable")
@@ -93,7 +93,7 @@ def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> 
 
 
 def _slowed(topology: Topology, timing: Timing, share: NDArray[np.float64]) -> Timing:
-    """Delays as if every link had only its share of bandwidth, in steps, at least one."""
+    """Delays of links that have only their shares of bandwidth, in steps of at least one."""
     share = np.maximum(np.round(share * _STEPS), 1)[:, None] / _STEPS
     return replace(
         timing,

@@ -13,7 +13,7 @@ from astra_tacos.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """How long a chunk takes along trees with nothing in its way; against the arrows in trees that lead into their roots.
+    """Times of a chunk along trees without congestion; in trees that lead into their roots, against the links' direction.
 
     Parameters
     ----------

@@ -18,11 +18,11 @@ from astra_tacos.synthesizer.packing.mirror import mirror
 _MOST_SENDS = 1_200_000
 _MOST_ROUNDS = 2
 _GOOD_ENOUGH = 1.001
-"""Of the time that the busiest link is busy, or of the last round's time: nothing left to gain."""
+"""A smaller gain, as a share of the busiest link's time or of the last round's time, is not worth another round."""
 
 
 def justify(schedule: Schedule, busy_share: float) -> Schedule:
-    """The fastest of a schedule and what it becomes in a few rounds, backwards and forwards.
+    """The fastest of a schedule and its improvements by a few backward and forward rounds.
 
     Parameters
     ----------
@@ -51,6 +51,6 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
 
 
 def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> SendGraph:
-    """The sends backwards: what was reduced into an NPU is copied out of it, and the other way round."""
+    """The sends reversed in time: a reduction into an NPU becomes a copy out of it, and vice versa."""
     rank = np.unique(-schedule.done_ns, return_inverse=True)[1].astype(np.int32)
     return SendGraph(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)

@@ -15,7 +15,7 @@ from astra_tacos.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A network turned round.
+    """A network with all links reversed.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ class Mirror:
 
 
 def mirror(topology: Topology, timing: Timing) -> Mirror:
-    """Turn a network round."""
+    """Reverse all links of a network."""
     turned = replace(topology, link_src=topology.link_dst, link_dst=topology.link_src)
     channel = topology.channel_of(turned.channel_dst, turned.channel_src).astype(np.int32)
     return Mirror(turned, replace(timing, channel_delay_ns=timing.channel_delay_ns[channel]), channel)
 
 
 def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timing) -> Schedule:
-    """The schedule that sums up on a network what one on its mirror image spreads: sends reversed, last ones first.
+    """The reducing schedule on a network that mirrors a spreading one on its mirror image: sends reversed, last ones first.
 
-    Under one link model both take the same time, give or take how chunks queue at switches; ends are settled anew.
+    With the same link model both take the same time, except for queueing at switches; times are settled anew.
 
     Parameters
     ----------

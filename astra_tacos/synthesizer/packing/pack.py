@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 _LEAST_STEEP, _MOST_STEEP = 2.0, 300.0
 _STEEP_PER_CHUNK = 8.0
-"""A chunk more on a link makes it dearer by at most exp of this: beyond, cheap channels are lost in rounding."""
+"""One more chunk on a link raises its price by at most a factor exp of this; with more, rounding would lose cheap channels."""
 _CLOSE, _LESS_CLOSE = 5.0, 0.05
 _TASTE = 0.01
-"""Channels that cost the same are told apart by up to so much, at random."""
+"""Ties between channels are broken by random price differences up to this share."""
 _BATCHES = (1, 4, 1, 16)
 _ROUNDS = 16
 _STALE_ROUNDS = 5
@@ -50,7 +50,7 @@ _PRICE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Trees, and what they load the links with.
+    """Trees, and the loads that they put on links.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def pack(
     copies: NDArray[np.float64],
     seed: int = 0,
 ) -> Packing:
-    """Trees that load the busiest link little.
+    """Pack trees such that the busiest link has little load.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def pack(
     inward
         See `Packing`.
     root
-        int64[num_trees]. With trees of two kinds it is up to the packing and this is where it starts.
+        int64[num_trees]. With trees of two kinds the packing chooses roots itself, and starts with these.
     copies
         float64[num_trees], how many chunks go along each tree.
     seed
@@ -148,19 +148,19 @@ def _steepest(
     up_ns: NDArray[np.float64],
     down_ns: NDArray[np.float64],
 ) -> float:
-    """How steep prices may become: by what a tree adds to the slowest of the links that are used."""
+    """The steepest prices allowed, from what a tree adds to the slowest of the links in use."""
     slowest = float(np.maximum(up_ns[used], down_ns[used]).max() * copies.max())
     return float(np.clip(_STEEP_PER_CHUNK * bound_ns / slowest, _LEAST_STEEP, _MOST_STEEP))
 
 
 def _prices_of_round(done: float, steepest: float) -> tuple[float, float]:
-    """Steepness and closeness: steeper and steeper for the first half of the rounds, less and less close for the second."""
+    """Steepness and weight of closeness: the first rises in the first half of the rounds, the second falls in the second."""
     steeper, farther = min(2 * done, 1.0), max(2 * done - 1, 0.0)
     return _LEAST_STEEP * (steepest / _LEAST_STEEP) ** steeper, _CLOSE * (_LESS_CLOSE / _CLOSE) ** farther
 
 
 def _busy_ns(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """float64[num_channels] each: how long the largest chunk keeps a channel's link or up-link busy, and its down-link if any."""
+    """float64[num_channels] each: time that the largest chunk holds a channel's link or up-link, and its down-link if any."""
     if timing.is_blocking:
         delay_ns = timing.channel_delay_ns[:, -1].astype(np.float64)
         return delay_ns, delay_ns
@@ -170,7 +170,7 @@ def _busy_ns(topology: Topology, timing: Timing) -> tuple[NDArray[np.float64], N
 
 
 def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> bool:
-    """Whether every channel has one of the same speed against it."""
+    """Whether every channel has one of the same speed in the opposite direction."""
     back = topology.channel_of(topology.channel_dst, topology.channel_src)
     switched = topology.channel_down_link != NO_LINK
     into_ns = np.where(switched, down_ns, up_ns)
@@ -178,7 +178,7 @@ def _is_paired(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[
 
 
 def _channels(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[np.float64]) -> Channels:
-    """What the kernel knows of the channels."""
+    """Channels in the kernel's layout."""
     from astra_tacos.synthesizer.packing._packing_kernels import Channels
 
     src, dst, channels = topology.channel_src, topology.channel_dst, np.arange(topology.num_channels)
@@ -187,7 +187,7 @@ def _channels(topology: Topology, up_ns: NDArray[np.float64], down_ns: NDArray[n
 
 
 def _space(topology: Topology, num_kinds: int) -> Space:
-    """What the kernel works on."""
+    """Work space of the kernel."""
     from astra_tacos.synthesizer.packing._packing_kernels import HEAP_ROWS, KEY_ROWS, NODE_ROWS, PRICE_ROWS, Space
 
     num_npus, num_channels = topology.num_npus, topology.num_channels
@@ -212,7 +212,7 @@ def _port_bound_ns(
     up_ns: NDArray[np.float64],
     down_ns: NDArray[np.float64],
 ) -> float:
-    """What the links into or out of one NPU need at least, all of them busy: every tree leaves or enters it once."""
+    """Least time of the links into or out of one NPU, all of them busy: every tree leaves or enters every NPU once."""
     down = topology.channel_down_link
     into, into_ns = np.where(down == NO_LINK, topology.channel_link, down), np.where(down == NO_LINK, up_ns, down_ns)
     fixed = np.bincount(root, copies, topology.num_npus) if len(inward) == 1 else 0

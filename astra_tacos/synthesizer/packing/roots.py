@@ -12,7 +12,7 @@ _NEAR_THE_MIDDLE = 1.34
 
 
 def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Trees for chunks of given roots, about `most` in all, as many for each root; its chunks take turns.
+    """Assignment of chunks with given roots to about `most` trees in all: equally many per root, used by its chunks in turn.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[ND
 
 
 def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The members to which a chunk comes from all others, and from which it gets to all others, about as soon as can be."""
+    """The central members: those with the smallest distance, or nearly so, from and to all other members."""
     from scipy.sparse.csgraph import dijkstra
 
     graph = topology.channel_graph(timing.channel_delay_ns[:, -1].astype(np.float64))

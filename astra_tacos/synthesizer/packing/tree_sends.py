@@ -21,7 +21,7 @@ _STAGGER = 0.15
 
 
 def send_graph_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> SendGraph:
-    """Sends along the trees, ranked by when they have to start.
+    """Sends along the trees, in the order of their latest start times.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]
 
 
 def _axes(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int64]]:
-    """int64[num_npus] for each axis of all dimensions, the NPU after each one, `NO_MEMBER` after a line; none if not known."""
+    """For each axis of all dimensions, int64[num_npus]: the next NPU, `NO_MEMBER` at the end of a line; none if unknown."""
     npu, stride = np.arange(math.prod(dimension.size for dimension in dimensions)), 1
     after: list[NDArray[np.int64]] = []
     for dimension in dimensions:
@@ -66,7 +66,7 @@ def _axes(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int64]]:
 
 
 class _Grid:
-    """Colours of the edges from every NPU to the next one along each axis, and which cycle of a colour an NPU is in."""
+    """Colours of the edges from every NPU to the next one along each axis, and the cycle of each colour that an NPU is on."""
 
     def __init__(self, after: list[NDArray[np.int64]]) -> None:
         self.num_npus = len(after[0])
@@ -83,21 +83,21 @@ class _Grid:
             else:
                 self.colour[axis] = self.num_colours
                 self.num_colours += 1
-        # Planes of two lines. Lines of an odd length serve along a strip, so that the even ones are left to go across.
+        # Planes of two lines. Lines of odd length run along a strip, so that those of even length can cross it.
         lines.sort(key=lambda line: (line.size % 2 == 0, line.axis))
         while len(lines) > 1 and lines[-1].size % 2 == 0:
             self._colour_strips(lines.pop(), lines.pop(0))
         self.cycle = np.array([self._label(colour) for colour in range(self.num_colours)]).reshape(-1, self.num_npus)
 
     def _colour_strips(self, across: _Line, along: _Line) -> None:
-        """A cycle round every strip, two NPUs wide, of the planes of two lines."""
+        """Colour the planes of two lines: one cycle round every strip that is two NPUs wide."""
         self.colour[along.axis, ~along.is_end] = self.num_colours
         at_an_end = (along.place == 0) | along.is_end
         self.colour[across.axis, at_an_end & (across.place % 2 == 0)] = self.num_colours
         self.num_colours += 1
 
     def _label(self, colour: int) -> NDArray[np.int64]:
-        """int64[num_npus], the first NPU of each one's cycle."""
+        """int64[num_npus], a label of each NPU's cycle: the lowest NPU on it."""
         neighbours = self._neighbours(colour)
         label = np.full(self.num_npus, -1)
         for npu in range(self.num_npus):
@@ -122,7 +122,7 @@ class _Grid:
         return sum(len(np.unique(cycle)) for cycle in self.cycle)
 
     def merge(self, random: np.random.Generator, *, twist: bool) -> bool:
-        """Swap two colours round the first square where that makes fewer cycles of one and not more of the other, if any does.
+        """Swap two colours round the first square where one colour then has fewer cycles and the other not more; report success.
 
         With `twist`, the other may be a single cycle that the swap leads round the square the other way.
         """
@@ -143,7 +143,7 @@ class _Grid:
         return False
 
     def wander(self, random: np.random.Generator) -> None:
-        """Swap two colours somewhere without making more cycles in all."""
+        """Swap two colours round a random square without increasing the total number of cycles."""
         d, e = random.choice(len(self.next), 2, replace=False)
         corners, _, other = self._squares(d, e)
         before = self.num_cycles
@@ -159,14 +159,14 @@ class _Grid:
             self.cycle = kept
 
     def _squares(self, d: int, e: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """First corners of the squares along two dimensions of which opposite edges have one colour, and these two colours."""
+        """First corners of the squares along two dimensions whose opposite edges have one colour, and the two colours of each."""
         one, other = self.colour[d], self.colour[e]
         alike = (one == one[self.next[e]]) & (other == other[self.next[d]])
         corner = np.flatnonzero(alike & (one != other) & (one >= 0) & (other != _NO_EDGE))
         return corner, one[corner], other[corner]
 
     def _successors(self, colour: int) -> NDArray[np.int64]:
-        """int64[num_npus], the NPU after each one, when every cycle is followed one way."""
+        """int64[num_npus], the next NPU on each NPU's cycle, in one direction."""
         neighbours = self._neighbours(colour)
         after = np.empty(self.num_npus, np.int64)
         for start in np.unique(self.cycle[colour]).tolist():
@@ -187,7 +187,7 @@ class _Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """An axis that is lines of one length: where on its line every NPU is, and at which NPU that begins."""
+    """An axis that consists of lines of one length: the position of every NPU on its line, and the first NPU of that line."""
 
     axis: int
     size: int

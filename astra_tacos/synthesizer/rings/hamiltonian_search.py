@@ -14,7 +14,7 @@ _MOST_TIMES = 4
 
 
 def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
-    """As many cycles as a limited search finds, one after another; each also the other way round where that is free.
+    """Hamiltonian cycles found one after another by a limited search; each also in reverse where its links are free.
 
     A link that is k times as fast as the slowest one, up to 4, may be in k of them.
     """
@@ -32,14 +32,14 @@ def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
 
 
 def _times(topology: Topology) -> NDArray[np.int64]:
-    """int64[num_channels], how many cycles may use each."""
+    """int64[num_channels], the number of cycles that may use each channel."""
     bandwidth = topology.link_bandwidth_gibps[topology.channel_link]
     times: NDArray[np.int64] = np.minimum(bandwidth / bandwidth.min(), _MOST_TIMES).astype(np.int64)
     return times
 
 
 class _Search:
-    """Depth first, to the NPU with the fewest ways on (Warnsdorff), of equals to any."""
+    """Depth-first search by Warnsdorff's rule: next comes the NPU with the fewest free successors, ties are broken at random."""
 
     def __init__(self, topology: Topology, random: np.random.Generator, most_steps: int) -> None:
         self.successors: list[dict[int, int]] = [{} for _ in range(topology.num_npus)]
@@ -64,7 +64,7 @@ class _Search:
         return found
 
     def _cycle(self) -> list[int]:
-        """A cycle over links that are left, empty if none is found within the limit."""
+        """A cycle over the remaining links, empty if none is found within the limit."""
         path = [0]
         is_free = [True] * len(self.successors)
         is_free[0] = False
@@ -84,7 +84,7 @@ class _Search:
         return []
 
     def _ways_on(self, npu: int, is_free: list[bool]) -> list[int]:
-        """Free NPUs after this one, the best last."""
+        """Free successors of an NPU, the best last."""
         free = [after for after in self.successors[npu] if is_free[after]]
         ways = {after: sum(is_free[further] for further in self.successors[after]) for after in free}
         return sorted(free, key=lambda after: (-ways[after], self.preference[after]))

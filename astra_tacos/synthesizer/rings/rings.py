@@ -15,12 +15,12 @@ _Rings = NDArray[np.int32]
 
 
 def find_rings(topology: Topology) -> _Rings:
-    """int32[num_rings, num_npus], rings in the order in which they are gone round.
+    """int32[num_rings, num_npus], the NPUs of each ring in order.
 
-    In a graph, or where nobody knows rings through a building block, what a search finds. Over dimensions, either edge-disjoint
-    cycles or nested rings, gone round one way or both, whichever load the busiest link least; of equals, the fewest. Rings with a
-    missing link are left out, if at least as many are whole; else it is routed around. So it is in the one logical ring, by id,
-    of a graph in which none is found.
+    On a graph, or where a building block has no known rings, they come from a search. Over dimensions, they are edge-disjoint
+    cycles or nested rings, in one direction or both, whichever load the busiest link least; of equals, the fewest. Rings with a
+    missing link are dropped if at least as many are complete; otherwise the missing link is routed around. The same holds for the
+    single logical ring, in the order of ids, of a graph in which the search finds none.
     """
     layouts: list[_Rings] = []
     for cycles in (disjoint_cycles(topology.dimensions), nested_cycles(topology.dimensions)):
@@ -38,7 +38,7 @@ def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:
 
 
 def _busiest(topology: Topology, rings: _Rings) -> float:
-    """How long the busiest link is, for what the rings carry together; twice that if links are missing, as others stand in."""
+    """The largest load of a link by all rings; twice that if links are missing, because other links replace them."""
     channel = topology.channel_of(rings, np.roll(rings, -1, axis=1)).ravel()
     there = channel[channel >= 0]
     down = topology.channel_down_link[there]
@@ -48,10 +48,10 @@ def _busiest(topology: Topology, rings: _Rings) -> float:
 
 
 def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
-    """Rings through all NPUs of the fastest dimension, then a step on in the next one, and so on, as NCCL goes through nodes.
+    """Rings through all NPUs of the fastest dimension, then one step along the next dimension, and so on, as in NCCL.
 
-    There is one ring per NPU of a node, so that the steps from a node to the next are spread over its NPUs. There are none
-    without dimensions, or where one is a building block of which nobody knows a tour.
+    There is one ring per NPU of a node, so that the steps from node to node are spread over its NPUs. There are none without
+    dimensions, or if no tour of a building block is known.
     """
     tours = [dimension.building_block.tour(dimension.size) for dimension in dimensions]
     if not tours or any(tour is None for tour in tours):

@@ -53,7 +53,7 @@ def together(
         np.concatenate([graph.chunk + np.int32(begin) for graph, begin in zip(graphs, begins[:-1], strict=True)]),
         np.concatenate([graph.channel for graph in graphs]),
         np.concatenate([graph.reduces for graph in graphs]),
-        # Ranks of several send graphs have nothing in common but their order: let all proceed alike.
+        # Ranks of different send graphs are not comparable, so they are scaled to proceed at the same pace.
         np.concatenate([graph.rank * np.int64(_RANKS) // max(int(graph.rank.max()), 1) for graph in graphs]).astype(np.int32),
     )
     schedule = justify(dispatch(topology, joint, timing, sends, "routed", seed, BUSY_SHARE), BUSY_SHARE)
@@ -61,10 +61,10 @@ def together(
 
 
 def _route_all(topology: Topology, collectives: Sequence[Collective], timings: Sequence[Timing], seed: int) -> list[Route]:
-    """The routes of all collectives; those of the round in which the busiest link had the least to carry.
+    """The routes of all collectives, from the round with the least load on the busiest link.
 
-    In the first round collectives whose turn has not come are taken to load all links as evenly as the first one can, or
-    those before them would go a long way round through links that others need.
+    In the first round, collectives that have not been routed yet are assumed to load all links as evenly as the first one can.
+    Otherwise those routed first would take detours over links that the others need.
     """
     loads: NDArray[np.float64] = np.zeros((len(collectives), topology.num_links))
     routes: list[Route | None] = [None] * len(collectives)
@@ -87,7 +87,7 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
 
 
 def _route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64]) -> Route:
-    """Paths or trees of one collective beside what others hold links for."""
+    """Paths or trees of one collective, given the load of the others on links."""
     if collective.only_reduces:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
@@ -100,6 +100,6 @@ def _send_graph(topology: Topology, collective: Collective, timing: Timing, rout
         return send_graph_along_route(topology, collective, timing, route)
     image = mirror(topology, timing)
     sends = send_graph_along_route(image.topology, collective, image.timing, route)
-    # Backwards in time, what spreads last sums up first.
+    # A reduction runs backwards in time: the last send that spreads becomes the first that sums up.
     rank = sends.rank.max() - sends.rank
     return SendGraph(sends.chunk, image.channel[sends.channel], np.ones(len(sends.chunk), np.bool_), rank)

@@ -13,7 +13,7 @@ from astra_tacos.topology.topology import Topology
 
 
 def send_graph_along_paths(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> SendGraph:
-    """Sends along the paths, those with the longest way ahead first.
+    """Sends along the paths; those with the longest way ahead have priority.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
 
 
 def _turns(collective: Collective) -> NDArray[np.int64]:
-    """int64[num_chunks], whose turn it is among equally urgent chunks: one chunk of every pair, the nearest higher NPU first.
+    """int64[num_chunks], order among equally urgent chunks: one chunk of every pair, the next higher NPU first.
 
-    So the chunks of an NPU do not all go to NPU 0 first, where they would wait for one another.
+    Otherwise all NPUs would send their chunks for NPU 0 first, and these would queue there.
     """
     assert collective.chunk_target is not None
     owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)

@@ -49,7 +49,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkGraph:
-    """Devices and links as the kernels want them.
+    """Devices and links in the layout of the kernels.
 
     `out_first`, `out_link`: links out of each device (CSR). `hold_ns`, `delay_ns`: float64[num_links], for how long a chunk of
     the larger size holds a link, and what the link adds to its way; very much for links that no channel uses.
@@ -67,7 +67,7 @@ def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
     first, out = group_by(topology.link_src, links, topology.num_devices)
     hold, delay = timing.link_hold_ns[:, -1], timing.link_delay_ns[:, -1]
     if timing.is_blocking:
-        # A link is held for as long as the channel: at least for the fastest channel through it.
+        # A link is held as long as its channel is, so the fastest channel through a link gives a lower bound.
         hold = np.full(topology.num_links, np.iinfo(np.int64).max)
         through = topology.channel_down_link != NO_LINK
         np.minimum.at(hold, topology.channel_link, timing.channel_delay_ns[:, -1])
@@ -111,7 +111,7 @@ def find_paths(
     best, since = Paths(bundle, last, load), 0
     for doublings in _DOUBLINGS:
         is_new = best.last is last
-        # First come the shortest ways, and of equally short ones the one with the least to carry so far.
+        # The first round takes shortest paths, and of equally short ones the one with the least load so far.
         share, norm = (1.0, len(targets) * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
         unreached = route(
             random.permutation(len(source)),
@@ -144,7 +144,7 @@ def find_paths(
 def _bundle(
     topology: Topology, collective: Collective, random: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The bundle of each chunk; of each bundle the source, and which chunks it has (CSR). Few large ones if chunks are many."""
+    """The bundle of each chunk; of each bundle its source and its chunks (CSR). With many chunks, bundles are few and large."""
     num_chunks = collective.num_chunks
     per_bundle = max(1, -(-num_chunks * topology.num_links // _LINKS_A_ROUND))
     shuffled = random.permutation(num_chunks)

@@ -28,7 +28,7 @@ BUSY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """Paths, or trees and the tree of each chunk; and for how long each link is held."""
+    """Paths, or trees and the tree of each chunk; and the time for which each link is held."""
 
     paths: Paths | tuple[Packing, NDArray[np.int64]]
 

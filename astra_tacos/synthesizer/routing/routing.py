@@ -16,7 +16,7 @@ from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.topology.topology import Topology
 
 _MUCH = 500_000_000
-"""Channels to look at, for all trees of paths, past which paths are laid once only."""
+"""Limit on the number of trees of paths times channels; above it, paths are computed only once."""
 _MOST_TREES = 64
 """For the personalised chunks of an NPU, which are as many as there are others."""
 
@@ -44,10 +44,10 @@ SpreadOut = Callable[[bool], Spread]
 
 
 def make_send_graph(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> SendGraph:
-    """The sends of an algorithm: a gathering spreads chunks out, a reduction is the same on the turned network, backwards.
+    """The sends of an algorithm: gathering spreads chunks out; reduction is the same on the reversed network, backwards in time.
 
-    Where there is no channel, a send takes the fastest way over other NPUs, which keep what they pass on: a send that would
-    bring a chunk to an NPU for the second time is left out. So is what does not bring a personalised chunk to its target.
+    Where there is no channel, a send takes the fastest path through other NPUs, which keep the chunks that they relay. A send is
+    left out if it would bring a chunk to an NPU for the second time, or if it is not on the path of a personalised chunk.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _straighten(
     channel: NDArray[np.int32],
     step: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """The sends that are on the way of a personalised chunk to its target: where ways cross themselves, others are not."""
+    """The sends on a personalised chunk's path to its target; where paths cross themselves, the sends of the loop are dropped."""
     assert collective.chunk_target is not None
     num_npus = topology.num_npus
     arrival = chunk.astype(np.int64) * num_npus + topology.channel_dst[channel]
@@ -105,7 +105,7 @@ def _straighten(
 def _route(
     topology: Topology, collective: Collective, timing: Timing, spread: Spread, turned: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Chunk, channel and step of every send over a channel."""
+    """Chunk, channel and step of every physical send."""
     ends = (spread.dst, spread.src) if turned else (spread.src, spread.dst)
     channel = topology.channel_of(*ends).astype(np.int32)
     far_apart = np.flatnonzero(channel < 0)
@@ -126,9 +126,9 @@ def _route(
 def _find_paths(
     topology: Topology, collective: Collective, timing: Timing, spread: Spread, sends: NDArray[np.int64], turned: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The row of each of the sends, and for each row a tree of paths: the last channel on the way to each NPU.
+    """The row of each send, and for each row a tree of paths: the last channel on the path to each NPU.
 
-    Each source has as many trees as NPUs have chunks, so that its chunks need not take one way.
+    Each source has as many trees as an NPU has chunks, so that its chunks can take different paths.
     """
     from astra_tacos.synthesizer.routing._routing_kernels import Channels, Wants, shortest_paths
 

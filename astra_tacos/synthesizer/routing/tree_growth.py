@@ -85,7 +85,7 @@ def grow_trees(
 
 
 class _Growth:
-    """What rounds of growth share: the network's arrays, and the links' loads."""
+    """Shared state of the rounds of growth: the network's arrays, and the loads of links."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Growth:
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which tree each chunk goes along, and the trees' roots: the chunks' owners, or the members in the middle."""
+    """The tree of each chunk, and the roots of trees: the owners of chunks, or central members."""
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)
     root: NDArray[np.integer] = collective.chunk_owner

@@ -94,7 +94,7 @@ class CandidateRunner:
         return not all(map(self._is_needless, self.not_started))
 
     def _may_start(self, candidate: Candidate, under_way: deque[_UnderWay]) -> bool:
-        """Whether to start one now; if others are under way, as far as is known without their results."""
+        """Whether to start a candidate now; while others are running, as far as can be told without their results."""
         if under_way and under_way[0][0].stage < candidate.stage:
             return False  # whether it is needless follows from all results of the stages before
         if self._is_needless(candidate):
@@ -109,7 +109,7 @@ class CandidateRunner:
         return candidate.work * self.correction.get(candidate.synthesizer, 1.0)
 
     def _fits(self, candidate: Candidate, used: float = 0.0) -> bool:
-        """Whether a candidate is the first, or fits into the budget beside what is counted and what others are likely to use."""
+        """Whether a candidate is the first, or fits into the budget beside the work counted and the expected work of others."""
         if not used and self.leaderboard.best is None:
             return True
         return self.work + used + self._likely_work(candidate) <= self.budget
@@ -118,7 +118,7 @@ class CandidateRunner:
         return candidate.synthesizer in self.refusals or self.leaderboard.passes_over(candidate)
 
     def _finish(self, candidate: Candidate, future: Future[tuple[Schedule, int]]) -> None:
-        """Enter a result, unless those before it leave no need or no room for it: then it does not count, finished or not."""
+        """Enter a result, unless earlier results make it needless or exhaust the budget: then it does not count, finished or not."""
         if self._is_needless(candidate):
             return
         if not self._fits(candidate):

@@ -18,7 +18,7 @@ _WORK_OF_ALL_TRIALS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A collective in some number of chunks, with its delays, and a time that no schedule of it beats."""
+    """A collective in some number of chunks, with its delays and a lower bound on its time."""
 
     collective: Collective
     timing: Timing
@@ -106,10 +106,10 @@ def list_candidates(
 
 
 def is_between(chunks_per_npu: int) -> bool:
-    """Whether a number of chunks is no power of two."""
+    """Whether a number of chunks is not a power of two."""
     return chunks_per_npu & (chunks_per_npu - 1) != 0
 
 
 def default_trials(work: int) -> int:
-    """As many trials of so many sends examined as take less than half a million together, 1 to `MAX_TRIALS`."""
+    """The number of trials that together examine fewer than half a million sends, 1 to `MAX_TRIALS`."""
     return max(1, min(MAX_TRIALS, _WORK_OF_ALL_TRIALS // max(work, 1)))

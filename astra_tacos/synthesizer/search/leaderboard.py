@@ -32,7 +32,7 @@ _SEEDS_GAIN = 1.25
 
 @dataclass(slots=True)
 class Leaderboard:
-    """The best schedule so far, by predicted time, then fewer sends, then the order of entry; and what each synthesizer reached.
+    """The best schedule so far, by predicted time, then fewer sends, then order of entry; and the results of each synthesizer.
 
     Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader.
 
@@ -53,7 +53,7 @@ class Leaderboard:
     first_ns: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def enter(self, candidate: Candidate, schedule: Schedule) -> None:
-        """Take note of a result."""
+        """Record a result."""
         self.entered += 1
         self.tried.add(candidate.synthesizer)
         time = schedule.collective_time_ns
@@ -63,7 +63,7 @@ class Leaderboard:
             self.best = schedule
 
     def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
-        """Time and, at that time, number of sends that a candidate has to stay below to lead."""
+        """The time that a candidate has to beat to lead; at the same time, the number of sends."""
         if self.best is None:
             return math.inf, math.inf
         leader, collective = self.best, candidate.cut.collective
@@ -71,7 +71,7 @@ class Leaderboard:
         return leader.collective_time_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
 
     def passes_over(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be faster than the leader, or its synthesizer has shown that it would not be."""
+        """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
         if self.best is None:
             return False
         if candidate.cut.bound_ns >= self._to_beat(candidate)[0]:
@@ -94,7 +94,7 @@ class Leaderboard:
 
 
 def _gains_no_more(times: list[int], steps_left: float, leader: int) -> bool:
-    """Whether times by ascending number of chunks promise nothing of still more chunks."""
+    """Whether times by ascending number of chunks promise no gain from still more chunks."""
     if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
         return True
     steps = min(len(times) - 1, _PATIENCE)

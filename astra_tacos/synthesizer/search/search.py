@@ -57,7 +57,7 @@ class SearchResult:
     refusals: dict[str, str]
 
     def describe(self) -> dict[str, Any]:
-        """What a certificate says of the search."""
+        """The search in the words of a certificate."""
         return {
             "candidates": self.num_candidates,
             "candidates_tried": self.num_tried,
@@ -123,7 +123,7 @@ def search(
     options: SearchOptions = SearchOptions(),  # noqa: B008 (frozen)
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SearchResult:
-    """Try synthesizers, numbers of chunks and seeds; the best predicted time wins, then fewer sends, then what comes first.
+    """Try synthesizers, numbers of chunks and seeds; the best predicted time wins, then fewer sends, then the first tried.
 
     What is tried, in which order, and what wins depends on the arguments only, unless the time limit strikes.
 

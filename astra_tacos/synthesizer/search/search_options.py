@@ -17,7 +17,7 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Options of `synthesize`, `compare`, `plan`, `optimize` and sweeps; what they mean is the same everywhere.
+    """Options of searches; they mean the same in `synthesize`, `compare`, `plan`, `optimize` and sweeps.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class SearchOptions:
 
     @property
     def chooses_chunks(self) -> bool:
-        """Whether the number of chunks is up to the search."""
+        """Whether the search chooses the number of chunks."""
         return self.chunks_per_npu == "auto"
 
     @property
@@ -91,7 +91,7 @@ class SearchOptions:
         return AUTO_BUDGET if self.synthesizer == AUTO else math.inf
 
     def identity(self) -> dict[str, Any]:
-        """What of it the result depends on, but for a time limit that strikes: for keys of caches and rows."""
+        """The options that determine the result, unless the time limit strikes: for keys of caches and rows."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("time_limit_s", "threads")}
 
 
