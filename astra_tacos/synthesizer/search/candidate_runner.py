@@ -118,7 +118,7 @@ class CandidateRunner:
         return candidate.synthesizer in self.refusals or self.leaderboard.passes_over(candidate)
 
     def _finish(self, candidate: Candidate, future: Future[tuple[Schedule, int]]) -> None:
-        """Enter a result, unless earlier results make it needless or exhaust the budget: then it does not count, finished or not."""
+        """Enter a result, unless earlier ones make it needless or exhaust the budget: then it does not count, finished or not."""
         if self._is_needless(candidate):
             return
         if not self._fits(candidate):
