@@ -60,7 +60,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
     if not path.is_dir():
         raise ConfigError(f"{path}: exists and is not a directory: choose another output")
     if not is_own({entry.name for entry in path.iterdir()}):
-        raise ConfigError(f"{path}: exists and is no {what}: choose another output")
+        raise ConfigError(f"{path}: exists and is not a {what}: choose another output")
     if path.resolve() == Path.cwd():
         raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 

@@ -92,7 +92,7 @@ def test_options(saved: Path) -> None:
         (("run", "--format", "chakra", "-O", "first-tag=499999999"), "500,000,111 tags, expected at most 500,000,000"),
         (("rooted", "--format", "msccl-xml", "-o", "x"), "msccl-xml: found a schedule of broadcast, but the format has no root"),
         (("run", "--format", "csv", "-o", "run"), "run: is a directory, expected a file to write"),
-        (("run", "--format", "chakra", "-o", "run"), "run: exists and is no chakra directory of astra_tacos"),
+        (("run", "--format", "chakra", "-o", "run"), "run: exists and is not a chakra directory of astra_tacos"),
         (("run", "--format", "csv", "-o", "run/network.yml/x"), "cannot be written"),
     ],
 )

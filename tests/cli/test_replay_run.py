@@ -110,7 +110,7 @@ def test_other_directories_are_not_replaced(golden: Path, tmp_path: Path) -> Non
     (tmp_path / "mine.txt").write_text("precious")
     done = run("replay", *files_of(case), "--output", str(tmp_path), cwd=case)
     assert done.returncode == 2
-    assert done.stderr == f"astra-tacos: error: {tmp_path}: exists and is no replay of astra_tacos: choose another output\n"
+    assert done.stderr == f"astra-tacos: error: {tmp_path}: exists and is not a replay of astra_tacos: choose another output\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     for arguments in (("replay", "trace", "--network", "n.yml"), ("replay", *files_of(case), "--backend", "astra-sim")):
         done = run(*arguments, "--output", str(tmp_path / "new"), cwd=case)

@@ -128,9 +128,9 @@ def test_refuses_what_cannot_be(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["n.yml"]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="exists and is no generated run"):
+    with pytest.raises(ConfigError, match="exists and is not a generated run"):
         generate(STEP, tmp_path / "run")
-    with pytest.raises(ConfigError, match="exists and is no directory"):
+    with pytest.raises(ConfigError, match="exists and is not a directory"):
         generate(STEP, tmp_path / "run" / "thesis.tex")
     assert content(tmp_path / "run") == {"thesis.tex": b"x"}
 

@@ -93,7 +93,7 @@ def test_bad_questions() -> None:
     with pytest.raises(ConfigError, match="synthesizer: found 'magic', expected tacos"):
         check_synthesis(Synthesis(("tacos", "magic")))
     asked = problem(job(TENSOR))
-    with pytest.raises(ConfigError, match="none of the splits to start from"):
+    with pytest.raises(ConfigError, match="no starting split meets"):
         refine(Measure(asked.job, SHAPE, Synthesis()), asked.space, {"x": np.array([1.0, 1.0, 1.0])}, None, asked.value, 1)  # type: ignore[arg-type]
     wide = Demand("all-reduce", 1 << 20, (3, 1, 1), (1, 1, 1))
     with pytest.raises(SynthesisError, match="halving-doubling"):

@@ -79,7 +79,9 @@ def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, t
     store = Store(tmp_path / "sweep")
     with store.opened(b""), open_client(cluster.address, None) as client:
         run = SweepRun(points(), store, Conditions())
-        with pytest.raises(ConfigError, match=r"tcp://127\.0\.0\.1:\d+: the scheduler was lost; what is done is kept"):
+        with pytest.raises(
+            ConfigError, match=r"tcp://127\.0\.0\.1:\d+: the connection to the scheduler was lost; finished points are kept"
+        ):
             run.compute(client, act)
     again = SweepRun(points(), store, Conditions())
     assert again.num_reused == len(run.outcomes) >= 10

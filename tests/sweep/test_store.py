@@ -113,10 +113,10 @@ def test_only_a_sweep_is_added_to(tmp_path: Path) -> None:
     (folder / "chapter1.tex").write_text("x")
     with pytest.raises(ConfigError, match="thesis: exists and is not a sweep of astra_tacos: choose another output"):
         Store(folder).check()
-    with pytest.raises(ConfigError, match=r"chapter1\.tex: exists and is no directory"):
+    with pytest.raises(ConfigError, match=r"chapter1\.tex: exists and is not a directory"):
         Store(folder / "chapter1.tex").check()
     (folder / "sweep.yml").write_text("a sweep file of one's own is no sweep")
-    with pytest.raises(ConfigError, match="is no sweep"), Store(folder).opened(b""):
+    with pytest.raises(ConfigError, match="is not a sweep"), Store(folder).opened(b""):
         pass
     assert {path.name for path in folder.iterdir()} == {"chapter1.tex", "sweep.yml"}
 
