@@ -1,8 +1,8 @@
 """Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
 
-Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, and
-only decimal numbers are numbers (`decimal_text`); what yaml-cpp takes for another number is text here, and refused where a
-number is expected. There are no dates and no merge keys.
+Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, lines
+end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`decimal_text`).
+What yaml-cpp takes for another number is text here, and refused where a number is expected. There are no dates and no merge keys.
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.scanner.ScannerError(None, None, "found a tab in the indentation", self.get_mark())
         return chunks
 
+    def fetch_value(self) -> None:
+        """A colon in a flow; yaml-cpp takes one right before a bracket for a part of the plain key (`Exp::ValueInFlow`)."""
+        key = self.tokens[-1] if self.tokens else None
+        if self.flow_level and self.peek(1) in "[{" and isinstance(key, yaml.ScalarToken) and key.plain:
+            raise yaml.scanner.ScannerError(None, None, "expected a blank between the colon and the bracket", self.get_mark())
+        super().fetch_value()
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -110,6 +117,8 @@ def _unlike(node: yaml.ScalarNode, expected: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
+_OTHER_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""What ends a line for PyYAML, but not for yaml-cpp."""
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _NOTHING = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _TRUTH = re.compile(r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z")
@@ -171,6 +180,9 @@ def read_yaml_texts(path: Path) -> dict[Any, Any]:
 
 def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[Any, Any]:
     text = read_text(path, _MAX_YAML_BYTES)
+    if other := _OTHER_LINE_END.search(text):
+        line = text.count("\n", 0, other.start()) + 1
+        raise ConfigError(f"{path}: not valid YAML: line {line}: found {other[0]!r}, expected lines that end in a newline")
     try:
         document = yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:

@@ -108,6 +108,23 @@ def test_tabs_that_yaml_cpp_refuses_are_refused(tmp_path: Path, text: str) -> No
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize("text", ["v: 8\rw: 9", "v: 8 # c\rw: 9\n", "v: 8\x85w: 9", "v: 8\u2028w: 9", "v: 8\n\u2029w: 9"])
+def test_lines_end_in_a_newline_only(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"a\.yml: not valid YAML: line \d: found '.*', expected lines that end in a newline"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["{v:[8]}", "{v:{w: 8}}", "{v :[8]}", "v: [w:[8]]"])
+def test_a_bracket_right_behind_a_colon_is_no_value(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a blank between the colon and the bracket"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ['{"v":[8]}', "{'v':[8]}", "{v: [8]}", "v: [8]\r\n", "{v:\n[8]}"])
+def test_other_flows_are_read_as_by_yaml_cpp(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text)["v"] == [8]
+
+
 def test_a_network_may_have_tabs(tmp_path: Path) -> None:
     path = tmp_path / "net.yml"
     path.write_text("topology:\t[ Ring ]\nnpus_count:\t[ 8 ]\t# eight\nbandwidth:\t[ 50.0\t]\nlatency:\n-\t500\n")
