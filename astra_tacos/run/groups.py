@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.communicator import group_id
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.run import Run
 from astra_tacos.trace.trace import WorkloadColumns
+
+if TYPE_CHECKING:
+    from astra_tacos.run.run import Run
 
 ALL_RANKS = 0
 """Id of the group of all ranks: `pg_name` is absent, "" or "0"."""

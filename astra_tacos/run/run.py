@@ -13,6 +13,7 @@ from astra_tacos.config.network import NetworkConfig, read_network
 from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
 from astra_tacos.config.system import SystemConfig, read_system
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace, WorkloadColumns
@@ -74,7 +75,7 @@ def read_run(
     remote_memory: str | Path | None = None,
     directory: str | Path = Path(),
 ) -> Run:
-    """Read all files of a run. Traces past the network's NPUs are not opened, as in ASTRA-sim.
+    """Read all files of a run. Traces past the network's NPUs or a custom collective's groups are not opened, as in ASTRA-sim.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ def read_run(
     memory = None if remote_memory is None else read_remote_memory(remote_memory)
     trace = read_trace(workload, chunks=False, workload=True, most_ranks=network_config.num_npus)
     prefixes, implementation = implementations(trace, system_config)
+    positions = _position_counts(trace, implementation, communicator, network_config.num_npus)
     return Run(
         workload=trace,
         system=system_config,
@@ -106,7 +108,8 @@ def read_run(
         remote_memory=memory,
         prefixes=prefixes,
         collectives=tuple(
-            _read_collective(prefix, system_config, Path(directory), network_config.num_npus) for prefix in prefixes
+            _read_collective(prefix, system_config, Path(directory), count)
+            for prefix, count in zip(prefixes, positions, strict=True)
         ),
         implementation=implementation,
         directory=Path(directory),
@@ -150,7 +153,17 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
     return tuple(names[i] for i in used.tolist()), np.where(implementation >= 0, renumber[implementation], implementation)
 
 
-def _read_collective(prefix: str, system: SystemConfig, directory: Path, num_npus: int) -> Trace:
+def _position_counts(workload: Trace, implementation: NDArray[np.int32], groups: CommunicatorGroups, num_npus: int) -> list[int]:
+    """How many traces the largest group that names each custom collective opens."""
+    if workload.workload is None:
+        raise ValueError("the workload was read without its columns")
+    group, sizes = group_ids(workload.workload), {number: len(ranks) for number, ranks in groups.members.items()}
+    sizes[ALL_RANKS] = num_npus
+    named = (group[implementation == number] for number in range(int(implementation.max(initial=NATIVE)) + 1))
+    return [max(min(sizes.get(one, num_npus), num_npus) for one in np.unique(used).tolist()) for used in named]
+
+
+def _read_collective(prefix: str, system: SystemConfig, directory: Path, most_positions: int) -> Trace:
     path = directory / prefix
     if not path.with_name(f"{path.name}.0.et").is_file():
         beside = Path(system.source).parent / prefix
@@ -159,7 +172,7 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path, num_npu
                 f"{path}.0.et: no such file: {system.source} names it relative to the directory that ASTRA-sim is started in, "
                 f"expected to be started in {Path(system.source).parent} (--directory)"
             )
-    return read_trace(path, chunks=False, most_ranks=num_npus)
+    return read_trace(path, chunks=False, most_ranks=most_positions)
 
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:

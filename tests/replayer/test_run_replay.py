@@ -383,6 +383,35 @@ def test_a_cycle_is_dropped(tmp_path: Path) -> None:
     assert outcome.collective.tolist() == [-1] * 6
 
 
+@pytest.mark.parametrize(
+    ("late_us", "active", "splits", "optimization", "finish_ns"),
+    [
+        (50, 1, 2, "localBWAware", None),
+        (0, 1, 2, "localBWAware", [27531] * 8),
+        (50, 2, 2, "localBWAware", [65535, 60153, 68476, 63094, 67255, 61873, 70196, 64814]),
+        (50, 1, 2, "baseline", [82412, 77030, 87794, 82412, 87794, 82412, 93176, 87794]),
+        (50, 1, 1, "localBWAware", [78963, 68698, 84345, 74080, 81904, 71639, 87286, 77021]),
+    ],
+)
+def test_chunks_wait_for_one_another_in_three_dimensions(
+    tmp_path: Path, late_us: int, active: int, splits: int, optimization: str, finish_ns: list[int] | None
+) -> None:
+    """Finish times are ASTRA-sim's, which stalls in the first case (lint's S19)."""
+    ranks = [[comp(0, us=late_us * (rank == 6)), coll(1, [0], size=1 << 20)] for rank in range(8)]
+    system = {
+        "collective-optimization": optimization,
+        "preferred-dataset-splits": splits,
+        "active-chunks-per-dimension": active,
+        "all-reduce-implementation": ["ring"] * 3,
+    }
+    run = make_run(tmp_path, ranks, *[("Ring", 2, 50.0, 500.0)] * 3, system=system)
+    if finish_ns is None:
+        with pytest.raises(ReplayError, match="deadlock: rank 0, node 1 stands in node"):
+            replay_run(run, UNAWARE)
+    else:
+        assert replay_run(run, UNAWARE).finish_ns.tolist() == finish_ns
+
+
 # ---- Stalls ----
 
 NOTHING = [comp(0)]
@@ -667,6 +696,15 @@ def test_traces_that_astra_sim_never_opens_make_no_difference(tmp_path: Path) ->
     for stray in ("workload/w.2.et", "workload/w.7.et", "collective/x.2.et", "collective/x.9.et"):
         (tmp_path / "more" / stray).write_bytes(b"no trace")
     assert replay_run(load_run(run), AWARE).finish_ns.tolist() == plain.finish_ns.tolist()
+
+
+def test_traces_beyond_a_group_are_never_opened(tmp_path: Path) -> None:
+    """A gap, and what is no trace, do no harm behind the positions of the only group that runs a custom collective."""
+    files = RunFiles([[coll(1, group=1)], [coll(1, group=1)], [comp(0)], [comp(0)]], X, RUNS_X, {"1": [0, 1]})
+    folder = write_run(tmp_path, files, (("FullyConnected", 4, 50.0, 10.0),))
+    plain = replay_run(load_run(folder), AWARE)
+    (tmp_path / "collective/x.3.et").write_bytes(b"no trace")
+    assert replay_run(load_run(folder), AWARE).finish_ns.tolist() == plain.finish_ns.tolist()
 
 
 def load_files(folder: Path, files: dict[str, Any], dimensions: Dimensions) -> Run:
