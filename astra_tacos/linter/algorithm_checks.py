@@ -173,30 +173,35 @@ def ring_instead(facts: Facts) -> Iterator[Found]:
 
 
 def chunks_in_a_circle(facts: Facts) -> Iterator[Found]:
-    """Chunks of an All-Reduce over rings in several dimensions may wait for one another.
+    """Chunks of an All-Reduce in several dimensions may wait for one another.
 
-    Under localBWAware a chunk visits dimensions on the way down and up again, and a dimension lets in as many chunks as
-    `active-chunks-per-dimension` says (`system/Sys.cc`, `SchedulerUnit`). Where latencies differ, NPUs let in chunks in different
-    orders, and each may hold a dimension for a chunk that another one holds up in the next: all ranks stall. It was seen with
-    the ns-3 backend on a torus with wrap-around links of other latencies (https://github.com/astra-sim/astra-sim/issues/370);
-    the replay tells whether it happens on the analytical ones.
+    Under localBWAware a chunk visits all dimensions but the last on the way up and again on the way down, and a dimension lets in
+    as many chunks as `active-chunks-per-dimension` says (`system/Sys.cc`, `generate_collective`, `SchedulerUnit`). NPUs let in
+    chunks in different orders where their ranks start at different times, and each may hold a dimension for a chunk that another
+    one holds up in the next: all ranks stall. In three or more dimensions the analytical backends stall so, whatever latencies
+    are: on 2 x 2 x 2 NPUs it takes two chunks, and one rank that computes for 50 us longer. In two dimensions they were not seen
+    to stall; the ns-3 backend was, on a torus with wrap-around links of other latencies
+    (https://github.com/astra-sim/astra-sim/issues/370). `astra-tacos replay` stalls in the same runs as the analytical backends.
 
-    Remedy: active-chunks-per-dimension no less than the chunks, of which there are preferred-dataset-splits or one more.
+    Remedy: active-chunks-per-dimension no less than the chunks, of which there are preferred-dataset-splits or one more, or
+    baseline for collective-optimization.
     """
     network, system = facts.inputs.network, facts.system
     if network is None or system.collective_optimization != "localBWAware":
         return
     latencies = {dimension.latency_ns for dimension in network.dimensions}
     latencies |= {link.latency_ns for link in network.link_overrides if link.latency_ns is not None}
-    active = system.active_chunks_per_dimension
+    num_dimensions, active = len(network.dimensions), system.active_chunks_per_dimension
     for collectives, pattern, key, nodes in _native(facts):
-        num_rings = sum(name == "ring" for name in system.native.get(key, ())[: len(network.dimensions)])
-        if pattern != CommType.ALL_REDUCE or num_rings < 2 or len(latencies) < 2:
+        num_rings = sum(name == "ring" for name in system.native.get(key, ())[:num_dimensions])
+        is_unequal = num_rings == 2 and len(latencies) > 1
+        if pattern != CommType.ALL_REDUCE or not (is_unequal or num_dimensions > 2):
             continue
         sizes = collectives.size_bytes[nodes][facts.spans_network(collectives.group[nodes])]
         chunks = int(count_chunks(key, sizes, facts.num_npus, system).max(initial=0))
         if 0 < active < chunks:
-            what = f"{pattern_name(pattern)} over {num_rings} rings of unequal latency in {chunks} chunks, {active} at a time"
+            where = f"{num_dimensions} dimensions" if num_dimensions > 2 else "2 rings of unequal latency"
+            what = f"{pattern_name(pattern)} over {where} in {chunks} chunks, {active} at a time"
             yield Found(f"{what}: they may wait for one another", f"set active-chunks-per-dimension to {chunks}", _where(facts))
 
 

@@ -131,9 +131,11 @@ def beyond_exact_time(facts: Facts) -> Iterator[Found]:
 
     Its clock counts in integers of 64 bits, but what its system layer asks for is a double, which has no odd numbers from 2**53
     on (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`). An event is looked up by a time that differs
-    from the one it was kept under, so that it never happens (`system/Sys.cc`, `call_events`): ranks stall, without a word. From
-    2**64 ns on the clock starts again from 0. That is an error where latencies alone come to so much on some rank, and a warning
-    where they may. (A06 is the same for durations.)
+    from the one it was kept under, so that it never happens (`system/Sys.cc`, `call_events`): native collectives stall without a
+    word, and so do COMP nodes that end at a time which no double has. Sends and receives alone run to the end, at times that are
+    off by some ns. A latency of 2**64 ns or more becomes 0, which aborts a send at time 0 and makes a collective run as if there
+    were no latency; a sum of that much aborts (`EventQueue.cpp`, `schedule_event`). It is an error where latencies alone come to
+    2**53 ns on some rank, and a warning where they may. (A06 is the same for durations.)
 
     Remedy: give latencies in nanoseconds.
     """
@@ -144,10 +146,10 @@ def beyond_exact_time(facts: Facts) -> Iterator[Found]:
     shortest = shortest_rank_ns(facts, view)
     if shortest.max(initial=0.0) >= EXACT_NS:
         rank = int(shortest.argmax())
-        message = f"rank {rank} takes {shortest[rank]:.3g} ns or more: past 2**53 ns ASTRA-sim loses events, and ranks stall"
+        message = f"rank {rank} takes {shortest[rank]:.3g} ns or more: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, view.files.file(rank), rank)
     elif network is not None and (longest := longest_latency_ns(facts, view)) >= EXACT_NS:
-        message = f"latencies may come to {longest:.3g} ns: past 2**53 ns ASTRA-sim loses events, and ranks stall"
+        message = f"latencies may come to {longest:.3g} ns: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, network.source, severity=Severity.WARNING)
 
 

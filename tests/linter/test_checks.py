@@ -361,6 +361,18 @@ SYSTEMS = [
         edit=lambda folder: rewrite("network.yml", (folder / "network.yml").read_text().replace("500, 500", "500, 800"))(folder),
     ),
     Case(
+        "S19",
+        RunFiles(
+            alike(lambda _: [coll(0, size=1 << 20)], 8),
+            system={"collective-optimization": "localBWAware", "preferred-dataset-splits": 2},
+            topology=("Ring", "Switch", "Ring"),
+            npus=(2, 2, 2),
+        ),
+        "ALL_REDUCE over 3 dimensions in 2 chunks, 1 at a time",
+        "system.json",
+        severity=WARNING,
+    ),
+    Case(
         "S16",
         RunFiles([[comp(0)], [comp(0, inputs="", outputs="")]], system={"track-local-mem": 1}),
         "inputs and outputs",
