@@ -148,6 +148,7 @@ def _replay_run(
     result["findings"] = [asdict(finding) for finding in report.findings]
     if report.errors:
         result["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
+        result["exact_to"] = None
     written: list[Path] = []
     if csv_path is not None:
         written += write_run_csv(csv_path, result)

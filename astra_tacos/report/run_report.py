@@ -139,7 +139,7 @@ def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
 def _exactness(result: dict[str, Any]) -> str:
     if result["approximate"]:
         return f"approximate: {'; '.join(result['approximations'])}"
-    return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, which stock ASTRA-sim does not have"
+    return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, not to ASTRA-sim"
 
 
 def _range(values: list[int]) -> str:

@@ -61,6 +61,16 @@ def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
     assert all(0 < float(link["busy_share"]) <= 1 for link in links)
 
 
+def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
+    """ASTRA-sim stalls: a COMP of 1 ns after 2**53 ns is lost."""
+    make_run(tmp_path, [[send(0, 1), comp(1, [0], us=0)], [recv(0, 0)]], ("FullyConnected", 2, 50.0, 1e16))
+    done = run("replay", *files_of(tmp_path), "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert result["exact_to"] is None
+    assert result["beyond_astra_sim"] == ["lint finds errors: N06"]
+    assert "exact by this model, not to ASTRA-sim" in run("replay", *files_of(tmp_path), cwd=tmp_path).stdout
+
+
 def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path: Path) -> None:
     case = golden / "e2e_p2p_pipeline_ring8"
     timeline = tmp_path / "trace.json"
