@@ -152,13 +152,13 @@ def whole(header: dict[str, Any], name: str, most: int) -> int:
 
 
 def most_bytes(size: int) -> int:
-    """What an archive of so many bytes may declare."""
+    """The largest size that an archive of a given file size may declare."""
     return ALWAYS_ALLOWED_BYTES + MOST_INFLATION * size
 
 
 @contextlib.contextmanager
 def opened_archive(path: Path, what: str) -> Iterator[Archive]:
-    """Open an archive; whatever turns out to be wrong with it, in here or by the block, is one line.
+    """Open an archive; any fault in it, found here or by the block, becomes a one-line error.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def opened_archive(path: Path, what: str) -> Iterator[Archive]:
 
 @contextlib.contextmanager
 def one_line(path: Path, what: str) -> Iterator[None]:
-    """Errors of reading a file that may hold anything, as a `ConfigError` that names it.
+    """Turn errors of reading an untrusted file into a `ConfigError` that names the file.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def write_archive(path: Path, header: NDArray[Any], columns: Mapping[str, NDArra
 
 
 def map_array(path: Path, kind: DTypeLike, num_dimensions: int) -> NDArray[Any]:
-    """The array of a `.npy` file, read-only, which stays in its file until it is looked at.
+    """The array of a `.npy` file as a read-only memory map.
 
     Raises
     ------

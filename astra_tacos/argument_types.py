@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def type_hints(annotated: Any) -> dict[str, Any]:
-    """Types of the parameters of a function or the fields of a class; Any for what is only imported for type checkers."""
+    """Types of the parameters of a function or the fields of a class; Any for names imported only for type checkers."""
     module = sys.modules[annotated.__module__]
     return typing.get_type_hints(annotated, localns=_Names(vars(builtins) | vars(module)))
 
@@ -124,7 +124,7 @@ def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
 
 
 def _is_kind(value: object, hint: Any) -> bool:
-    """Whether a value is of a type, whatever is in it."""
+    """Whether a value is of a type, whatever it contains."""
     if type(value) is hint and (hint is not int or value.bit_length() <= _MOST_BITS):  # type: ignore[attr-defined]
         return True
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -144,7 +144,7 @@ def _is_kind(value: object, hint: Any) -> bool:
 
 
 def _check_parts(place: _Place, values: Sequence[Any], hint: Any) -> None:
-    """Check what is in values that are of a type."""
+    """Check the content of values that are of a type."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and is_dataclass(hint):
         for field in fields(hint):

@@ -8,15 +8,15 @@ class AstraTacosError(Exception):
 
 
 class ConfigError(AstraTacosError):
-    """An input (file, option or argument) is not what it should be."""
+    """An input (file, option or argument) is not as expected."""
 
 
 class MissingExtraError(AstraTacosError):
-    """What was asked for needs a package that an optional extra of this package brings."""
+    """The operation needs a package that an optional extra of this package installs."""
 
 
 class SynthesisError(AstraTacosError):
-    """No schedule can be made from inputs that are well-formed one by one."""
+    """No schedule can be made, although each input is well-formed by itself."""
 
 
 class VerificationError(AstraTacosError):

@@ -19,7 +19,7 @@ _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errn
 
 
 def check_writable(path: Path) -> None:
-    """Check, before the work, that a file may be written to `path`; folders on the way may still be missing.
+    """Check, before any work, that a file may be written to `path`; parent folders may still be missing.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool]) -> None:
-    """Check, before the work, that a directory may be written to `path`: nothing is there, or what may be replaced.
+    """Check, before any work, that a directory may be written to `path`: it does not exist, or may be replaced.
 
     One that a killed process left under another name gets its own back.
 
@@ -72,7 +72,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well.
+    """A temporary path beside `path`, which it replaces when the block ends without an error.
 
     Where a link leads to is replaced, the link stays; what is no regular file (a pipe, a terminal) is written to as it is.
     Temporaries that killed processes left in the folder go.
@@ -117,7 +117,7 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replaced_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory that takes the place of `path`, if there is one, when the block ends well.
+    """A temporary directory, which replaces `path` when the block ends without an error.
 
     The two change places in one step where the system can do that, so that a process that is killed leaves the one or the other
     under its name. Elsewhere there is a moment without, after which `recover` finds the old one. Temporaries that killed
@@ -189,7 +189,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def _named_as(path: Path, temporary: Path) -> Iterator[None]:
-    """Errors of this package do not name what is gone, but the path that the user knows."""
+    """Make errors of this package name the path that the user knows, and not a temporary one."""
     try:
         yield
     except AstraTacosError as error:
@@ -200,7 +200,7 @@ def _named_as(path: Path, temporary: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named(path: Path, written: Path) -> Iterator[None]:
-    """Errors of writing name `path`, as the user knows it; those of other files than `written` stay as they are."""
+    """Make errors of writing name `path`, as the user knows it; errors about files other than `written` are unchanged."""
     try:
         yield
     except BrokenPipeError:

@@ -29,7 +29,7 @@ _own: dict[Path, int | None] = {}
 
 
 def temporary_name(path: Path, kind: str = "tmp") -> Path:
-    """A name beside `path` that nothing has yet; `kind` is "tmp", or "old" for what is being replaced."""
+    """An unused name beside `path`; `kind` is "tmp", or "old" for a directory that is being replaced."""
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.{kind}")
 
 
@@ -67,7 +67,7 @@ def is_own(path: Path) -> bool:
 
 
 def remove(temporary: Path) -> None:
-    """Remove a temporary of this process, or what is now under its name, and release its lock."""
+    """Remove a temporary of this process, or what now has its name, and release its lock."""
     _remove(temporary)
     descriptor = _own.pop(temporary, None)
     if descriptor is not None:
@@ -75,7 +75,7 @@ def remove(temporary: Path) -> None:
 
 
 def remove_all() -> None:
-    """Remove all temporaries of this process, which is about to end."""
+    """Remove all temporaries of this process, at its end."""
     for temporary in list(_own):
         _remove(temporary)
 
@@ -89,7 +89,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Give a directory its name back, if a process was killed while it replaced it by way of another name."""
+    """Rename a directory back, if a process was killed while it replaced it through another name."""
     olds = [old for old, output in _temporaries(path.parent, "old") if output == path.name]
     for old in sorted(olds, key=lambda old: old.stat().st_mtime_ns, reverse=True):
         with _abandoned(old) as is_abandoned:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @lru_cache(maxsize=1)
 def package_version() -> str:
-    """Version of this package: what another one found is not taken from a cache."""
+    """Version of this package; caches do not use results of other versions."""
     try:
         return version("astra-tacos")
     except PackageNotFoundError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No schedule finishes before `time_ns`.
+    """A lower bound: no schedule finishes before `time_ns`.
 
     Parameters
     ----------

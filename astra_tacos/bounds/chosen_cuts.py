@@ -24,7 +24,7 @@ _MOST_ENTRIES = 1 << 24
 
 
 def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """The worst of the cuts that are looked at."""
+    """The worst of the cuts that are tried."""
     sides = chosen_sides(topology)
     demand = _demand(collective, sides)
     capacity = np.array([topology.link_bandwidth_gibps[_links_into(topology, side)].sum() for side in sides])
@@ -83,7 +83,7 @@ def _demand(collective: Collective, sides: NDArray[np.bool_]) -> NDArray[np.int6
 
 
 def _links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The links into a set of NPUs: a switch is inside or outside, whichever lets less through."""
+    """The links into a set of NPUs: a switch counts as inside or outside, whichever gives less bandwidth."""
     inside = np.concatenate((side, np.zeros(topology.num_switches, np.bool_)))
     src, dst = topology.link_src, topology.link_dst
     if topology.has_switches:

@@ -31,7 +31,7 @@ _EXACT_TRANSITIVE_UP_TO = 4096
 
 
 def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """The worst of the cuts that are looked at.
+    """The worst of the cuts that are tried.
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
     all for what must cross it. That last one is found up to 2,048 NPUs, and for regular networks without meshes up to 4,096
@@ -105,7 +105,7 @@ def _tightest_sides(topology: Topology, root: int | None, always: bool, *, inwar
 
 
 def _outside(npu_group: NDArray[np.int64], root: int | None, always: bool) -> NDArray[np.int64]:
-    """int64[groups], what begins outside each group: NPUs, or the root, or something in any case."""
+    """int64[groups], the amount that begins outside each group: NPUs, or the root, or a constant."""
     size = np.bincount(npu_group)
     if always:
         return np.ones_like(size)

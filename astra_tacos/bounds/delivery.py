@@ -28,7 +28,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliveries:
-    """int64[num_links] each, see above; `period_ns` is 0 for links that no channel uses."""
+    """int64[num_links] each, see the module; `period_ns` is 0 for links that no channel uses."""
 
     first_ns: NDArray[np.int64]
     period_ns: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Deliveries:
     def smallest_times(
         self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Per group of links, the smallest time by which they have delivered so many messages (bisection)."""
+        """For each group of links, the smallest time by which they have delivered that many messages, by bisection."""
         used = self.period_ns[links] > 0
         links, group = links[used], group[used]
         low = np.zeros(len(messages), np.int64)
@@ -93,9 +93,9 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
 
 
 def smallest_time(topology: Topology, collective: Collective, timing: Timing, links: NDArray[np.int64], messages: int) -> int:
-    """The smallest time by which these links together have delivered so many messages, and the last one is of use.
+    """The smallest time by which these links together have delivered that many messages, and the last one is usable.
 
-    In a collective that only reduces, it is of use once it is added to what is there.
+    In a collective that only reduces, a message is usable once it has been reduced.
 
     Parameters
     ----------
@@ -116,5 +116,5 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
 
 
 def last_step_ns(collective: Collective, timing: Timing) -> int:
-    """What follows the last arrival: its reduction, where nothing is gathered afterwards."""
+    """Time of the reduction after the last arrival, in collectives that gather nothing afterwards."""
     return int(timing.reduction_ns[0]) if collective.only_reduces else 0

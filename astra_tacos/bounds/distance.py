@@ -18,7 +18,7 @@ _SWEEPS = 16
 
 
 def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Largest time, over pairs of NPUs, that the smallest chunk takes from one to the other on its fastest way.
+    """The largest time, over pairs of NPUs, of the smallest chunk on the fastest path from one to the other.
 
     With a root, one of the pair is the root. Else, past 512 NPUs not every source is tried: each sweep starts where the last one
     found the farthest NPU. Whatever pair that finds still bounds the time from below. An All-Reduce takes this long once, not
@@ -52,7 +52,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
 
 @lru_cache(maxsize=2)
 def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """int64[num_npus], how long the smallest chunk takes from the root; or to the root, with reductions if it reduces."""
+    """int64[num_npus], time of the smallest chunk from the root; or to the root, including reductions if it reduces."""
     from scipy.sparse.csgraph import dijkstra
 
     graph = _graph(topology, collective, timing)

@@ -38,11 +38,11 @@ class FlowNetwork:
         return len(self.first) - 1
 
     def out_of(self, side: NDArray[np.bool_]) -> int:
-        """Capacity out of a set of devices."""
+        """Capacity of the arcs out of a set of devices."""
         return int(self.capacity[side[self.tail] & ~side[self.head]].sum())
 
     def smallest_cut(self, factor: int, supply: NDArray[np.int64], room: NDArray[np.int64]) -> tuple[int, NDArray[np.bool_]]:
-        """The most that flows from supplies to rooms, with capacities `factor` times as large, and the side with the supplies."""
+        """The maximum flow from supplies to demands, with `factor` times the capacities, and the minimum cut's supply side."""
         from astra_tacos.bounds._flow_kernels import Flow, max_flow
 
         level = np.empty(self.num_devices, np.int64)
@@ -76,7 +76,7 @@ def lay_out(
 
 
 def whole_capacities(bandwidth: NDArray[np.float64], factor: int) -> NDArray[np.int64]:
-    """Bandwidths as whole numbers in proportion, as fine as sums of `factor` of them allow in 60 bits."""
+    """Bandwidths as proportional integers, as precise as sums of `factor` of them allow in 60 bits."""
     bits = max(1, min(40, 59 - factor.bit_length()))
     return np.maximum(np.rint(bandwidth * (float(1 << bits) / float(bandwidth.max()))).astype(np.int64), 1)
 
@@ -84,11 +84,11 @@ def whole_capacities(bandwidth: NDArray[np.float64], factor: int) -> NDArray[np.
 def weakest_set(
     network: FlowNetwork, weight: NDArray[np.int64], members: NDArray[np.int64], start: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The set of devices with the least capacity out of it for the weight that lies outside; `start` if none is weaker.
+    """The set of devices with the least ratio of capacity out of it to weight outside it; `start` if none is weaker.
 
-    Newton's method on the ratio (Dinkelbach): while some member cannot send all weight to where it lies, at the best ratio so
-    far, the smallest cut that is in its way has a smaller ratio. No set with a member that can is weaker: that member counts as
-    outside from then on, so that most flows are short.
+    Newton's method on the ratio (Dinkelbach): if some member cannot send all weight to its places at the best ratio so far, the
+    minimum cut that prevents this has a smaller ratio. If a member can, no set with this member is weaker, and the member counts
+    as outside from then on, which keeps most flows short.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def weakest_set(
 
 
 def weakest_partition(network: FlowNetwork, start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The partition with the least capacity between its parts for the number of these less one; `start` if none is weaker.
+    """The partition with the least ratio of capacity between parts to their number less one; `start` if none is weaker.
 
     Newton's method on the ratio: the partition with the least (capacity - ratio x parts) comes from the Dilworth truncation of
     the cut function (Cunningham, "Optimal attack and reinforcement of a network", 1985; Barahona, "Separating from the dominant

@@ -16,9 +16,10 @@ _MOST_DIMENSIONS = 6
 
 @lru_cache(maxsize=4)
 def groupings(topology: Topology) -> tuple[NDArray[np.int64], ...]:
-    """int64[num_npus] each, the group of each NPU, in two groups at least and not all apart; no two alike.
+    """int64[num_npus] each, the group of each NPU: all different, each with at least two groups, and not all NPUs apart.
 
-    For every choice of dimensions, NPUs that differ in those only; for every speed, NPUs that such links and faster ones connect.
+    For every subset of dimensions, a group has the NPUs that differ only in these; for every speed, the NPUs that links of at
+    least this speed connect.
     """
     found = [_numbered(group) for group in (*_aligned(topology), *_connected(topology))]
     alike = {group.tobytes(): group for group in found if 0 < group.max() < topology.num_npus - 1}
@@ -40,7 +41,7 @@ def device_groups(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
 
 
 def is_transitive(topology: Topology) -> bool:
-    """Whether translations take every NPU to every other: those of its building blocks, of which no link is missing."""
+    """Whether translations of the building blocks map every NPU to every other, and no link is missing."""
     if not topology.is_regular or any(d.building_block.translations(d.size) is None for d in topology.dimensions):
         return False
     links = (d.building_block.num_links(d.size) * topology.num_npus // d.size for d in topology.dimensions)

@@ -33,7 +33,7 @@ _EXACT_UP_TO = 512
 
 
 def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """The worst of the partitions that are looked at.
+    """The worst of the partitions that are tried.
 
     These are single NPUs (the volume bound), blocks along dimensions, parts that only slower links connect, and, for an
     All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Where not
@@ -53,7 +53,7 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
 
 
 def _messages(collective: Collective, group: NDArray[np.int64]) -> int:
-    """How many messages between parts there are at least."""
+    """The least number of messages between parts."""
     if collective.chunk_target is not None:
         return int(np.count_nonzero(group[collective.chunk_owner] != group[collective.chunk_target]))
     parts = len(np.unique(group[collective.member_npus]))
@@ -71,7 +71,7 @@ def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64]
 
 
 def _between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Links at least one of which every message between parts uses."""
+    """Links such that every message between parts uses at least one of them."""
     group = device_groups(topology, npu_group)
     src, dst, bandwidth = topology.link_src, topology.link_dst, topology.link_bandwidth_gibps
     direct = (group[src] >= 0) & (group[dst] >= 0) & (group[src] != group[dst])

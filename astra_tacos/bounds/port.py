@@ -37,7 +37,7 @@ def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
 
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Time that all links together need for all messages; what goes through a switch uses one link into it and one out of it.
+    """Time that all links together need for all messages; a message through a switch uses one link into it and one out of it.
 
     For personalised chunks, see `way_volume`.
     """

@@ -23,7 +23,7 @@ _MOST_SOURCES = 1024
 
 
 def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Time that all links together, or those of one kind, need for all chunks of a personalised collective."""
+    """Time that all links together, or all links of one kind, need for all chunks of a personalised collective."""
     bounds = []
     for where, links in _sets(topology):
         messages = _crossings(topology, collective, links)
@@ -33,7 +33,7 @@ def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bo
 
 
 def fewest_crossings(topology: Topology, collective: Collective) -> int:
-    """How many links all chunks of a personalised collective cross together, if each goes the shortest way."""
+    """Number of links that all chunks of a personalised collective cross together, if each takes a shortest path."""
     return _crossings(topology, collective, np.arange(topology.num_links))
 
 
@@ -51,7 +51,7 @@ def _sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
 
 
 def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int64]) -> int:
-    """How often all chunks together must cross links of a set."""
+    """Number of times that all chunks together must cross links of a set."""
     assert collective.chunk_target is not None
     chunks: NDArray[np.int64] = np.bincount(
         collective.chunk_owner.astype(np.int64) * topology.num_npus + collective.chunk_target, minlength=topology.num_npus**2
@@ -62,7 +62,7 @@ def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int
 
 @lru_cache(maxsize=32)
 def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int64]:
-    """int64[len(sources), num_npus], the fewest links of the set on a way from each source to each NPU."""
+    """int64[len(sources), num_npus], the least number of links of the set on a path from each source to each NPU."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 

@@ -98,7 +98,7 @@ def _of_members(
 
 
 def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
-    """The same collective in another number of chunks.
+    """The same collective with another number of chunks.
 
     Raises
     ------

@@ -116,7 +116,7 @@ class Collective:
 
     @property
     def least_sends(self) -> int:
-        """Sends that it takes at least: one to each target, N-1 for a chunk that is gathered or reduced, twice that for both."""
+        """Least number of sends: one to each target, N-1 for a chunk that is gathered or reduced, twice that for both."""
         return self.num_phases * self.num_chunks * (1 if self.is_personalised else self.num_members - 1)
 
     @property
@@ -144,7 +144,7 @@ def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
 
 
 def own_shards(num_npus: int, chunks_per_npu: int) -> NDArray[np.int32]:
-    """Owners of chunks where every NPU has a shard, in the order of the NPUs."""
+    """Owners of chunks in collectives where every NPU has a shard, in the order of NPUs."""
     return np.repeat(np.arange(num_npus, dtype=np.int32), chunks_per_npu)
 
 
@@ -164,7 +164,7 @@ def rooted(name: str, num_npus: int, size_bytes: int, num_chunks: int, root: int
 
 
 def parts_for_others(num_npus: int, chunks_per_part: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Of buffers that have a part for every NPU: owner, target and place in the buffer of all chunks but those for the owner.
+    """Owner, target and place in the buffer of all chunks of buffers with a part for every NPU, except the owner's own part.
 
     Chunks of an owner follow one another, in the order of their targets. int32[num_npus * (num_npus - 1) * chunks_per_part] each.
     """

@@ -66,7 +66,7 @@ def group_members(path: Path, group: int, ranks: object) -> tuple[int, ...]:
 
 
 def group_id(name: str) -> int | None:
-    """The group that a name in a file or a `pg_name` means; None where it is no decimal number from 1 to 2**31 - 1."""
+    """The group id in a name of a file or a `pg_name`; None if it is not a decimal number from 1 to 2**31 - 1."""
     if not (name.isascii() and name.isdigit() and len(name.lstrip("0")) <= 10):
         return None
     group = int(name)

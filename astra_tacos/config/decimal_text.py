@@ -16,10 +16,10 @@ _MAX_DIGITS = 400
 
 
 def parse_whole(text: str) -> int | None:
-    """A decimal whole number; None if the text is none, or has more than 400 digits."""
+    """A decimal whole number; None if the text is not one, or has more than 400 digits."""
     return int(text) if len(text) <= _MAX_DIGITS and WHOLE_NUMBER.match(text) else None
 
 
 def parse_decimal(text: str) -> float | None:
-    """A decimal number, infinite where it is too large for a double; None if the text is none."""
+    """A decimal number, infinite if it is too large for a double; None if the text is not one."""
     return float(text) if NUMBER.match(text) else None

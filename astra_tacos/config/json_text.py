@@ -15,7 +15,7 @@ from astra_tacos.errors import ConfigError
 
 
 class _Refused(ValueError):
-    """Something that Python's parser lets through and nlohmann::json or this project does not."""
+    """A construct that Python's parser accepts, and nlohmann::json or this project does not."""
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json_object(text: str, path: object) -> dict[str, Any]:
-    """The object that a text is.
+    """The JSON object in a text.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ COLUMNS = ("src", "dst", "bandwidth", "latency")
 
 
 def read_link_table(path: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
-    """Line number and the four fields, in the order of `COLUMNS`, of each link; blank lines and `#` lines are passed over.
+    """Line number and the four fields, in the order of `COLUMNS`, of each link; blank lines and `#` lines are skipped.
 
     Raises
     ------

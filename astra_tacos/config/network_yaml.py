@@ -29,7 +29,7 @@ def network_yaml(dimensions: Sequence[Dimension], extension: Sequence[str] = ())
 
 
 def write_network(network: NetworkConfig, path: Path) -> None:
-    """Write all of a network to `path`, and its links, if it lists them one by one, beside that as `links.csv`."""
+    """Write a network to `path`, and its links, if they are an explicit list, to `links.csv` beside it."""
     extension = []
     if network.links:
         extension.append(f"links: {LINK_TABLE}\n")

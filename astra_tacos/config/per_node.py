@@ -16,7 +16,7 @@ MAX_NODE_ID = (1 << 31) - 1
 
 
 def read_per_node(path: str | Path) -> dict[int, str]:
-    """Prefix of the custom trace, as written, by id of the workload's node.
+    """The prefix of the custom trace, as written, for each node id of the workload.
 
     Raises
     ------

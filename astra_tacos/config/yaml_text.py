@@ -109,7 +109,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 class _TextLoader(_StrictLoader):
-    """Scalars as they are written; only what is nothing is none."""
+    """Loader that keeps scalars as they are written; only an empty scalar is None."""
 
 
 def _unlike(node: yaml.ScalarNode, expected: str) -> yaml.YAMLError:

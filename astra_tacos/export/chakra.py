@@ -47,7 +47,7 @@ _MESSAGE_ATTRIBUTES = ("is_cpu_op", "comm_size", "comm_src", "comm_dst", "comm_t
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the nodes of each send are: row of the node table by kind and send, -1 for none; rows are sorted by NPU."""
+    """Positions of the nodes of each send: the row of the node table by kind and send, -1 for none; rows are sorted by NPU."""
 
     npu_first: NDArray[np.int64]
     send: NDArray[np.int64]
@@ -171,7 +171,7 @@ def _layout(schedule: Schedule, with_token: NDArray[np.int64]) -> _Layout:
 
 
 def _data(schedule: Schedule, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node's data come from: a send's chunk, its token's likewise, a reduction's receive."""
+    """Rows of each node's data dependencies: the deliveries of a send's chunk, the same for its token, a reduction's receive."""
     first, delivering = data_dependencies(schedule)
     usable = np.where(schedule.reduces, layout.row_of[_REDUCE], layout.row_of[_RECV])[delivering]
     sends = np.repeat(np.arange(schedule.num_sends), np.diff(first))
@@ -182,7 +182,7 @@ def _data(schedule: Schedule, layout: _Layout) -> tuple[NDArray[np.int64], NDArr
 
 
 def _order(previous: NDArray[np.int64], layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node follows on its link: the send before it, or the token of that send."""
+    """Rows that each node follows on its link: the previous send, or the token of that send."""
     later = np.flatnonzero(previous >= 0)
     awaited = layout.row_of[_TOKEN if link_order == "tokens" else _SEND, previous[later]]
     return _grouped([(layout.row_of[kind, later], awaited) for kind in (_SEND, _TOKEN)], len(layout.send))
@@ -235,7 +235,7 @@ def _attributes(
 
 
 def why_no_custom_collective(collective: Collective) -> str | None:
-    """Why ASTRA-sim cannot run a collective by traces of every NPU, in words; None if it can."""
+    """The reason why ASTRA-sim cannot run a collective by traces of every NPU; None if it can."""
     if collective.members is None:
         return None
     return (
@@ -259,7 +259,7 @@ def _write(schedule: Schedule, path: Path, link_order: LinkOrder | None = None, 
 
 
 def note_on_link_order(link_order: LinkOrder) -> str:
-    """What to know of traces that keep another link order than that of their timing model."""
+    """A note about traces whose link order differs from that of their timing model."""
     return f"link order {link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ"
 
 

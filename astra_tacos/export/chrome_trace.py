@@ -27,7 +27,7 @@ _COMPUTE, _COMMUNICATION, _RECEIVES, _CPU = range(len(_TRACKS))
 
 
 def write_chrome_trace(path: Path, run: Run, outcome: RunOutcome) -> None:
-    """Write what a replay saw; links appear if it recorded transmissions."""
+    """Write the recording of a replay; links appear if it recorded transmissions."""
     with replaced_file(path) as temporary:
         write_events(temporary, _events(run, outcome))
 

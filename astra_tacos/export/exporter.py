@@ -17,7 +17,7 @@ from astra_tacos.verifier.schedule_oracle import check as check_with_oracle
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote.
+    """The result of an export.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class Exported:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """More about it, ready for JSON."""
+        """Further figures, ready for JSON."""
         return {}
 
     @property
     def command(self) -> str:
-        """How to go on with it in a shell, "" if there is nothing to say."""
+        """The shell command to continue with, "" if there is none."""
         return ""
 
 
@@ -89,7 +89,7 @@ def whole_number(help: str) -> Option:
 
 
 def takes_all(schedule: Schedule) -> str | None:
-    """The reason of a format that can express every schedule: none."""
+    """The `refusal` of a format that can express every schedule: none."""
     return None
 
 
@@ -167,7 +167,7 @@ class Exporter(Generic[Result]):
         return replace(result, path=path)
 
     def check_output(self, path: Path) -> None:
-        """Check, before the work, that the format may be written to `path`: nothing is there, or what may be replaced.
+        """Check, before any work, that the format may be written to `path`: it does not exist, or may be replaced.
 
         Raises
         ------

@@ -70,7 +70,7 @@ def lay_out(schedule: Schedule, max_steps: int) -> Layout:
 
 
 def _prerequisites(schedule: Schedule) -> list[list[int]]:
-    """Accesses that each access has to wait for, but for those that messages of its chunk order already.
+    """Accesses that each access has to wait for, except those that messages of its chunk order already.
 
     In the order of time, a send waits for the last delivery of its chunk, and a delivery for the sends since the one before
     it, or else for that one. So reductions into one chunk never meet.
@@ -93,7 +93,7 @@ def _prerequisites(schedule: Schedule) -> list[list[int]]:
 
 
 def _order_accesses(events: list[int], src: list[int], dst: list[int], needs: list[list[int]]) -> None:
-    """Fill in what the accesses of one chunk, by time, wait for; sets of earlier accesses are integers with a bit for each."""
+    """Fill in the prerequisites of the accesses of one chunk, by time; sets of earlier accesses are integers used as bit sets."""
     bit_of: dict[int, int] = {}
     before_send: dict[int, int] = {}
     delivered: dict[int, int] = {}

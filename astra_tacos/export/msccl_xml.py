@@ -63,7 +63,7 @@ class MscclReport:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What a family of parsers wants; limits by parser."""
+    """Requirements of a family of parsers; limits by parser."""
 
     reduce_scatter: str
     has_size_range: bool
@@ -80,10 +80,10 @@ MSCCL_DIALECTS: tuple[MscclDialect, ...] = ("executor", "msccl")
 
 
 def why_no_msccl_xml(collective: Collective) -> str | None:
-    """Why a collective has no MSCCL XML, in words; None if it has.
+    """The reason why a collective has no MSCCL XML; None if it has.
 
-    A runtime would take the program of a collective with a root for every root. Chunks of an All-to-All that pass through other
-    NPUs would need room there, which this module does not lay out.
+    A runtime would use the program of a collective with a root for every root. Chunks of an All-to-All that pass through other
+    NPUs would need buffer space there, which this module does not allocate.
     """
     if collective.root is not None:
         return "the format has no root"

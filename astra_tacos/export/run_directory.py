@@ -153,7 +153,7 @@ def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[st
 
 
 def _missing(collective: Collective) -> tuple[str, ...]:
-    """What ASTRA-sim and the MSCCL format lack."""
+    """Notes on what ASTRA-sim or the MSCCL format cannot run of a collective."""
     notes: tuple[str, ...] = ()
     name = collective.name
     if name != COMM_TYPES[name].name.lower().replace("_", "-"):

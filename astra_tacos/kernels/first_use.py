@@ -40,9 +40,9 @@ def missing_kernels(names: Iterable[str]) -> list[Kernel]:
 def compile_kernels(
     kernels: list[Kernel], report: Callable[[int, int], None] | None = None, processes: int | None = None
 ) -> None:
-    """Have kernels compiled, in processes that keep them on disk; whoever calls them loads them from there.
+    """Compile kernels in separate processes, which cache them on disk; later calls load them from there.
 
-    A kernel that cannot be compiled is left to whoever calls it. In all, this takes as long as the processes need for their
+    A kernel that fails to compile is skipped (its first call fails). In all, this takes as long as the processes need for their
     share, or as the first kernel takes.
 
     Parameters

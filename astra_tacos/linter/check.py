@@ -14,7 +14,7 @@ Find = Callable[[Facts], Iterable[Found | FoundRows]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One kind of finding.
+    """One kind of fault that the linter looks for.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _MOST_CIRCLE_PAIRS = 128
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """Groups that can wait for one another: on each rank a pair of rows, of a group and of the next one."""
+    """A cycle of groups that can wait for one another: on each rank a pair of rows, of a group and of the next one."""
 
     groups: tuple[int, ...]
     ranks: tuple[int, ...]
@@ -25,7 +25,7 @@ class Circle:
 
 
 def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> list[Circle]:
-    """Circles of groups, any two of which share a single rank, that ranks can close by what they happen to start first.
+    """Cycles of groups, any two of which share a single rank, that arise if ranks happen to start collectives in certain orders.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _some_of_each_rank(pairs: Pairs) -> Pairs:
 
 
 def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, int, int]) -> list[tuple[int, int, int]] | None:
-    """The shortest circle that begins with an edge and comes by no rank twice in a row."""
+    """The shortest cycle that begins with an edge and does not visit a rank twice in a row."""
     start, second, rank = edge
     came: dict[tuple[int, int], tuple[int, int] | None] = {(second, rank): None}
     queue = deque(came)
@@ -112,7 +112,7 @@ def _follow(
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A way round the circle so far: its last pair of rows, and how it came there."""
+    """A partial path round the cycle: its last pair of rows, and its predecessor."""
 
     pair: tuple[int, int]
     before: _Arrival | None
@@ -136,7 +136,7 @@ def _next_arrivals(
 
 
 def _meets(row: int, other: int, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> bool:
-    """Whether a collective is another one of the same group, or surely comes before it."""
+    """Whether a collective is a given one of the same group, or certainly comes before it."""
     if instance_of[row] == instance_of[other]:
         return True
     return row in number_of and other in number_of and number_of[row] < number_of[other]

@@ -76,7 +76,7 @@ class Collectives:
 def find_collectives(
     view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
 ) -> Collectives:
-    """All of them; `implementation` is what each node of the workload names.
+    """All collectives of a workload.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def find_collectives(
 
 
 def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which node decides what each node runs: the first one of its plan."""
+    """The node that decides what each node runs: the first one of its plan."""
     planner = np.arange(len(rank))
     plan, _ = plan_numbers(rank, group, comm_type)
     shared = np.flatnonzero(plan != NO_PLAN)
@@ -133,7 +133,7 @@ def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDAr
 
 
 def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether dependencies order each node after the group's node before it on its rank."""
+    """Whether dependencies order each node after the previous node of its group on its rank."""
     order = np.lexsort((view.place[rows], group, view.rank[rows]))
     rows, sorted_group = rows[order], group[order]
     follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])

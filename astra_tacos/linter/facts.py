@@ -21,7 +21,7 @@ from astra_tacos.trace.schema import NodeType
 
 
 class Facts:
-    """The inputs of a run, and what checks make of them."""
+    """The inputs of a run, and the facts that checks derive from them."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -38,7 +38,7 @@ class Facts:
 
     @property
     def communicates(self) -> bool:
-        """Whether communication nodes communicate: with replay-only they only take their duration."""
+        """Whether communication nodes send messages: with replay-only they only take their duration."""
         return not self.system.replay_only
 
     @cached_property
@@ -106,7 +106,7 @@ class Facts:
         return found
 
     def group_size(self, group: int) -> int:
-        """How many ranks a group has."""
+        """Number of ranks of a group."""
         return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
 
     def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -128,7 +128,7 @@ class Facts:
 
     @cached_property
     def order(self) -> RunOrder | None:
-        """What waits for what across ranks."""
+        """Waiting between nodes across ranks."""
         if self.workload is None or self.collectives is None or self.messages is None:
             return None
         sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
@@ -136,7 +136,7 @@ class Facts:
 
     @cached_property
     def _synchronises(self) -> dict[int, bool]:
-        """Whether the ranks of each custom trace all hear of one another."""
+        """For each custom trace, whether every rank waits, directly or not, for every other one."""
         return {number: self._connected(number) for number in range(len(self.custom_files))}
 
     def _connected(self, number: int) -> bool:

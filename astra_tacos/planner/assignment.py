@@ -27,7 +27,7 @@ from astra_tacos.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """What becomes of the collective nodes.
+    """Groups, ids and traces that the collective nodes get.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _groups(
 def _node_ids(
     trace: Trace, instances: Instances, implementation: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Ids under which no two traces meet: a collective whose id on some rank stands for another one gets a new id on all."""
+    """Ids that no two traces share: a collective whose id on some rank stands for another one gets a new id on all."""
     rows, instance = instances.nodes.row, instances.instance
     node_id = trace.node_id[rows].copy()
     entry = implementation[instance]
@@ -151,7 +151,7 @@ def _node_ids(
 
 
 def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of the new id of each collective; those of one trace that share no rank share ids, which keeps them few."""
+    """The number of each collective's new id; collectives of one trace without a common rank share ids, to keep them few."""
     used: dict[tuple[int, int], int] = {}
     number_of: dict[tuple[int, int], int] = {}
     turns = np.empty(len(moving), np.int64)
@@ -165,7 +165,7 @@ def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDAr
 
 
 def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
-    """Ascending ids that no node of any rank has or is looked up by, past the largest if there is room."""
+    """Ascending ids that no node of any rank has, and by which none is looked up; larger than all ids in use if possible."""
     if not count:
         return np.empty(0, np.uint64)
     used = np.unique(looked_up(trace.node_id)).astype(np.int64)
@@ -180,7 +180,7 @@ def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
 
 
 def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags: int) -> list[int]:
-    """First tag of each trace, so that none meets another's or one that is used.
+    """The first tag of each trace, such that the ranges of traces do not overlap one another or the tags in use.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ why it cannot be replayed."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateRun:
-    """A planned run: where it was written, and its replay."""
+    """A planned run: the directory that it was written to, and its replay."""
 
     folder: Path
     solutions: Solutions
@@ -42,7 +42,7 @@ class CandidateRun:
 
 @dataclass(slots=True)
 class _Trials:
-    """Runs that were tried, and why the last one that cannot be replayed cannot."""
+    """Runs that were tried, and the reason why the last one that failed cannot be replayed."""
 
     workload: Workload
     before: RunOutcome | str
@@ -51,7 +51,7 @@ class _Trials:
     failure: AstraTacosError | None = None
 
     def is_enough(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
-        """Try a run; whether it can be replayed and is no slower than the run before."""
+        """Try a run; returns whether it can be replayed and is no slower than the run before."""
         before = None if isinstance(self.before, str) else self.before
         order = _order(self.workload, solutions, before if in_order_of_before else None)
         run = self.write_and_replay(solutions, order)
@@ -134,7 +134,7 @@ def choose_run(
 
 
 def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[str]:
-    """For each case, whether its nodes ran a custom trace: `none`, the `same` as its solution's, or an`other`."""
+    """For each case, whether its nodes ran a custom trace before: `none`, the `same` as its solution's, or an`other`."""
     of_node = workload.of_instance[workload.instances.instance]
     own = []
     for number, solution in enumerate(solutions):
@@ -162,7 +162,7 @@ def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, 
 
 
 def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
-    """Whether a trace is what a schedule is written as, whatever its first tag."""
+    """Whether a trace is the one that a schedule is written as, whatever its first tag."""
     other = schedule_trace(schedule, trace.prefix)
     names = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "dep_first", "dep")
     if not all(np.array_equal(getattr(trace, name), getattr(other, name)) for name in names):

@@ -22,7 +22,7 @@ _PLAIN = ("ring", "direct")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """A search.
+    """One search for a case.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Task:
 
 
 def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOptions) -> list[Task]:
-    """Searches of which the best result is taken: one where its prediction is exact, several to replay elsewhere.
+    """Searches for a case: one if its prediction is exact, otherwise several, whose results are compared by replay.
 
     Raises
     ------

@@ -22,7 +22,7 @@ NO_ROOT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IssueOrder:
-    """In which order ranks issue their nodes.
+    """The order in which ranks issue their nodes.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class CollectiveNodes:
 
 
 def find_issue_order(trace: Trace) -> IssueOrder:
-    """In which order each rank issues its nodes, as far as dependencies and ids say."""
+    """The order in which each rank issues its nodes, as far as dependencies and ids determine it."""
     from astra_tacos.planner import _order_kernels as kernels
 
     exists = trace.dep >= 0
@@ -80,7 +80,7 @@ def find_issue_order(trace: Trace) -> IssueOrder:
 
 
 def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
-    """All collective nodes that run.
+    """All collective nodes that a run executes.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _look_inside(
     pattern: NDArray[np.int64],
     root: NDArray[np.int64],
 ) -> None:
-    """What columns do not say: the pattern of nodes that are carried by another type, and roots."""
+    """Details that the columns lack: the patterns of nodes that another type carries, and roots."""
     needle = PATTERN_ATTRIBUTE.encode()
     rooted = np.isin(pattern, list(ROOTED))
     for one in range(trace.num_ranks):

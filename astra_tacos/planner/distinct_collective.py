@@ -26,7 +26,7 @@ _SENDS_OF_ALL = 1 << 21
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctCollective:
-    """A collective over groups that the network looks the same to.
+    """A collective over one or more groups for which the network looks the same.
 
     Parameters
     ----------
@@ -69,19 +69,19 @@ class DistinctCollective:
 
     @property
     def max_sends(self) -> int:
-        """How many sends its traces may have, so that a simulation of the whole run stays short: a power of two."""
+        """Limit on the sends of its traces, a power of two, so that a simulation of the whole run stays short."""
         room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
         return 1 << (room.bit_length() - 1)
 
     @property
     def name(self) -> str:
-        """What its traces are called: all_reduce_1048576B_of_8_3f2a91bc."""
+        """The name of its traces: all_reduce_1048576B_of_8_3f2a91bc."""
         root = "" if self.root is None else f"_root{self.root}"
         return f"{self.collective.replace('-', '_')}_{self.size_bytes}B_of_{self.num_members}{root}_{self.shape[:8]}"
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the result of a synthesis depends on, but for its options."""
+        """Everything that determines the result of a synthesis, except its options."""
         about: dict[str, Any] = {
             "collective": self.collective,
             "size_bytes": self.size_bytes,
@@ -132,7 +132,7 @@ def find_distinct_collectives(
 
 
 def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -> tuple[str, dict[Reach, GroupTopology]]:
-    """What a group sees of the network by reach, without those that add nothing, and a hash of it all."""
+    """The views of the network that a group has, by reach, without those that add nothing; and a hash of them all."""
     views: dict[Reach, GroupTopology] = {}
     hashes: list[str] = []
     for reach in REACHES:
@@ -145,7 +145,7 @@ def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -
 
 
 def _hash(topology: Topology) -> str:
-    """Of a topology's links, in order of their ends."""
+    """Hash of a topology's links, in the order of their ends."""
     digest = hashlib.sha256(json.dumps([topology.num_npus, topology.num_switches]).encode())
     order = np.lexsort((topology.link_dst, topology.link_src))
     for column in (topology.link_src, topology.link_dst, topology.link_bandwidth_gibps, topology.link_latency_ns):

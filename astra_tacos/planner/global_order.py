@@ -40,7 +40,7 @@ class MergedGraph:
 
 
 def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
-    """The graph of a workload's vertices."""
+    """The workload's dependency graph with the nodes of each collective merged into one vertex."""
     vertex = np.arange(trace.num_nodes)
     vertex[instances.nodes.row] = trace.num_nodes + instances.instance
     row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
@@ -55,7 +55,7 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
 
 
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of sends and of the receives that they meet: first come, first served, by tag, ends and size."""
+    """Rows of sends and of the matching receives: first come, first served, by tag, ends and size."""
     rank, keys = trace.rank, []
     sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
     for rows, receives in zip(sides, (False, True), strict=True):
@@ -74,7 +74,7 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
 
 
 def has_circle(graph: MergedGraph) -> bool:
-    """Whether vertices wait for one another in a circle."""
+    """Whether the graph has a cycle."""
     from astra_tacos.kernels.graph import topological_order
 
     return len(topological_order(graph.waits.copy(), graph.next_first, graph.after)) < len(graph.waits)
@@ -90,7 +90,7 @@ def order_instances(
     on_cpu: NDArray[np.bool_],
     urgency: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """int64[num_vertices of the graph], a place of each row and collective in one order that all ranks can keep.
+    """int64[num_vertices of the graph], the place of each row and collective in one order that all ranks can keep.
 
     Rows that are merged have no place of their own. Of collectives and sends that could start, the most urgent goes first; by
     default the one from which the longest way leads to the end.
@@ -151,7 +151,7 @@ def order_instances(
 
 
 def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]) -> str:
-    """Some collectives that wait for one another."""
+    """Some collectives of a cycle of waiting."""
     stuck = np.ones(len(graph.waits), np.bool_)
     stuck[order] = False
     # Walk back along what stuck vertices wait for, until one comes twice.

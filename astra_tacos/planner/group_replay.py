@@ -29,7 +29,7 @@ def replay_together(
     system: SystemConfig,
     backend: Backend,
 ) -> int:
-    """Nanoseconds until the last of the groups is done, if all start at once.
+    """Nanoseconds until the last of the groups finishes, if all start at once.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def _chosen(
     reach: Reach,
     pairs: NDArray[np.int64],
 ) -> list[tuple[int, int, float, float]]:
-    """Of the routes between pairs of positions."""
+    """The routes chosen between pairs of positions."""
     num = len(members)
     pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
     owner, source, target = crossed_pairs(config, members[pairs[0]], members[pairs[1]])
@@ -111,7 +111,7 @@ def _chosen(
 
 
 def _near_pairs(num: int) -> NDArray[np.int64]:
-    """Of a large group, pairs whose positions are powers of two apart, both ways: too many pairs to look at all."""
+    """For large groups: pairs of positions that are a power of two apart, in both directions, because all pairs are too many."""
     steps = 1 << np.arange((num - 1).bit_length())
     src = np.repeat(np.arange(num), len(steps))
     dst = (src + np.tile(steps, num)) % num

@@ -36,7 +36,7 @@ class GroupTopology:
 
 
 def group_topology(network: Topology, config: NetworkConfig, members: tuple[int, ...], reach: Reach = "needed") -> GroupTopology:
-    """The network of a group, whose members ascend.
+    """The network of a group, given by its members in ascending order.
 
     Parameters
     ----------

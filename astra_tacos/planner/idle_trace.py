@@ -9,7 +9,7 @@ from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
 
 
 def idle_trace() -> bytes:
-    """A trace of one computation that takes no time: ASTRA-sim needs a node."""
+    """A trace with a single computation that takes no time, because ASTRA-sim needs at least one node."""
     nothing = np.zeros(2, np.int64)
     table = NodeTable(
         node_id=np.array([0]),

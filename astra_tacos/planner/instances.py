@@ -20,7 +20,7 @@ from astra_tacos.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instances:
-    """Collectives, each a node on every member of its group.
+    """Collective instances: for each one, a node on every member of its group.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Instances:
 
 
 def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> Instances:
-    """Put the nodes of different ranks together.
+    """Match the collective nodes of different ranks.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
 
 
 def _turns(kind: NDArray[np.int64], rank: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many nodes of its kind come before each on its rank."""
+    """The number of earlier nodes of the same kind on the same rank."""
     order = np.lexsort((place, rank, kind))
     same = np.zeros(len(kind), np.bool_)
     same[1:] = (kind[order][1:] == kind[order][:-1]) & (rank[order][1:] == rank[order][:-1])

@@ -19,7 +19,7 @@ _PADDING = 8
 
 
 def load_rank(trace: Trace, rank: int) -> bytes:
-    """What a rank's file holds, unpacked.
+    """The decompressed bytes of a rank's trace file.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def load_rank(trace: Trace, rank: int) -> bytes:
 
 
 def node_at(data: bytes, offset: int) -> Any:
-    """The `Node` whose length prefix begins at an offset, with every field that it has, known or not."""
+    """The `Node` whose length prefix begins at an offset, with all its fields, known or not."""
     size, begin = _length(data, offset)
     node = _node_class()()
     node.ParseFromString(data[begin : begin + size])
@@ -39,7 +39,7 @@ def node_at(data: bytes, offset: int) -> Any:
 
 
 def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, Any], path: str) -> bytes:
-    """A file in which some nodes are others.
+    """A trace file's bytes with some of its nodes replaced.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, An
 
 
 def attribute(node: Any, *names: str) -> Any:
-    """Value of the first attribute of one of these names, None where there is none or it has no value."""
+    """Value of the first attribute with one of these names; None if there is none or it has no value."""
     for entry in node.attr:
         if entry.name in names:
             kind = entry.WhichOneof("value")
@@ -108,7 +108,7 @@ def _node_class() -> Any:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at an offset, and where it ends."""
+    """The varint at an offset, and the offset of its end."""
     size = shift = 0
     while True:
         byte = data[at] if at < len(data) else 0

@@ -20,7 +20,7 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 def node_rows(
     workload: Workload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
 ) -> list[list[Any]]:
-    """A row of `COLUMNS` for each; `traces` are the names of what is written.
+    """A row of `COLUMNS` for each collective node; `traces` are the names of the traces written.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ def _solve_all(
     asked: Asked,
     on_progress: Progress,
 ) -> tuple[tuple[Solution, ...], tuple[Extras, ...]]:
-    """What becomes of each case, and what else was asked for."""
+    """The solution of each case, and the extra figures asked for."""
     network, cases = workload.run.network, workload.cases
     threads = options.threads or os.cpu_count() or 1
     of_case = replace(options, threads=max(1, threads // max(len(cases), 1)))
@@ -148,7 +148,7 @@ def _solve_all(
 
 
 def _replay_before(run: Run, model: Backend) -> RunOutcome | str:
-    """The outcome, or why there is none."""
+    """The outcome of the run before, or the reason why there is none."""
     try:
         return replay_run(run, model, route_loads=True)
     except AstraTacosError as error:
@@ -163,7 +163,7 @@ def _recording(workload: Workload, after: RunOutcome, before: RunOutcome | str) 
 
 
 def _move_up(chosen: Path, folder: Path) -> None:
-    """What was written for one candidate is the result; the others go."""
+    """Make the files of one candidate the result, and delete those of the others."""
     for entry in chosen.iterdir():
         entry.rename(folder / entry.name)
     for rest in folder.glob(f"{_CANDIDATE}*"):

@@ -83,7 +83,7 @@ class CaseFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What a plan did: times before and after, and what became of each distinct collective.
+    """The result of a plan: times before and after, and the figures of each distinct collective.
 
     Parameters
     ----------

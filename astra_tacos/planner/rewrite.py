@@ -23,7 +23,7 @@ from astra_tacos.trace.trace import Trace, WorkloadColumns
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """What changes at collective nodes; entries are those of `CollectiveNodes`.
+    """Changes of collective nodes; entries are those of `CollectiveNodes`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def find_changes(
     assignment: Assignment,
     order: NDArray[np.int64],
 ) -> Changes:
-    """What has to change; nothing does in a workload that was planned before.
+    """The changes that a plan needs; none for a workload that was planned before.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances,
 
 
 def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
-    """Change one collective node, if anything of it changes."""
+    """Change one collective node, if there is any change for it."""
     row = int(rows[entry])
     if row in new_id:
         at(row).id = new_id[row]

@@ -47,7 +47,7 @@ class RunInputs:
 
 
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
-    """The files of the run that was planned from some inputs."""
+    """The files of the planned run, given those of the original."""
     groups = folder / GROUPS
     return RunInputs(
         folder / WORKLOAD / inputs.workload.name,
@@ -60,7 +60,7 @@ def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
 
 
 def check_output(path: Path, inputs: RunInputs) -> None:
-    """Check that a plan may be written to `path`: nothing is there, or nothing but a plan.
+    """Check that a plan may be written to `path`: it does not exist, or holds only a plan.
 
     Raises
     ------

@@ -14,7 +14,7 @@ PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """What becomes of a case.
+    """The result of synthesizing a case.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Solution:
 
     @property
     def bound_ns(self) -> int | None:
-        """No schedule of these chunks on the links that it may use is faster."""
+        """Lower bound on the time of any schedule of these chunks on the links that it may use."""
         if self.schedule is None:
             return None
         return lower_bound(self.schedule.topology, self.schedule.collective, self.schedule.timing).time_ns

@@ -60,7 +60,7 @@ def differently_numbered(
 
 
 def _num_chunks(instances: Instances, is_native: NDArray[np.bool_], system: SystemConfig) -> NDArray[np.int64]:
-    """int64[native collectives], into how many chunks each is cut, all of which are streams."""
+    """int64[native collectives], the number of chunks that each is cut into; all of them are streams."""
     num_npus = len(instances.nodes.members[ALL_RANKS])
     cases, which = np.unique(np.stack((instances.pattern, instances.size_bytes))[:, is_native], axis=1, return_inverse=True)
     counts = [cut_into_chunks(pattern_key(pattern), size, num_npus, system)[1] for pattern, size in cases.T.tolist()]

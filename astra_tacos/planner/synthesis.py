@@ -108,13 +108,13 @@ def solve(
 
 
 def case_identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
-    """What the result of a synthesis depends on, but for the network."""
+    """Everything that determines the result of a synthesis, except the network."""
     most = min(case.max_sends, options.max_sends)
     return case.identity | options.identity() | {"version": package_version(), "backend": backend.name, "max_sends": most}
 
 
 def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
-    """Why no synthesizer does this pattern; None if one does."""
+    """The reason why no synthesizer supports this pattern; None if one does."""
     if case.collective not in COLLECTIVES:
         return f"no synthesizer does {case.collective}"
     names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
@@ -132,7 +132,7 @@ def _best(
     options: SearchOptions,
     may_hold_none: bool,
 ) -> tuple[Schedule, Solution]:
-    """The best of what can run; without a replay where the first of its predictions is exact.
+    """The best candidate that can run; if the prediction of the first is exact, without a replay.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def default_cache() -> Path:
-    """Where caches belong on this platform.
+    """The directory of caches on this platform.
 
     `$XDG_CACHE_HOME`, else `~/.cache` (macOS: `~/Library/Caches`, Windows: `%LOCALAPPDATA%`).
     """
@@ -47,7 +47,7 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a schedule of the cache has to be of.
+    """The properties that a cached schedule must have.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class SynthesisCache:
-    """A directory of schedules, each with figures of how it was chosen; None keeps nothing."""
+    """A directory of schedules with figures of how each was chosen; None for no cache."""
 
     directory: Path | None
 
@@ -129,11 +129,11 @@ class SynthesisCache:
             return None
 
     def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
-        """Say in the log that schedules that `find` has found are of no use, and why."""
+        """Log that schedules found by `find` are not usable, and why."""
         _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)
 
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
-        """Write a schedule and its figures; a cache that cannot be written to is none.
+        """Write a schedule and its figures; if the cache is not writable, do nothing.
 
         The figures go last: a case is there when they are.
         """
@@ -154,7 +154,7 @@ class SynthesisCache:
 
 
 def _digest(about: dict[str, Any], schedule_file: Path) -> str:
-    """Of a schedule's file and what is kept with it: they belong together."""
+    """Digest of a schedule's file and its figures, which shows that they belong together."""
     with open_regular(schedule_file, "a cached schedule") as stream:
         digest = hashlib.file_digest(stream, "sha256")
     digest.update(json.dumps([about["identity"], about["figures"]], sort_keys=True).encode())

@@ -39,7 +39,7 @@ _MOST_SENDS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to find out beside what is written: times `with_relays`, and of groups `together`."""
+    """Options: times `with_relays`, and of the groups `together`."""
 
     with_relays: bool = False
     together: bool = False
@@ -86,7 +86,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What was found out of a case beside what is written, None for what was not asked for."""
+    """Extra figures of a case; None for those that were not asked for."""
 
     relayed: WithRelays | None = None
     joint: Together | None = None
@@ -230,7 +230,7 @@ def _best_together(
 def _cuts(
     case: DistinctCollective, topology: Topology, groups: Sequence[tuple[int, ...]], options: SearchOptions, max_sends: int
 ) -> list[list[Collective]]:
-    """The groups' collectives on the whole network, cut as finely as sends allow, or as asked for."""
+    """The groups' collectives on the whole network, in as many chunks as sends allow, or as asked for."""
     cuts: list[list[Collective]] = []
     for count in [options.chunks_per_npu] if isinstance(options.chunks_per_npu, int) else _CHUNKS:
         try:

@@ -92,7 +92,7 @@ def on_whole_network(schedule: Schedule, case: DistinctCollective, group: tuple[
 
 
 def _numbered(src: NDArray[np.int64], dst: NDArray[np.int64], num_npus: int) -> NDArray[np.int64]:
-    """int64[num_channels], a number for each channel by its ends, and which of several between them it is."""
+    """int64[num_channels], a number for each channel by its ends, and its index among parallel ones."""
     pair = src * num_npus + dst
     order = np.argsort(pair, kind="stable")
     begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))

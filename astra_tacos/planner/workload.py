@@ -20,7 +20,7 @@ from astra_tacos.topology.composition import build_topology
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """A run's collectives, found.
+    """A run and the collective instances in it.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def find_workload(inputs: RunInputs) -> Workload:
 
 
 def baseline_run(run: Run, baseline: str | None) -> Run:
-    """The run before; with a native algorithm of that name for all collectives, if one is given."""
+    """The run to compare with; with one native algorithm for all collectives, if it is named."""
     if baseline is None:
         return run
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}

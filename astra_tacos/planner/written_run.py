@@ -24,7 +24,7 @@ from astra_tacos.trace.schema import CommType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenRun:
-    """What was written: names of the traces, what became of collectives, and what changed at their nodes."""
+    """What was written: names of traces, the assignment of collectives, and the changes of their nodes."""
 
     traces: tuple[str, ...]
     assignment: Assignment

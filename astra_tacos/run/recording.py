@@ -19,7 +19,7 @@ REPLAY_FILE = "replay.npz"
 """Its name in the directory of a plan or replay."""
 FORMAT = "astra_tacos replay 1"
 _MOST = 1 << 60
-"""Nanoseconds or bytes: sums of them have room."""
+"""Limit on nanoseconds or bytes, so that their sums do not overflow."""
 _MOST_TEXT_BYTES = 1 << 30
 """Nodes have names."""
 KINDS = ("compute", "collective", "send", "receive", "memory", "other")

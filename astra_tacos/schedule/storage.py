@@ -97,7 +97,7 @@ def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: i
     links
         The columns `LINKS`.
     num_sends
-        How many the file has room for: far fewer than chunks is no schedule.
+        Number of sends in the file; a schedule has not far fewer sends than chunks.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: i
 
 
 def check_times(*columns: NDArray[np.int64]) -> None:
-    """Times leave room to add them up, else ValueError."""
+    """Raise ValueError unless times are small enough to be added up."""
     for column in columns:
         if column.min(initial=0) < -_LAST_NS or column.max(initial=0) > _LAST_NS:
             raise ValueError(f"a send is later than {_LAST_NS} ns, or as much too early")

@@ -202,7 +202,7 @@ def _joined(parts: Sequence[Part] | Iterator[Part]) -> Part:
 
 
 def check_name(name: object, where: str) -> None:
-    """Check that a name is one that expressions and rows of a sweep have room for.
+    """Check that a name is allowed in expressions and as a column of a sweep's rows.
 
     Raises
     ------

@@ -10,7 +10,7 @@ STATUSES = (OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 """Refused is none of them: that a synthesizer cannot do something is an answer."""
 GIVEN_UP = "it was given up"
-"""Error of a point that died because somebody wants it no more; whoever else does computes it again."""
+"""Error of a point that was ended because one sweep no longer needs it; another sweep that does computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
     "bound_ns": "int",

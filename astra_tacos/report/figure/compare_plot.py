@@ -83,7 +83,7 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
 
 
 def _bounds(rows: Sequence[CompareRow]) -> dict[int, tuple[float, float]]:
-    """By size, ascending, the bound in ns and the bus bandwidth that it leaves room for."""
+    """By ascending size, the bound in ns and the bus bandwidth that the bound allows."""
     moved = {row.size_bytes: row.bus_bandwidth_gbps * row.time_ns for row in rows if row.bus_bandwidth_gbps and row.time_ns}
     return {size: (ns, moved[size] / ns) for size, ns in sorted(best_bound_ns(rows).items()) if ns > 0}
 

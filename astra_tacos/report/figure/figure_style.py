@@ -95,7 +95,7 @@ def check_figure(path: Path) -> None:
 
 
 def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write what `draw` makes, in the house's style; the suffix says the format, and the same figure gives the same bytes.
+    """Write the figure that `draw` makes in the common style, in the format of the suffix; equal figures give equal bytes.
 
     Raises
     ------

@@ -89,7 +89,7 @@ def measure(table: SweepColumns, name: str) -> Measure:
 def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: Sequence[str]) -> list[Panel]:
     """The rows by what they do, in order of the first: points of different tasks are no rivals, so each task has a panel.
 
-    Networks have panels as well, if they are an axis and there is room.
+    Networks have panels as well, if they are an axis and the panels fit.
 
     Parameters
     ----------

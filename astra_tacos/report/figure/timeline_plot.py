@@ -171,7 +171,7 @@ def _add_tree(axes: Axes, own: Schedule, rows: LinkRows, scale: float) -> None:
 
 
 def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, width: str) -> None:
-    """Names of the groups, or of single links where there is room for them."""
+    """Names of the groups, or of single links if these fit."""
     topology = schedule.topology
     middles = [group.first + group.count / 2 for group in rows.groups]
     names = [shape_text(group.label) for group in rows.groups]

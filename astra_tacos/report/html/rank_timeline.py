@@ -37,7 +37,7 @@ class Rows:
 
 
 def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int64], most_segments: int = MOST_SEGMENTS) -> Rows:
-    """All ranks if the page has room for them, those that do the same at the same times as one row; else some of them.
+    """All ranks if they fit on the page, with ranks of equal states at all times as one row; otherwise a selection of them.
 
     Parameters
     ----------

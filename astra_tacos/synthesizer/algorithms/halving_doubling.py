@@ -35,7 +35,7 @@ def halving_doubling(topology: Topology, collective: Collective, timing: Timing,
     """
 
     def spread_out(turned: bool) -> Spread:
-        # As seen from the owner: whoever differs from it below bit k sends to its partner in step k.
+        # Relative to the owner: every NPU that differs from it only below bit k sends to its partner in step k.
         num_chunks = collective.num_chunks
         src, dst, step = binomial_tree(topology.num_npus)
         chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))

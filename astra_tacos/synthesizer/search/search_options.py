@@ -1,4 +1,4 @@
-"""What is asked of a search: one record, whoever asks."""
+"""The options of a search: one record for all commands and functions that search."""
 
 from __future__ import annotations
 
