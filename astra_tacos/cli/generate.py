@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from astra_tacos.generator.model import Transformer
 
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
-_MULTIPLE = re.compile(r"(\d+)[xX]")
+_WIDTH = re.compile(r"([0-9]{1,18})([xX]?)")
 
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -151,10 +151,10 @@ def _model(sizes: dict[str, Any]) -> Transformer:
 
 
 def _ffn(text: str, hidden: int) -> int:
-    multiple = _MULTIPLE.fullmatch(text)
-    if multiple is None and not (text.isascii() and text.isdigit()):
-        raise ConfigError(f"ffn: found {text!r}, expected a width such as 4096, or a multiple of hidden such as 4x")
-    return int(multiple[1]) * hidden if multiple else int(text)
+    match = _WIDTH.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"ffn: found {text[:60]!r}, expected a width such as 4096, or a multiple of hidden such as 4x")
+    return int(match[1]) * (hidden if match[2] else 1)
 
 
 def _print(run: GeneratedRun, network_path: Path | None) -> None:

@@ -81,6 +81,11 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, cap
         (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,024"),
         (f"{SMALL} --dp 2 --order tp,dp", "order: found tp,ep,dp, expected each of tp,ep,dp,pp once (ep may be left out)"),
         (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
+        (
+            f"{SMALL} --dp 2 --ffn {'9' * 5000}",
+            f"ffn: found '{'9' * 60}', expected a width such as 4096, or a multiple of hidden such as 4x",
+        ),
+        (f"{SMALL} --dp 2 --ffn {'9' * 18}x", "ffn: found 63,999,999,999,999,999,936, expected 1 to 16,777,216"),
         (f"{SMALL} --tp 4 --sequence 30 --sequence-parallel", "sequence: found 30, expected a multiple of tp, which is 4"),
         (f"{SMALL} --dp 2 --peak-tflops nan", "peak-tflops: found nan, expected a number above 0"),
         (f"{SMALL} --dp 8 --network n.yml", "n.yml: found 4 NPUs, expected dp x tp x pp = 8"),
