@@ -93,7 +93,7 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
 
 
 def schedule_trace(schedule: Schedule, name: str, link_order: LinkOrder | None = None, first_tag: int = 0) -> Trace:
-    """The trace that `read_trace` reads of what `export_chakra` writes, in memory: its columns but the workload's.
+    """The trace of a schedule in memory, as `read_trace` reads the files of `export_chakra`, without the workload's columns.
 
     Parameters
     ----------

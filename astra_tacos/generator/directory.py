@@ -31,7 +31,7 @@ _FILES = {"workload", "comm_group.json", "system.json", "remote_memory.json", RE
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRun:
-    """Where a run was written, and what `generated.json` says of it."""
+    """Directory of a generated run, and the content of its `generated.json`."""
 
     path: Path
     result: dict[str, Any]

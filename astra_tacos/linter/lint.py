@@ -49,7 +49,7 @@ def lint(
     backend: Backend | str | None = None,
     limit: int | None = None,
 ) -> LintReport:
-    """Say what would make ASTRA-sim stall, abort or compute something else. Nothing is raised for bad files: they are findings.
+    """Find what would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class ScheduleReplay:
 
 
 def replay_schedule(schedule: Schedule) -> ScheduleReplay:
-    """Replay a schedule under its timing model, from the order of its rows alone: its times only tell what a send waits for.
+    """Replay a schedule under its timing model, in the order of its rows; its times only decide which sends a send waits for.
 
     Arithmetic as ASTRA-sim's (`astra-network-analytical`, `congestion_aware/Link.cpp`), truncated to nanoseconds.
 
