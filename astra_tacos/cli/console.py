@@ -11,8 +11,10 @@ import contextlib
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -29,7 +31,9 @@ _UNWRAPPED = 10_000
 
 
 def make_streams_lenient() -> None:
-    """Print characters that the encoding of standard output lacks as escapes, too."""
+    """Print characters that the encoding of standard output lacks as escapes, too; a closed stream takes everything."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

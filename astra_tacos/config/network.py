@@ -152,6 +152,31 @@ def check_block_sizes(source: str, dimensions: Sequence[Dimension]) -> None:
             raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected {expected} for a {dimension.block}")
 
 
+def check_values(network: NetworkConfig) -> None:
+    """Check sizes, bandwidths, latencies and ids of a network that a program made, as `read_network` checks those of a file.
+
+    Raises
+    ------
+    ConfigError
+        If one is out of range, a link leads from a device to itself, or a device id is negative.
+    """
+    source = network.source
+    for index, dimension in enumerate(network.dimensions):
+        if dimension.size < 1:
+            raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected at least 1")
+        _bandwidth(source, f"bandwidth[{index}]", dimension.bandwidth_gibps)
+        _latency(source, f"latency[{index}]", dimension.latency_ns)
+    for key, links, is_override in (("links", network.links, False), ("link_overrides", network.link_overrides, True)):
+        for index, link in enumerate(links):
+            where = f"astra_tacos.{key}[{index}]"
+            if min(link.src, link.dst) < 0 or link.src == link.dst:
+                raise ConfigError(f"{source}: {where} is {link.src} -> {link.dst}, expected two devices, 0 or more")
+            if not (is_override and link.bandwidth_gibps is None):
+                _bandwidth(source, f"{where}.bandwidth", link.bandwidth_gibps)
+            if not (is_override and link.latency_ns is None):
+                _latency(source, f"{where}.latency", link.latency_ns)
+
+
 def make_dimensions(
     path: str | Path,
     document: Mapping[str, Any],

@@ -134,6 +134,8 @@ def export_msccl_xml(
         )
     if min_bytes < 0 or max_bytes < 0:
         raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected none below 0")
+    if 0 < max_bytes < min_bytes:
+        raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected the first not above the second")
     path, rules = Path(path), _DIALECTS[dialect]
     layout = lay_out(schedule, rules.steps)
     lines = [_algo_tag(schedule, rules, layout, protocol, min_bytes, max_bytes)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.blocks.building_block import BlockLinks
-from astra_tacos.config.network import Dimension, NetworkConfig, check_block_sizes
+from astra_tacos.config.network import Dimension, NetworkConfig, check_block_sizes, check_values
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 
@@ -20,9 +20,10 @@ def build_topology(network: NetworkConfig) -> Topology:
     Raises
     ------
     ConfigError
-        If a building block is unknown or cannot have its size, a failed or overridden link does not exist, the network is
-        disconnected (an unreachable pair is named), or it has more channels than can be handled.
+        If a value is out of range, a building block is unknown or cannot have its size, a failed or overridden link does not
+        exist, the network is disconnected (an unreachable pair is named), or it has more channels than can be handled.
     """
+    check_values(network)
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
     topology = _remove(topology, network)

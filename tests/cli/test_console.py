@@ -95,3 +95,12 @@ def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
         if path.suffix in (".yml", ".json", ".sh"):
             path.read_text(encoding="utf-8")
     json.loads((tmp_path / "there" / "system.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")
+@pytest.mark.parametrize("closed", (">&-", "2>&-", ">&- 2>&-"))
+def test_a_closed_stream_ends_no_command(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "net.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n", "utf-8")
+    command = f"{sys.executable} -c 'from astra_tacos.cli.main import main; main()' inspect net.yml {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)

@@ -12,8 +12,9 @@ from hypothesis import given
 
 from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.blocks.building_block import BlockLinks, BuildingBlock
-from astra_tacos.config.network import LinkSpec
+from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.errors import ConfigError
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import NO_LINK
 
 
@@ -143,3 +144,27 @@ def test_what_channels_cannot_be_made_of_is_refused(block: BuildingBlock, messag
     monkeypatch.setitem(BUILDING_BLOCKS, block.name, block)
     with pytest.raises(ConfigError, match=message):
         topology((block.name, 4, 1.0, 0.0))
+
+
+RING = Dimension("Ring", 4, 50.0, 500.0)
+BAD = float("nan"), float("inf"), -1.0
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        *(NetworkConfig("made", (Dimension("Ring", 4, value, 500.0),)) for value in (*BAD, 0.0)),
+        *(NetworkConfig("made", (Dimension("Ring", 4, 50.0, value),)) for value in BAD),
+        *(NetworkConfig("made", (Dimension(block, 0, 50.0, 500.0),)) for block in BUILDING_BLOCKS),
+        *(NetworkConfig("made", (), (LinkSpec(0, 1, value, 5.0), LinkSpec(1, 0, 5.0, 5.0))) for value in (*BAD, 0.0, None)),
+        *(NetworkConfig("made", (), (LinkSpec(0, 1, 5.0, value), LinkSpec(1, 0, 5.0, 5.0))) for value in (*BAD, None)),
+        NetworkConfig("made", (), (LinkSpec(0, -1, 5.0, 5.0), LinkSpec(-1, 0, 5.0, 5.0))),
+        NetworkConfig("made", (), (LinkSpec(0, 0, 5.0, 5.0), LinkSpec(0, 1, 5.0, 5.0), LinkSpec(1, 0, 5.0, 5.0))),
+        *(NetworkConfig("made", (RING,), (), (), (LinkSpec(0, 1, value, None),)) for value in (*BAD, 0.0)),
+        *(NetworkConfig("made", (RING,), (), (), (LinkSpec(0, 1, None, value),)) for value in BAD),
+    ],
+    ids=str,
+)
+def test_values_that_a_file_may_not_have_are_refused_from_programs_too(network: NetworkConfig) -> None:
+    with pytest.raises(ConfigError, match=r"^made: .*, expected "):
+        build_topology(network)
