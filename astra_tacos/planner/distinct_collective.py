@@ -64,7 +64,7 @@ class DistinctCollective:
 
     @property
     def needs_replay(self) -> bool:
-        """Whether predictions are estimates."""
+        """Whether a view has routed links, so that predictions are estimates and replays compare candidates."""
         return any(view.num_routed for view in self.views.values())
 
     @property

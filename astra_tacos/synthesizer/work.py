@@ -22,15 +22,15 @@ AUTO_BUDGET = 20 * SENDS_PER_SECOND
 """Sends that a search of `auto` examines, unless told otherwise."""
 _OVERHEAD = 500
 _MATCH = 0.3
-"""Of a send in the matcher."""
+"""Cost of one send in the matcher, in sends examined."""
 _PRICE, _SHARED_ROOT_PRICE = 0.4, 1.0
-"""Of a channel that a tree looks at while trees are packed; of trees whose roots are the packing's to choose, or one."""
+"""Cost of one channel that a tree looks at while trees are packed: with roots that the packing chooses, and with one root."""
 _MOST_PRICES = 1 << 22
 _PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
-"""Of a link that a path or a tree looks at; of a device, where a tree starts looking again: at switches, for every member."""
+"""Costs of one link that a path looks at, of one that a tree looks at, and of one device where a tree starts to look again."""
 _MOST_LOOKS = 1 << 24
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
-"""Times that a send is dispatched for paths; and for trees, by the number of phases."""
+"""How often list scheduling takes each send: for paths, and for trees per phase."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
 _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
