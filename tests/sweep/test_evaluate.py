@@ -176,3 +176,18 @@ def test_files_of_a_workload_that_change_meanwhile(run: Path, tmp_path: Path) ->
     system.write_text(system.read_text() + "\n")
     outcome = evaluate(point, Conditions())
     assert outcome.status == "error" and "the run's files are not those with which the sweep began" in (outcome.error or "")
+
+
+def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) -> None:
+    point, conditions = collective_point(), Conditions(cache=str(tmp_path))
+    made = evaluate(point, conditions)
+    (kept,) = tmp_path.rglob("*.npz")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:100])
+    again = evaluate(point, conditions)
+    assert (made.status, plain(again)) == ("ok", plain(made))
+    (warning,) = again.warnings
+    assert warning.startswith(f"{kept}: ")
+    assert kept.read_bytes() == whole
+    assert Outcome.from_json(again.to_json()) == again
+    assert evaluate(point, conditions).warnings == made.warnings == ()
