@@ -102,7 +102,7 @@ BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_U
 
 
 def default_backend(network: NetworkConfig | None) -> Backend:
-    """The model of a network for which none is named: the aware one in one dimension and for a graph of links, which has no dimensions.
+    """The model of a network for which none is named: the aware one in one dimension and for a graph of links.
 
     In several dimensions stock ASTRA-sim has the unaware one only. None stands for a network that cannot be read.
     """

@@ -175,7 +175,7 @@ HEADER = "network,topology,num_npus,collective,root,size_bytes,synthesizer,time_
         (f"{HEADER},colour\n", "x.csv: has the column 'colour', expected network, topology"),
         (f"{HEADER}\nn,t,4,all-reduce,,1024,ring\n", "x.csv:2: has 7 cells, expected 8"),
         (f"{HEADER}\nn,t,four,all-reduce,,1024,ring,5\n", "x.csv:2: num_npus is 'four', expected a whole number"),
-        (f"{HEADER}\nn,t,,all-reduce,,1024,ring,5\n", "x.csv:2: num_npus is None, expected a whole number"),
+        (f"{HEADER}\nn,t,,all-reduce,,1024,ring,5\n", "x.csv:2: num_npus is nothing, expected a whole number"),
         (f"{HEADER}\nn,t,4,all-reduce,,0,ring,5\n", "x.csv:2: size_bytes is 0, expected 1 or more"),
         (f"{HEADER}\nn,t,4,all-reduce,,8,ring,5\nn,t,4,reduce,,8,ring,5\n", "has rows of all-reduce on n and reduce on n"),
     ],

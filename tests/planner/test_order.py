@@ -117,5 +117,5 @@ def test_tags_avoid_those_that_are_used() -> None:
     assert tag_ranges("w", np.array([995]), [10, 5], 1000) == [0, 10]
     assert tag_ranges("w", np.array([1500, 990]), [495, 400, 5], 1000) == [0, 501, 901]
     assert tag_ranges("w", np.array([-1]), [10], 1000) == [0]
-    with pytest.raises(ConfigError, match="no room for 1,001 more tags"):
+    with pytest.raises(ConfigError, match="no space for 1,001 more tags"):
         tag_ranges("w", np.array([-1]), [1001], 1000)

@@ -132,7 +132,7 @@ def test_a_synthesizer_may_stay_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(SYNTHESIZERS, "shy", replace(entry, make=spied, in_auto=False))
     where = topology(*ALL["ring8"])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    found = search(where, what, trials=1)
+    found = search(where, what, SearchOptions(trials=1))
     assert not calls and "shy" not in found.refusals and "shy" not in auto_synthesizers()
     assert verify(synthesize(where, what, synthesizer="shy")) == () and calls
     monkeypatch.setitem(SYNTHESIZERS, "shy", replace(entry, make=spied))

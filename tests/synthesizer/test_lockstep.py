@@ -125,7 +125,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         rounds(unequal, "all-gather", 1 << 20, 1, "blocking")
     with pytest.raises(SynthesisError, match="switches"):
         rounds(topology(("Switch", 4, 50.0, 500.0)), "all-gather", 1 << 20, 1, "blocking")
-    with pytest.raises(SynthesisError, match="broadcast is none of"):
+    with pytest.raises(SynthesisError, match="broadcast is not one of"):
         rounds(network("torus"), "broadcast", 1 << 20, 4, "blocking")
 
 
