@@ -96,6 +96,7 @@ class SweepRun:
         finished = as_completed(loop=client.loop)
         waiting = deque(self.missing.items())
         threads, counted = 0, -_COUNT_S
+        address = client.scheduler.address if client.scheduler is not None else "Dask"  # unknown once the connection is lost
         try:
             while self.missing:
                 if time.monotonic() - counted >= _COUNT_S:
@@ -119,7 +120,10 @@ class SweepRun:
         except (OSError, CancelledError) as error:
             if _is_connected(client) and isinstance(error, OSError):
                 raise
-            raise _lost(client) from error
+            raise ConfigError(
+                f"{address}: the connection to the scheduler was lost; finished points are kept, "
+                "and the same command resumes the sweep"
+            ) from error
         finally:
             _give_up(client, running)
 
@@ -172,7 +176,7 @@ def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[A
     """
     status = [future.status for future in futures]
     if "cancelled" in status:
-        raise _lost(client)  # so Dask does then
+        raise CancelledError("the connection was lost")  # so Dask cancels then
     good = [future for future, how in zip(futures, status, strict=True) if how == "finished"]
     found: dict[Future[Any], list[Outcome] | Outcome] = {}
     if good:
@@ -192,13 +196,6 @@ def _failure(future: Future[Any]) -> Outcome:
     if isinstance(error, ImportError):
         raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the same version there as here")
     return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
-
-
-def _lost(client: Client) -> ConfigError:
-    address = client.scheduler.address if client.scheduler is not None else "Dask"
-    return ConfigError(
-        f"{address}: the connection to the scheduler was lost; finished points are kept, and the same command resumes the sweep"
-    )
 
 
 def _is_connected(client: Client) -> bool:
