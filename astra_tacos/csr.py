@@ -22,3 +22,23 @@ def group_by(
     first = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(group, minlength=num_groups), out=first[1:])
     return first, member[order].astype(np.int64, copy=False)
+
+
+def members_of(first: NDArray[np.int64], groups: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The positions of the members of some groups, group by group.
+
+    Parameters
+    ----------
+    first
+        int64[num_groups + 1], where each group begins.
+    groups
+        Numbers of groups, in the order in which their members are wanted.
+
+    Returns
+    -------
+    begin, positions
+        int64[len(groups) + 1] and int64[...]: the i-th of these groups is `positions[begin[i]:begin[i + 1]]`.
+    """
+    count = first[groups + 1] - first[groups]
+    begin = np.concatenate(([0], np.cumsum(count)))
+    return begin, np.arange(begin[-1]) + np.repeat(first[groups] - begin[:-1], count)

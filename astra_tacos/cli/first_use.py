@@ -29,7 +29,7 @@ WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
 """Traces, to files."""
 CHECKING = (
     "astra_tacos.verifier._contribution_kernels:follow_contributions",
-    "astra_tacos.replayer._schedule_replay_kernels:replay_sends",
+    "astra_tacos.replayer._schedule_replay_kernels:replay_operations",
 )
 """A schedule: the oracle and the replay."""
 SEARCHING = (

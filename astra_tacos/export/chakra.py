@@ -1,11 +1,11 @@
 """Schedules as Chakra traces of an ASTRA-sim custom collective: one file per NPU.
 
-A send becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; a reduction becomes
-a COMP node after the receive. ASTRA-sim issues every node that is ready, so the traces also have to fix the order of sends on a
-link: `serial` makes each send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of
-COMP nodes without work (1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A
-token becomes ready together with its send and releases the next token 1 ns later, so only sends that are ready at the same
-instant are delayed by it.
+A message becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; its reduction
+becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts.
+ASTRA-sim issues every node that is ready, so the traces also have to fix the order of messages on a link: `serial` makes each
+send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work
+(1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready
+together with its send and releases the next token 1 ns later, so only sends that are ready at the same instant are delayed by it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
-from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
+from astra_tacos.schedule.dependencies import Operations, operations, previous_on_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
@@ -38,26 +38,29 @@ LinkOrder = Literal["serial", "tokens"]
 LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens")
 """ASTRA-sim takes tags modulo this."""
 
-_TOKEN, _SEND, _RECV, _REDUCE, _REDUCING_RECV = range(5)
-_NAMES = ("token_", "send_", "recv_", "reduce_")
-_NODE_TYPES = np.array((NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP), np.uint8)
+_TOKEN, _SEND, _RECV, _REDUCE, _ADD, _REDUCING_RECV = range(6)
+_NAMES = ("token_", "send_", "recv_", "reduce_", "add_")
+_NODE_TYPES = np.array((NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP, NodeType.COMP), np.uint8)
 _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "total_chunk_cnt")
 _MESSAGE_ATTRIBUTES = ("is_cpu_op", "comm_size", "comm_src", "comm_dst", "comm_tag", *_CHUNK_ATTRIBUTES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Positions of the nodes of each send: the row of the node table by kind and send, -1 for none; rows are sorted by NPU."""
+    """Positions of the nodes of each message and addition: the row of the node table by kind and number, -1 for none.
+
+    Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is.
+    """
 
     npu_first: NDArray[np.int64]
-    send: NDArray[np.int64]
+    number: NDArray[np.int64]
     kind: NDArray[np.int64]
     row_of: NDArray[np.int64]
 
     @property
     def node_id(self) -> NDArray[np.int64]:
         """Id of each node in its file: its place there."""
-        return np.arange(len(self.send)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
+        return np.arange(len(self.number)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
 
 
 def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder | None = None, first_tag: int = 0) -> list[Path]:
@@ -72,7 +75,7 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
     link_order
         How the order of sends on a link is kept; the default fits the schedule's timing model.
     first_tag
-        Tag of the first send; the others follow.
+        Tag of the first message; the others follow.
 
     Raises
     ------
@@ -122,26 +125,31 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     """
     if link_order is not None and link_order not in LINK_ORDERS:
         raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
-    if first_tag < 0 or first_tag + schedule.num_sends > TAGS:
-        raise ConfigError(f"{first_tag + schedule.num_sends:,} tags, expected at most {TAGS:,}")
+    if first_tag < 0 or first_tag + schedule.num_messages > TAGS:
+        raise ConfigError(f"{first_tag + schedule.num_messages:,} tags, expected at most {TAGS:,}")
     link_order = link_order or default_link_order(schedule)
     previous = previous_on_link(schedule)
-    has_next = np.zeros(schedule.num_sends, bool)
+    has_next = np.zeros(schedule.num_messages, bool)
     has_next[previous[previous >= 0]] = True
-    layout = _layout(schedule, np.flatnonzero(has_next) if link_order == "tokens" else np.empty(0, np.int64))
-    send, kind = layout.send, layout.kind
-    data_first, data = _data(schedule, layout)
+    done = operations(schedule)
+    layout = _layout(schedule, done, np.flatnonzero(has_next) if link_order == "tokens" else np.empty(0, np.int64))
+    number, kind = layout.number, layout.kind
+    data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, layout, link_order)
     attr_first, attr_key, attr_value = _attributes(schedule, layout, first_tag)
     node_id = layout.node_id
-    size_class = schedule.collective.chunk_class[schedule.chunk[send]]
+    sizes = schedule.sizes
+    duration = np.zeros(len(number), np.int64)
+    reduces, adds = kind == _REDUCE, kind == _ADD
+    duration[reduces] = sizes.timing.reduction_us[sizes.size_class[number[reduces]]]
+    duration[adds] = done.additions.duration_us(schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     table = NodeTable(
         node_id=node_id,
         kind=_NODE_TYPES[kind],
-        duration_us=np.where(kind == _REDUCE, schedule.timing.reduction_us[size_class], 0),
+        duration_us=duration,
         names=_NAMES,
         name=kind.astype(np.uint16),
-        name_number=send + first_tag,
+        name_number=number + first_tag,
         ctrl_first=ctrl_first,
         ctrl=node_id[ctrl],
         data_first=data_first,
@@ -153,39 +161,50 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     return table, layout.npu_first
 
 
-def _layout(schedule: Schedule, with_token: NDArray[np.int64]) -> _Layout:
-    num_npus, num_sends = schedule.topology.num_npus, schedule.num_sends
-    exists = np.ones((num_sends, 4), bool)
+def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> _Layout:
+    num_messages, additions, row = done.num_messages, done.additions, schedule.message_row
+    exists = np.ones((num_messages, 4), bool)
     exists[:, _TOKEN] = False
     exists[with_token, _TOKEN] = True
-    exists[:, _REDUCE] = schedule.reduces
-    npu = np.empty((num_sends, 4), np.int32)
-    npu[:, _TOKEN] = npu[:, _SEND] = schedule.src
-    npu[:, _RECV] = npu[:, _REDUCE] = schedule.dst
+    exists[:, _REDUCE] = schedule.reduces[row]
+    npu = np.empty((num_messages, 4), np.int32)
+    npu[:, _TOKEN] = npu[:, _SEND] = schedule.src[row]
+    npu[:, _RECV] = npu[:, _REDUCE] = schedule.dst[row]
     place = np.flatnonzero(exists)
-    npu_first, place = group_by(npu.ravel()[place], place, num_npus)
-    row_of = np.full((4, num_sends), -1, np.int64)
-    send, kind = place >> 2, place & 3
-    row_of[kind, send] = np.arange(len(place))
-    return _Layout(npu_first, send, kind, row_of)
+    of_messages = np.stack((place >> 2, place & 3))
+    of_additions = np.stack((np.arange(len(additions)), np.full(len(additions), _ADD)))
+    nodes = np.concatenate((of_messages, of_additions), axis=1)
+    npus = np.concatenate((npu.ravel()[place], additions.npu))
+    npu_first, order = group_by(npus, np.arange(len(npus)), schedule.topology.num_npus)
+    number, kind = nodes[:, order]
+    row_of = np.full((5, max(num_messages, len(additions))), -1, np.int64)
+    row_of[kind, number] = np.arange(len(order))
+    return _Layout(npu_first, number, kind, row_of)
 
 
-def _data(schedule: Schedule, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of each node's data dependencies: the deliveries of a send's chunk, the same for its token, a reduction's receive."""
-    first, delivering = data_dependencies(schedule)
-    usable = np.where(schedule.reduces, layout.row_of[_REDUCE], layout.row_of[_RECV])[delivering]
-    sends = np.repeat(np.arange(schedule.num_sends), np.diff(first))
-    reducing = np.flatnonzero(schedule.reduces)
-    edges = [(layout.row_of[kind, sends], usable) for kind in (_SEND, _TOKEN)]
+def _data(schedule: Schedule, done: Operations, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of each node's data dependencies.
+
+    A send's and its token's: what brought or made what it carries. A reduction's: its receive. An addition's: its parts.
+    """
+    num_messages = done.num_messages
+    reduces = schedule.reduces[schedule.message_row]
+    provides = np.where(reduces, layout.row_of[_REDUCE, :num_messages], layout.row_of[_RECV, :num_messages])
+    provides = np.concatenate((provides, layout.row_of[_ADD, : len(done.additions)]))
+    waiting, awaited = np.repeat(np.arange(len(done.first) - 1), np.diff(done.first)), provides[done.awaited]
+    adds = waiting >= num_messages
+    message, reducing = waiting[~adds], np.flatnonzero(reduces)
+    edges = [(layout.row_of[kind, message], awaited[~adds]) for kind in (_SEND, _TOKEN)]
+    edges.append((layout.row_of[_ADD, waiting[adds] - num_messages], awaited[adds]))
     edges.append((layout.row_of[_REDUCE, reducing], layout.row_of[_RECV, reducing]))
-    return _grouped(edges, len(layout.send))
+    return _grouped(edges, len(layout.number))
 
 
 def _order(previous: NDArray[np.int64], layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows that each node follows on its link: the previous send, or the token of that send."""
     later = np.flatnonzero(previous >= 0)
     awaited = layout.row_of[_TOKEN if link_order == "tokens" else _SEND, previous[later]]
-    return _grouped([(layout.row_of[kind, later], awaited) for kind in (_SEND, _TOKEN)], len(layout.send))
+    return _grouped([(layout.row_of[kind, later], awaited) for kind in (_SEND, _TOKEN)], len(layout.number))
 
 
 def _grouped(
@@ -200,27 +219,29 @@ def _grouped(
 def _attributes(
     schedule: Schedule, layout: _Layout, first_tag: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    send = layout.send
+    number, row = layout.number, schedule.message_row
     # A variant is a kind of node, or a receive that reduces; each has its attributes, in this order.
-    has = np.zeros((len(ATTRIBUTE_KEYS), 5), bool)
+    has = np.zeros((len(ATTRIBUTE_KEYS), 6), bool)
     has[ATTRIBUTE_KEYS["is_cpu_op"]] = True
     for name in _MESSAGE_ATTRIBUTES:
         has[ATTRIBUTE_KEYS[name], [_SEND, _RECV, _REDUCING_RECV]] = True
     for name in _CHUNK_ATTRIBUTES:
         has[ATTRIBUTE_KEYS[name], _REDUCE] = True
     has[ATTRIBUTE_KEYS["is_rrc"], _REDUCING_RECV] = True
-    variant = np.where((layout.kind == _RECV) & schedule.reduces[send], _REDUCING_RECV, layout.kind).astype(np.uint8)
-    first = np.zeros(len(send) + 1, np.int64)
+    received = np.flatnonzero(layout.kind == _RECV)
+    variant = layout.kind.astype(np.uint8)
+    variant[received[schedule.reduces[row[number[received]]]]] = _REDUCING_RECV
+    first = np.zeros(len(number) + 1, np.int64)
     np.cumsum(has.sum(axis=0)[variant], out=first[1:])
     keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
     columns: dict[str, NDArray[np.integer] | int] = {
         "is_cpu_op": 0,
-        "comm_size": schedule.size_bytes,
-        "comm_src": schedule.src,
-        "comm_dst": schedule.dst,
-        "comm_tag": np.arange(first_tag, first_tag + schedule.num_sends),
+        "comm_size": schedule.message_bytes,
+        "comm_src": schedule.src[row],
+        "comm_dst": schedule.dst[row],
+        "comm_tag": np.arange(first_tag, first_tag + schedule.num_messages),
         "msg_chunk_cnt": 1,
-        "msg_chunk_idx": schedule.chunk,
+        "msg_chunk_idx": schedule.chunk[row],
         "total_chunk_cnt": schedule.collective.num_chunks,
         "is_rrc": 1,
     }
@@ -230,7 +251,7 @@ def _attributes(
         rows = np.flatnonzero(has[key][variant])
         slots = first[rows] + offset[key][variant[rows]]
         keys[slots] = key
-        values[slots] = column if isinstance(column, int) else column[send[rows]]
+        values[slots] = column if isinstance(column, int) else column[number[rows]]
     return first, keys, values
 
 
@@ -246,8 +267,8 @@ def why_no_custom_collective(collective: Collective) -> str | None:
 
 def _why_not(schedule: Schedule) -> str | None:
     reason = why_no_custom_collective(schedule.collective)
-    if reason is None and schedule.num_sends > TAGS:
-        reason = f"it has {schedule.num_sends:,} sends, and ASTRA-sim distinguishes at most {TAGS:,} tags"
+    if reason is None and schedule.num_messages > TAGS:
+        reason = f"it has {schedule.num_messages:,} messages, and ASTRA-sim distinguishes at most {TAGS:,} tags"
     return reason
 
 

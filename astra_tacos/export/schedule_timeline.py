@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.export.chrome_trace import metadata, name_track, write_events
 from astra_tacos.export.exporter import Exported, Exporter
@@ -28,22 +29,33 @@ def _events(schedule: Schedule) -> Iterator[dict[str, Any]]:
     use = link_use(schedule)
     for link in np.unique(use.link).tolist():
         yield from name_track(_LINKS, link, schedule.topology.describe_link(link))
-    order = np.lexsort((use.send, use.link, use.start_ns))
-    chunk, reduces = schedule.chunk.tolist(), schedule.reduces.tolist()
-    src, dst, size = schedule.src.tolist(), schedule.dst.tolist(), schedule.size_bytes.tolist()
-    start, end, done = schedule.start_ns.tolist(), schedule.end_ns.tolist(), schedule.done_ns.tolist()
-    columns = (column[order].tolist() for column in (use.send, use.link, use.start_ns, use.end_ns))
-    for send, link, held_from, held_to in zip(*columns, strict=True):
+    order = np.lexsort((use.message, use.link, use.start_ns))
+    row, first = schedule.message_row, schedule.message_first
+    names = schedule.chunk[row].tolist() if first is None else [_chunks(part) for part in np.split(schedule.chunk, first[1:-1])]
+    reduces, size = schedule.reduces[row].tolist(), schedule.message_bytes.tolist()
+    src, dst = schedule.src[row].tolist(), schedule.dst[row].tolist()
+    start, end, done = schedule.start_ns[row].tolist(), schedule.end_ns[row].tolist(), schedule.done_ns[row].tolist()
+    columns = (column[order].tolist() for column in (use.message, use.link, use.start_ns, use.end_ns))
+    for message, link, held_from, held_to in zip(*columns, strict=True):
+        about = {"send": message, "bytes": size[message], "start_ns": start[message], "end_ns": end[message]}
         yield {
             "ph": "X",
-            "name": f"chunk {chunk[send]}, {src[send]} -> {dst[send]}, {format_size(size[send])}",
-            "cat": "reduce" if reduces[send] else "copy",
+            "name": f"chunk {names[message]}, {src[message]} -> {dst[message]}, {format_size(size[message])}",
+            "cat": "reduce" if reduces[message] else "copy",
             "pid": _LINKS,
             "tid": link,
             "ts": held_from / 1000,
             "dur": (held_to - held_from) / 1000,
-            "args": {"send": send, "bytes": size[send], "start_ns": start[send], "end_ns": end[send], "usable_ns": done[send]},
+            "args": about | {"usable_ns": done[message]},
         }
+
+
+def _chunks(chunk: NDArray[np.int32]) -> str:
+    """Some chunks in words: `3`, `3 and 4`, `3, 4 and 6 more`."""
+    numbers = sorted(set(chunk.tolist()))
+    if len(numbers) <= 2:
+        return " and ".join(map(str, numbers))
+    return f"{numbers[0]}, {numbers[1]} and {len(numbers) - 2} more"
 
 
 EXPORTER = Exporter(

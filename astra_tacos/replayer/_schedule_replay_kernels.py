@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernel: discrete-event replay of sends that every link takes in a given order."""
+"""Kernel: discrete-event replay of messages that every link takes in a given order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _REACHES_SWITCH = np.int64(1)
 _FREES = np.int64(2)
 
 
-class Sends(NamedTuple):
-    """Sends: links, times in ns, what each waits for and what waits for it (CSR), and its ends.
+class Messages(NamedTuple):
+    """Messages: links, times in ns, and ends.
 
-    Under the blocking model a send keeps its links for `duration`; under the pipelined one a link for `hold_*`, and what it sends
-    comes to the other end after `delay_*`.
+    Under the blocking model a message keeps its links for `duration`; under the pipelined one a link for `hold_*`, and what it
+    sends comes to the other end after `delay_*`.
     """
 
     up: I64
@@ -35,22 +35,29 @@ class Sends(NamedTuple):
     delay_down: I64
     duration: I64
     reduction: I64  # after its arrival; 0 if none
-    num_awaited: I64
-    child_first: I64
-    child: I64
     src: I32
     dst: I32
 
 
+class Operations(NamedTuple):
+    """Messages, then additions: how many others each waits for, and which wait for it (CSR); additions: NPU, and time in ns."""
+
+    num_awaited: I64
+    child_first: I64
+    child: I64
+    npu: I32
+    addition: I64
+
+
 class LinkOrder(NamedTuple):
-    """The sends of each link, in the order in which it takes them (CSR)."""
+    """The messages of each link, in the order in which it takes them (CSR)."""
 
     first: I64
     row: I64
 
 
 class Result(NamedTuple):
-    """Of each NPU the finish, of each link for how long it is busy, of each send start (-1 if never) and end, in ns."""
+    """Of each NPU the finish, of each link for how long it is busy, of each operation start (-1 if never) and end, in ns."""
 
     finish_ns: I64_OUT
     link_busy_ns: I64_OUT
@@ -59,22 +66,23 @@ class Result(NamedTuple):
 
 
 @kernel
-def replay_sends(blocking: bool, sends: Sends, links: LinkOrder, result: Result):
-    """Start each send once its chunk is there and its links have come to it; returns FINISHED or STUCK.
+def replay_operations(blocking: bool, sends: Messages, graph: Operations, links: LinkOrder, result: Result):
+    """Start each message once what it carries is there and its links have come to it; returns FINISHED or STUCK.
 
-    Under `blocking` a send takes up-link and down-link together and keeps them for `duration`. Otherwise it takes the
+    Under `blocking` a message takes up-link and down-link together and keeps them for `duration`. Otherwise it takes the
     up-link; a switch's down-link serves what reaches the switch first.
     """
-    sends, links, result = borrowed(sends), borrowed(links), borrowed(result)
+    sends, graph, links, result = borrowed(sends), borrowed(graph), borrowed(links), borrowed(result)
     num_sends = len(sends.up)
-    awaited = sends.num_awaited.copy()
+    num_operations = len(graph.num_awaited)
+    awaited = graph.num_awaited.copy()
     at = links.first[:-1].copy()
     free_at = np.zeros(len(at), np.int64)
-    keys = np.empty((3 * num_sends + 1, 4), np.int64)
-    rows = np.empty(3 * num_sends + 1, np.int64)
+    keys = np.empty((3 * num_operations + 1, 4), np.int64)
+    rows = np.empty(3 * num_operations + 1, np.int64)
     size = np.int64(0)
     # Links whose next send may be able to start, as a stack.
-    look = np.empty(len(at) + 2 * num_sends + len(sends.child) + 1, np.int64)
+    look = np.empty(len(at) + 2 * num_sends + len(graph.child) + 1, np.int64)
     num_look = 0
     for link in range(len(at)):
         if at[link] < links.first[link + 1]:
@@ -134,22 +142,32 @@ def replay_sends(blocking: bool, sends: Sends, links: LinkOrder, result: Result)
             heap_push(keys, rows, 0, size, (through + sends.delay_down[row], _ARRIVES, result.start_ns[row], sends.up[row]), row)
             size += 1
         else:
-            if result.end_ns[row] < 0:
+            if row >= num_sends:
                 result.end_ns[row] = now
-                source = sends.src[row]
-                result.finish_ns[source] = max(result.finish_ns[source], now)
-                if sends.reduction[row] > 0:
-                    heap_push(
-                        keys, rows, 0, size, (now + sends.reduction[row], _ARRIVES, result.start_ns[row], sends.up[row]), row
-                    )
-                    size += 1
-                    continue
-            destination = sends.dst[row]
+                destination = graph.npu[row - num_sends]
+            else:
+                if result.end_ns[row] < 0:
+                    result.end_ns[row] = now
+                    source = sends.src[row]
+                    result.finish_ns[source] = max(result.finish_ns[source], now)
+                    if sends.reduction[row] > 0:
+                        key = (now + sends.reduction[row], _ARRIVES, result.start_ns[row], sends.up[row])
+                        heap_push(keys, rows, 0, size, key, row)
+                        size += 1
+                        continue
+                destination = sends.dst[row]
             result.finish_ns[destination] = max(result.finish_ns[destination], now)
-            for slot in range(sends.child_first[row], sends.child_first[row + 1]):
-                waiting = sends.child[slot]
+            for slot in range(graph.child_first[row], graph.child_first[row + 1]):
+                waiting = graph.child[slot]
                 awaited[waiting] -= 1
-                if awaited[waiting] == 0:
+                if awaited[waiting] > 0:
+                    continue
+                if waiting < num_sends:
                     look[num_look] = sends.up[waiting]
                     num_look += 1
+                else:
+                    result.start_ns[waiting] = now
+                    key = (now + graph.addition[waiting - num_sends], _ARRIVES, now, np.int64(-1))
+                    heap_push(keys, rows, 0, size, key, waiting)
+                    size += 1
     return FINISHED if started == num_sends else STUCK

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ReplayError
-from astra_tacos.schedule.dependencies import data_dependencies
+from astra_tacos.schedule.dependencies import operations
 from astra_tacos.schedule.schedule import Schedule, check_rows
 from astra_tacos.topology.topology import NO_LINK
 
@@ -46,50 +46,54 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
     ReplayError
         If sends wait for one another in a circle.
     """
-    from astra_tacos.replayer._schedule_replay_kernels import FINISHED, LinkOrder, Result, Sends, replay_sends
+    from astra_tacos.replayer._schedule_replay_kernels import FINISHED, LinkOrder, Messages, Operations, Result, replay_operations
 
     check_rows(schedule)
-    topology, timing = schedule.topology, schedule.timing
-    size_class = schedule.collective.chunk_class[schedule.chunk]
-    up = topology.channel_link[schedule.channel].astype(np.int64)
-    down = topology.channel_down_link[schedule.channel].astype(np.int64)
-    awaited_first, awaited = data_dependencies(schedule)
-    rows = np.arange(schedule.num_sends)
-    child_first, child = group_by(awaited, np.repeat(rows, np.diff(awaited_first)), schedule.num_sends)
+    topology, sizes, done = schedule.topology, schedule.sizes, operations(schedule)
+    timing, size_class = sizes.timing, sizes.size_class
+    num_messages, additions = done.num_messages, done.additions
+    row = schedule.message_row
+    channel = schedule.channel[row]
+    up = topology.channel_link[channel].astype(np.int64)
+    down = topology.channel_down_link[channel].astype(np.int64)
+    numbers = np.arange(num_messages)
+    num_operations = num_messages + len(additions)
+    child_first, child = group_by(done.awaited, np.repeat(np.arange(num_operations), np.diff(done.first)), num_operations)
     through = down != NO_LINK
-    links, takers = up, rows
-    if timing.is_blocking:  # a down-link, too, takes its sends in order
-        links, takers = np.concatenate((up, down[through])), np.concatenate((rows, rows[through]))
+    links, takers = up, numbers
+    if timing.is_blocking:  # a down-link, too, takes its messages in order
+        links, takers = np.concatenate((up, down[through])), np.concatenate((numbers, numbers[through]))
         order = np.argsort(takers, kind="stable")
         links, takers = links[order], takers[order]
     link_first, link_row = group_by(links, takers, topology.num_links)
-    result = ScheduleReplay(
+    times = Result(
         np.zeros(topology.num_npus, np.int64),
         np.zeros(topology.num_links, np.int64),
-        np.full(schedule.num_sends, -1, np.int64),
-        np.full(schedule.num_sends, -1, np.int64),
+        np.full(num_operations, -1, np.int64),
+        np.full(num_operations, -1, np.int64),
     )
-    sends = Sends(
+    messages = Messages(
         up,
         down,
         timing.link_hold_ns[up, size_class],
         timing.link_delay_ns[up, size_class],
         timing.link_hold_ns[down, size_class],
         timing.link_delay_ns[down, size_class],
-        timing.channel_delay_ns[schedule.channel, size_class],
-        np.where(schedule.reduces, timing.reduction_ns[size_class], 0),
-        np.diff(awaited_first),
-        child_first,
-        child,
-        schedule.src,
-        schedule.dst,
+        timing.channel_delay_ns[channel, size_class],
+        np.where(schedule.reduces[row], timing.reduction_ns[size_class], 0),
+        schedule.src[row],
+        schedule.dst[row],
     )
-    times = Result(result.finish_ns, result.link_busy_ns, result.start_ns, result.end_ns)
-    status = replay_sends(timing.is_blocking, sends, LinkOrder(link_first, link_row), times)
+    graph = Operations(
+        np.diff(done.first), child_first, child, additions.npu, additions.duration_ns(timing.reduce_bandwidth_gbps)
+    )
+    status = replay_operations(timing.is_blocking, messages, graph, LinkOrder(link_first, link_row), times)
+    message = schedule.message_of
+    result = ScheduleReplay(times.finish_ns, times.link_busy_ns, times.start_ns[message], times.end_ns[message])
     if status != FINISHED:
-        row = int(np.argmax(result.start_ns < 0))
+        stuck = int(np.argmax(result.start_ns < 0))
         raise ReplayError(
-            f"send {row} (chunk {schedule.chunk[row]}, NPU {schedule.src[row]} to {schedule.dst[row]}) never starts: "
+            f"send {stuck} (chunk {schedule.chunk[stuck]}, NPU {schedule.src[stuck]} to {schedule.dst[stuck]}) never starts: "
             "sends wait for one another in a circle"
         )
     return result

@@ -47,8 +47,8 @@ _Part = tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64], NDArray
 def _parts(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[np.integer]) -> Iterator[_Part]:
     """Rows, starts, ends and weights of intervals, so many at a time."""
     if isinstance(schedule, Schedule):
-        for first in range(0, schedule.num_sends, _SENDS_AT_A_TIME):
-            use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_sends))
+        for first in range(0, schedule.num_messages, _SENDS_AT_A_TIME):
+            use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_messages))
             yield row_of_link[use.link], use.start_ns, use.end_ns, np.ones(len(use.link))
         return
     timing, link = schedule.timing, schedule.topology.channel_link

@@ -7,16 +7,36 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.kernels.arrays import BOOL, I32, I64, I64_2D, I64_OUT, U8
+from astra_tacos.kernels.arrays import BOOL, I32, I64, I64_2D, I64_OUT
 from astra_tacos.kernels.compiled import borrowed, kernel
 
 
 class Sends(NamedTuple):
-    """Rows in link order: chunk, channel, and whether the destination adds the chunk to its own."""
+    """Rows in link order: item (chunk or value), channel, and whether the destination adds it to its own."""
 
-    chunk: I32
+    item: I32
     channel: I32
     reduces: BOOL
+
+
+class Messages(NamedTuple):
+    """Rows that leave together: where each message begins, and the class of its size."""
+
+    first: I64  # [num_messages + 1]
+    size_class: I64
+
+
+class Additions(NamedTuple):
+    """Sums that NPUs make: by place (NPU and item) those that wait for it (CSR); how many parts each lacks, place and duration.
+
+    All empty if there are none.
+    """
+
+    first: I64  # [num_places + 1]
+    waiting: I64
+    lacking: I64
+    place: I64
+    duration_ns: I64
 
 
 class Links(NamedTuple):
@@ -34,7 +54,7 @@ class Links(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Results, in ns: of each send the start, the end, and the arrival at the switch (the start, for a direct link)."""
+    """Results, in ns: of each message the start, the end, and the arrival at the switch (the start, for a direct link)."""
 
     start_ns: I64_OUT
     end_ns: I64_OUT
@@ -42,30 +62,38 @@ class Times(NamedTuple):
 
 
 @kernel
-def earliest_times(sends: Sends, chunk_class: U8, links: Links, num_places: int, times: Times):
-    """One pass over rows in link order, each as early as its links and its chunk allow.
+def earliest_times(
+    sends: Sends, messages: Messages, links: Links, additions: Additions, num_places: int, num_items: int, times: Times
+):
+    """One pass over messages in link order, each as early as its links and its items allow.
 
-    A row must come after every row that brings its chunk to its source.
+    A row must come after every row that brings its item to its source.
 
     Parameters
     ----------
-    chunk_class
-        [num_chunks].
     num_places
-        In how many NPUs' hands a chunk may be at a time: the number of NPUs, or 1 if every chunk goes along a path, when
+        In how many NPUs' hands an item may be at a time: the number of NPUs, or 1 if every item goes along a path, when
         whatever came last is what a send waits for.
+    num_items
+        Number of chunks, or of values.
     """
-    sends, chunk_class, links, times = borrowed(sends), borrowed(chunk_class), borrowed(links), borrowed(times)
-    num_chunks = len(chunk_class)
+    sends, messages, links, additions = borrowed(sends), borrowed(messages), borrowed(links), borrowed(additions)
+    times = borrowed(times)
     link_free = np.zeros(len(links.link_hold_ns), np.int64)
-    ready = np.zeros(num_places * num_chunks, np.int64)
-    for row in range(len(sends.chunk)):
-        chunk = np.int64(sends.chunk[row])
-        channel = sends.channel[row]
-        size = chunk_class[chunk]
+    ready = np.zeros(num_places * num_items, np.int64)
+    lacking = additions.lacking.copy()
+    made = np.empty(len(lacking) + 1, np.int64)
+    for message in range(len(messages.size_class)):
+        begin = messages.first[message]
+        end_row = messages.first[message + 1]
+        size = messages.size_class[message]
+        channel = sends.channel[begin]
         up = links.link[channel]
         down = links.down_link[channel]
-        start = max(link_free[up], ready[links.src[channel] % num_places * num_chunks + chunk])
+        source = links.src[channel] % num_places * num_items
+        start = link_free[up]
+        for row in range(begin, end_row):
+            start = max(start, ready[source + sends.item[row]])
         at_switch = start
         if links.is_blocking:
             if down >= 0:
@@ -83,9 +111,27 @@ def earliest_times(sends: Sends, chunk_class: U8, links: Links, num_places: int,
                 through = max(end, link_free[down])
                 link_free[down] = through + links.link_hold_ns[down, size]
                 end = through + links.link_delay_ns[down, size]
-        slot = links.dst[channel] % num_places * num_chunks + chunk
-        usable = end + links.reduction_ns[size] if sends.reduces[row] else end
-        ready[slot] = max(ready[slot], usable)
-        times.start_ns[row] = start
-        times.end_ns[row] = end
-        times.at_switch_ns[row] = at_switch
+        usable = end + links.reduction_ns[size] if sends.reduces[begin] else end
+        times.start_ns[message] = start
+        times.end_ns[message] = end
+        times.at_switch_ns[message] = at_switch
+        target = links.dst[channel] % num_places * num_items
+        for row in range(begin, end_row):
+            place = target + sends.item[row]
+            ready[place] = max(ready[place], usable)
+            if len(lacking) == 0:
+                continue
+            made[0] = place
+            size_made = 1
+            while size_made > 0:
+                size_made -= 1
+                part = made[size_made]
+                for at in range(additions.first[part], additions.first[part + 1]):
+                    addition = additions.waiting[at]
+                    whole = additions.place[addition]
+                    ready[whole] = max(ready[whole], ready[part])
+                    lacking[addition] -= 1
+                    if lacking[addition] == 0:
+                        ready[whole] += additions.duration_ns[addition]
+                        made[size_made] = whole
+                        size_made += 1

@@ -1,15 +1,77 @@
-"""Dependencies of each send: the sends that brought its chunk, and the send before it on its link."""
+"""Dependencies: what brought what a message carries, and the message before it on its link."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by, members_of
+from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operations:
+    """What a schedule does, messages first and then additions, and what each operation waits for.
+
+    Parameters
+    ----------
+    num_messages, additions
+        Operations 0 to `num_messages` - 1 are messages, operation `num_messages` + i is addition i.
+    first, awaited
+        int64[num_operations + 1] and int64[...]: operation i waits for `awaited[first[i]:first[i + 1]]`, each once. To wait for a
+        message that reduces is to wait for its reduction.
+    """
+
+    num_messages: int
+    additions: Additions
+    first: NDArray[np.int64]
+    awaited: NDArray[np.int64]
+
+
+def operations(schedule: Schedule) -> Operations:
+    """The messages and additions of a schedule, and what they wait for."""
+    if schedule.sums is not None:
+        return _of_values(schedule)
+    first, row = data_dependencies(schedule)
+    if schedule.message_first is None:
+        return Operations(schedule.num_messages, schedule.additions, first, row)
+    message = schedule.message_of
+    waiting, awaited = np.repeat(message, np.diff(first)), message[row]
+    return Operations(schedule.num_messages, schedule.additions, *_distinct(waiting, awaited, schedule.num_messages))
+
+
+def _of_values(schedule: Schedule) -> Operations:
+    """A message waits for what brought its values to its source, or made them there; an addition, for its parts."""
+    sums, value, additions = schedule.sums, schedule.value, schedule.additions
+    assert sums is not None and value is not None
+    num_messages, message, made = schedule.num_messages, schedule.message_of, np.arange(len(additions))
+    provider = np.full((schedule.topology.num_npus, sums.num_values), -1, np.int64)
+    provider[additions.npu, additions.value] = num_messages + made
+    latest_first = np.argsort(-schedule.end_ns, kind="stable")  # of several copies, the first to arrive
+    provider[schedule.dst[latest_first], value[latest_first]] = message[latest_first]
+    begin, at = members_of(sums.part_first, additions.value)
+    whole = np.repeat(made, np.diff(begin))
+    waiting = np.concatenate((message, num_messages + whole))
+    awaited = np.concatenate((provider[schedule.src, value], provider[additions.npu[whole], sums.part[at]]))
+    exists = awaited >= 0
+    first, awaited = _distinct(waiting[exists], awaited[exists], num_messages + len(additions))
+    return Operations(num_messages, additions, first, awaited)
+
+
+def _distinct(
+    waiting: NDArray[np.int64], awaited: NDArray[np.int64], num_operations: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    pairs = np.unique(waiting * max(num_operations, 1) + awaited)
+    return group_by(pairs // max(num_operations, 1), pairs % max(num_operations, 1), num_operations)
 
 
 def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows that brought a send's chunk: the last copy that its source had received, otherwise all sends reduced there.
+
+    Of a schedule with sums, the rows that brought the value itself; nothing for sums that the source makes (see `operations`).
 
     Returns
     -------
@@ -18,8 +80,8 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     """
     num_sends = schedule.num_sends
     rows = np.arange(num_sends)
-    chunk = schedule.chunk.astype(np.int64)
-    num_chunks = schedule.collective.num_chunks
+    chunk = schedule.item.astype(np.int64)
+    num_chunks = schedule.collective.num_chunks if schedule.sums is None else schedule.sums.num_values
     # Deliveries and departures of each (NPU, chunk), by time; what arrives at an instant can leave at it.
     place = np.concatenate((schedule.dst * np.int64(num_chunks) + chunk, schedule.src * np.int64(num_chunks) + chunk))
     time = np.concatenate((schedule.done_ns, schedule.start_ns))
@@ -47,11 +109,11 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def previous_on_link(schedule: Schedule) -> NDArray[np.int64]:
-    """int64[num_sends], the send before each on the link out of its source; -1 for the first."""
-    link = schedule.topology.channel_link[schedule.channel]
+    """int64[num_messages], the message before each on the link out of its source; -1 for the first."""
+    link = schedule.topology.channel_link[schedule.channel[schedule.message_row]]
     # NumPy sorts 16-bit integers in linear time.
     order = np.argsort(link.astype(np.uint16) if schedule.topology.num_links <= 1 << 16 else link, kind="stable")
-    previous = np.full(schedule.num_sends, -1, np.int64)
+    previous = np.full(len(link), -1, np.int64)
     same = link[order][1:] == link[order][:-1]
     previous[order[1:][same]] = order[:-1][same]
     return previous

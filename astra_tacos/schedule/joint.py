@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.messages import first_rows
+from astra_tacos.schedule.partial_sums import PartialSums, join_sums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
 
@@ -52,19 +56,55 @@ def join(schedules: Sequence[Schedule]) -> Schedule:
     channel = np.concatenate([each.channel for each in schedules])
     reduces = np.concatenate([each.reduces for each in schedules])
     start, end = (np.concatenate([getattr(each, name) for each in schedules]) for name in ("start_ns", "end_ns"))
-    order = np.argsort(start, kind="stable")
+    before = np.cumsum([0, *(each.num_messages for each in schedules)])
+    message = np.concatenate([each.message_of + count for each, count in zip(schedules, before[:-1], strict=True)])
+    order = np.lexsort((message, start))
     columns = chunk[order], channel[order], reduces[order], start[order], end[order]
-    return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed)
+    sums, value = _join_sums(schedules, begins)
+    of_messages = first_rows(message[order]), sums, None if value is None else value[order]
+    return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed, *of_messages)
+
+
+def _join_sums(schedules: Sequence[Schedule], begins: NDArray[np.int64]) -> tuple[PartialSums | None, NDArray[np.int32] | None]:
+    """The values of several schedules, one schedule after the other; none if no schedule has any.
+
+    Raises
+    ------
+    ConfigError
+        If some have and some have not.
+    """
+    tables = [each.sums for each in schedules]
+    if all(table is None for table in tables):
+        return None, None
+    if any(table is None for table in tables):
+        raise ConfigError("together: found schedules with partial sums and schedules without, expected one kind")
+    return join_sums([table for table in tables if table is not None], begins[:-1]), np.concatenate(
+        [each.item + np.int32(count) for each, count in zip(schedules, _values_before(tables), strict=True)]
+    )
+
+
+def _values_before(tables: Sequence[PartialSums | None]) -> list[int]:
+    counts = [table.num_values if table is not None else 0 for table in tables]
+    return list(accumulate(counts[:-1], initial=0))
 
 
 def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[Timing]) -> tuple[Schedule, ...]:
-    """The schedule of each collective, at the times that it has among the others."""
+    """The schedule of each collective, at the times that it has among the others.
+
+    Raises
+    ------
+    ConfigError
+        If the joint schedule has partial sums, or a message carries chunks of several collectives.
+    """
+    if joint.sums is not None:
+        raise ConfigError("together: found partial sums, expected sends that add or copy")
     parts = []
     begin = 0
     for collective, timing in zip(collectives, timings, strict=True):
         rows = np.flatnonzero((joint.chunk >= begin) & (joint.chunk < begin + collective.num_chunks))
         chunk, channel, reduces = joint.chunk[rows] - np.int32(begin), joint.channel[rows], joint.reduces[rows]
         columns = chunk, channel, reduces, joint.start_ns[rows], joint.end_ns[rows]
-        parts.append(Schedule(joint.topology, collective, timing, *columns, joint.synthesizer, joint.seed))
+        of_messages = first_rows(joint.message_of[rows])
+        parts.append(Schedule(joint.topology, collective, timing, *columns, joint.synthesizer, joint.seed, of_messages))
         begin += collective.num_chunks
     return tuple(parts)

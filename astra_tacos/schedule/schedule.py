@@ -1,4 +1,4 @@
-"""The `Schedule` class: which chunk crosses which channel and when, in columns, one row per send."""
+"""The `Schedule` class: which chunk crosses which channel and when, in columns, one row per send of a chunk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.messages import MessageSizes, check_messages, message_sizes
+from astra_tacos.schedule.partial_sums import (
+    NO_ADDITIONS,
+    Additions,
+    PartialSums,
+    addition_ends,
+    check_values,
+    find_additions,
+    needed_totals,
+)
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
@@ -29,9 +39,20 @@ class Schedule:
         bool[num_sends], whether the destination adds the chunk to its own (else it stores a copy).
     start_ns, end_ns
         int64[num_sends], when the source's link takes the chunk and when it has arrived. A reducing send is of use
-        `timing.reduction_ns` later; reductions of one NPU run in parallel, as ASTRA-sim runs a collective's COMP nodes.
+        `reduction_ns` later; reductions of one NPU run in parallel, as ASTRA-sim runs a collective's COMP nodes.
     synthesizer, seed
         Where it came from.
+    message_first
+        int64[num_messages + 1], the first row of each message, and the number of rows. The rows of a message leave together:
+        they agree in channel, `reduces`, start and end. None if every row is a message of its own.
+    sums, value
+        The values that rows carry, and int32[num_sends], which one each row carries; then no row reduces, and NPUs add up
+        the parts that they have (see `additions`). None if rows carry what their source has of the chunk.
+
+    Raises
+    ------
+    ConfigError
+        If messages are not neighbouring rows that agree, or values are not those of the chunks.
     """
 
     topology: Topology
@@ -44,17 +65,66 @@ class Schedule:
     end_ns: NDArray[np.int64]
     synthesizer: str = ""
     seed: int = 0
+    message_first: NDArray[np.int64] | None = None
+    sums: PartialSums | None = None
+    value: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        if self.message_first is not None:
+            if len(self.message_first) == len(self.chunk) + 1:
+                object.__setattr__(self, "message_first", None)
+            else:
+                columns = (self.channel, self.reduces, self.start_ns, self.end_ns)
+                check_messages(self.message_first, len(self.chunk), *columns)
+        if (self.sums is None) != (self.value is None):
+            raise ConfigError("value: found sums without values or values without sums, expected both or neither")
+        if self.sums is not None and self.value is not None:
+            check_values(self.sums, self.value, self.chunk, self.reduces)
+        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value"):
+            array = getattr(self, name)
+            if array is not None:
+                array = array.view()
+                array.flags.writeable = False
+                object.__setattr__(self, name, array)
 
     @property
     def num_sends(self) -> int:
-        """Number of sends."""
+        """Number of sends: chunks times channels that they cross."""
         return len(self.chunk)
+
+    @property
+    def num_messages(self) -> int:
+        """Number of messages."""
+        return self.num_sends if self.message_first is None else len(self.message_first) - 1
+
+    @property
+    def message_row(self) -> NDArray[np.int64]:
+        """int64[num_messages], the first row of each message, which tells its channel, kind and times."""
+        return np.arange(self.num_sends) if self.message_first is None else self.message_first[:-1]
+
+    @property
+    def message_of(self) -> NDArray[np.int64]:
+        """int64[num_sends], the message that each row belongs to."""
+        if self.message_first is None:
+            return np.arange(self.num_sends)
+        return np.repeat(np.arange(self.num_messages), np.diff(self.message_first))
+
+    @property
+    def message_bytes(self) -> NDArray[np.int64]:
+        """int64[num_messages], the size of each message."""
+        if self.message_first is None or not self.num_sends:
+            return self.size_bytes
+        return np.add.reduceat(self.size_bytes, self.message_first[:-1])
+
+    @property
+    def sizes(self) -> MessageSizes:
+        """The class of size of each message, and the delays of each class."""
+        return message_sizes(self.topology, self.collective, self.timing, self.chunk, self.message_first)
+
+    @property
+    def item(self) -> NDArray[np.int32]:
+        """int32[num_sends], number of what a row carries: of the value if there are sums, else of the chunk."""
+        return self.chunk if self.value is None else self.value
 
     @property
     def src(self) -> NDArray[np.int32]:
@@ -68,18 +138,40 @@ class Schedule:
 
     @property
     def size_bytes(self) -> NDArray[np.int64]:
-        """int64[num_sends]."""
+        """int64[num_sends], the size of each row's chunk."""
         return self.collective.chunk_size_bytes[self.chunk]
+
+    @property
+    def reduction_ns(self) -> NDArray[np.int64]:
+        """int64[num_sends], how long the destination takes to add a message to what it has; 0 where it stores a copy."""
+        sizes = self.sizes
+        return np.where(self.reduces, sizes.timing.reduction_ns[sizes.size_class[self.message_of]], 0)
 
     @property
     def done_ns(self) -> NDArray[np.int64]:
         """int64[num_sends], when the chunk can be used at its destination: on arrival, or once it is reduced."""
-        return self.end_ns + np.where(self.reduces, self.timing.reduction_ns[self.collective.chunk_class[self.chunk]], 0)
+        return self.end_ns + self.reduction_ns
+
+    @property
+    def additions(self) -> Additions:
+        """The sums that NPUs make of the values that they have; none if there are no sums."""
+        if self.sums is None or self.value is None:
+            return NO_ADDITIONS
+        sent = self.value, self.src, self.dst
+        return find_additions(self.sums, sent, needed_totals(self.sums, self.collective), self.collective.chunk_size_bytes)
+
+    @property
+    def addition_end_ns(self) -> NDArray[np.int64]:
+        """int64[num_additions], when each sum is made: as soon as its NPU has all parts, and the time that adding takes."""
+        additions = self.additions
+        if self.sums is None or not len(additions):
+            return np.empty(0, np.int64)
+        return addition_ends(self.sums, additions, (self.item, self.dst, self.end_ns), self.timing.reduce_bandwidth_gbps)
 
     @property
     def collective_time_ns(self) -> int:
         """The time at which the last chunk is usable at its destination."""
-        return int(self.done_ns.max(initial=0))
+        return max(int(self.done_ns.max(initial=0)), int(self.addition_end_ns.max(initial=0)))
 
     @property
     def npu_finish_ns(self) -> NDArray[np.int64]:
@@ -87,20 +179,21 @@ class Schedule:
         finish = np.zeros(self.topology.num_npus, np.int64)
         np.maximum.at(finish, self.src, self.end_ns)
         np.maximum.at(finish, self.dst, self.done_ns)
+        np.maximum.at(finish, self.additions.npu, self.addition_end_ns)
         return finish
 
     @property
     def link_busy_ns(self) -> NDArray[np.int64]:
         """int64[num_links], how long each link is held in all."""
-        topology, timing = self.topology, self.timing
-        size_class = self.collective.chunk_class[self.chunk]
+        topology, sizes = self.topology, self.sizes
+        channel = self.channel[self.message_row]
         busy = np.zeros(topology.num_links, np.int64)
-        for links in (topology.channel_link[self.channel], topology.channel_down_link[self.channel]):
+        for links in (topology.channel_link[channel], topology.channel_down_link[channel]):
             used = np.flatnonzero(links >= 0)
             held = (
-                timing.channel_delay_ns[self.channel[used], size_class[used]]
-                if timing.is_blocking
-                else timing.link_hold_ns[links[used], size_class[used]]
+                sizes.timing.channel_delay_ns[channel[used], sizes.size_class[used]]
+                if sizes.timing.is_blocking
+                else sizes.timing.link_hold_ns[links[used], sizes.size_class[used]]
             )
             np.add.at(busy, links[used], held)
         return busy

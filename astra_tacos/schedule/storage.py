@@ -18,6 +18,7 @@ from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.topology.topology import Topology
@@ -25,6 +26,7 @@ from astra_tacos.units import MAX_SIZE_BYTES
 
 FORMAT = "astra_tacos schedule 1"
 _SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}
+_SUMS = {"chunk": np.int32, "npu": np.int32, "part_first": np.int64, "part": np.int32, "total": np.int32}
 LINKS = {
     "link_src": np.int32,
     "link_dst": np.int32,
@@ -42,6 +44,12 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
     header = describe_schedule(schedule, FORMAT)
     arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
     arrays |= {name: getattr(schedule.topology, name) for name in LINKS}
+    if schedule.message_first is not None:
+        arrays["message_first"] = schedule.message_first
+    if schedule.sums is not None and schedule.value is not None:
+        arrays["value"] = schedule.value
+        arrays |= {f"sums_{name}": getattr(schedule.sums, name) for name in _SUMS}
+    header["messages"], header["sums"] = schedule.message_first is not None, schedule.sums is not None
     write_archive(Path(path), np.array(json.dumps(header)), arrays)
 
 
@@ -58,12 +66,36 @@ def load_schedule(path: str | Path) -> Schedule:
         header = archive.header()
         if header.get("format") != FORMAT:
             raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
-        sends, links = archive.columns(_SENDS), archive.columns(LINKS)
+        sends: dict[str, Any] = archive.columns(_SENDS)
+        links = archive.columns(LINKS)
         if len({len(sends[name]) for name in _SENDS}) != 1:
             raise ValueError("the columns of its sends differ in length")
         check_times(sends["start_ns"], sends["end_ns"])
         topology, collective, timing = restore(header, links, len(sends["chunk"]))
-        return Schedule(topology, collective, timing, **sends, synthesizer=text(header, "synthesizer"), seed=seed(header))
+        more: dict[str, Any] = {"synthesizer": text(header, "synthesizer"), "seed": seed(header)}
+        if header.get("messages"):
+            more |= archive.columns({"message_first": np.int64})
+        if header.get("sums"):
+            more |= archive.columns({"value": np.int32})
+            more["sums"] = _sums(archive.columns(_SUMS, "sums_"), collective)
+        return Schedule(topology, collective, timing, **sends, **more)
+
+
+def _sums(columns: dict[str, NDArray[Any]], collective: Collective) -> PartialSums:
+    """Values that make sense: of existing chunks and NPUs, parts before their sum."""
+    chunk, npu, first, part, total = (columns[name] for name in _SUMS)
+    if len(chunk) != len(npu) or len(first) != len(chunk) + 1 or len(total) != collective.num_chunks:
+        raise ValueError("the columns of its partial sums do not fit one another")
+    if first[0] != 0 or first[-1] != len(part) or np.any(np.diff(first) < 0):
+        raise ValueError("the parts of its partial sums do not fit")
+    if chunk.min(initial=0) < 0 or chunk.max(initial=-1) >= collective.num_chunks:
+        raise ValueError("a partial sum is of no chunk")
+    if npu.min(initial=0) < NO_NPU or npu.max(initial=-1) >= collective.num_npus:
+        raise ValueError("a contribution is of no NPU")
+    whole = np.repeat(np.arange(len(chunk)), np.diff(first))
+    if np.any((part < 0) | (part >= whole)) or total.min(initial=0) < 0 or total.max(initial=-1) >= len(chunk):
+        raise ValueError("a partial sum has a part that does not come before it")
+    return PartialSums(chunk, npu, first, part, total)
 
 
 def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:

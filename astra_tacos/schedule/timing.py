@@ -78,9 +78,26 @@ def compute_timing(
     SynthesisError
         If a chunk takes less than 1 ns of a link (ASTRA-sim stops there too) or longer than 2**52 ns.
     """
+    return timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps)
+
+
+def timing_of_sizes(
+    topology: Topology, size_bytes: NDArray[np.int64], link_model: LinkModel, reduce_bandwidth_gbps: float = 0.0
+) -> Timing:
+    """Delays of messages of some sizes on a topology's links.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    size_bytes
+        int64[classes], ascending.
+    link_model, reduce_bandwidth_gbps
+        As for `compute_timing`, which says what is raised, too.
+    """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
-    sizes = collective.class_size_bytes.astype(np.float64)
+    sizes = size_bytes.astype(np.float64)
     if reduce_bandwidth_gbps and sizes[-1] / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")
     latency = topology.link_latency_ns[:, None]
@@ -101,12 +118,12 @@ def compute_timing(
         _truncate(delay, topology),
         channel_delay,
         reduce_bandwidth_gbps,
-        reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in collective.class_size_bytes], np.int64),
+        reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in size_bytes], np.int64),
         np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
     )
     held = timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns
     if held.min() < 1:
-        chunk = format_size(int(collective.class_size_bytes[0]))
+        chunk = format_size(int(size_bytes[0]))
         raise SynthesisError(
             f"a chunk of {chunk} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim cannot simulate: "
             "use fewer chunks per NPU, a larger size" + ("" if timing.is_blocking else " or --link-model blocking")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule, why_not_lockstep
-from astra_tacos.verifier.schedule_oracle import check_sizes, chunk_reduction_ns
+from astra_tacos.verifier.schedule_oracle import check_sizes, comp_ns
 from astra_tacos.verifier.violation import Violation
 
 MOST_VIOLATIONS = 1000
@@ -74,7 +74,7 @@ def _delays(schedule: LockstepSchedule) -> tuple[int, NDArray[np.int64]]:
     delay = int(topology.link_latency_ns[0] + serialisation)
     hold = delay if schedule.timing.is_blocking else int(serialisation)
     usable = np.full(schedule.num_rounds, delay)
-    usable[: schedule.reducing_rounds] += int(chunk_reduction_ns(schedule.collective, schedule.timing).max())
+    usable[: schedule.reducing_rounds] += int(comp_ns(schedule.collective.chunk_size_bytes, schedule.timing).max())
     return hold, usable
 
 

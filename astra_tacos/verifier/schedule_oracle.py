@@ -16,6 +16,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.verifier.value_oracle import check_values
 from astra_tacos.verifier.violation import Violation
 
 
@@ -31,9 +32,18 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     valid, broken = _check_references(schedule)
     violations += broken
     if len(valid):
-        violations += _check_times(schedule, valid)
-        violations += _check_links(schedule, valid)
-    violations += _check_contributions(schedule, valid)
+        heads = np.intersect1d(valid, schedule.message_row)
+        violations += _check_times(schedule, heads)
+        violations += _check_links(schedule, heads)
+    if schedule.sums is None:
+        violations += _check_contributions(schedule, valid)
+    else:
+        violations += check_values(
+            schedule,
+            valid,
+            lambda sizes: comp_ns(sizes, schedule.timing),
+            lambda code, row, text: _at(schedule, code, row, text),
+        )
     return tuple(violations)
 
 
@@ -43,7 +53,7 @@ def verify_together(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
     Rows of the second kind count all sends by start.
     """
     joint = join(schedules)
-    rows, _ = _check_references(joint)
+    rows = np.intersect1d(_check_references(joint)[0], joint.message_row)
     alone = [violation for schedule in schedules for violation in verify(schedule)]
     return (*alone, *_check_links(joint, rows))
 
@@ -118,23 +128,30 @@ def _check_references(schedule: Schedule) -> tuple[NDArray[np.int64], list[Viola
     return np.flatnonzero(ok), violations
 
 
+def _bytes_of_messages(schedule: Schedule) -> NDArray[np.float64]:
+    """Of each row, the bytes of all rows of its message. Chunks that do not exist count as nothing."""
+    size, chunk = schedule.collective.chunk_size_bytes, schedule.chunk
+    exists = (chunk >= 0) & (chunk < len(size))
+    message = schedule.message_of
+    total = np.bincount(message, np.where(exists, size[np.where(exists, chunk, 0)], 0), schedule.num_messages)
+    return total.astype(np.float64)[message]
+
+
 def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int(size / bandwidth) and int(latency + size / bandwidth) of each send on a link, in ASTRA-sim's arithmetic."""
+    """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic."""
     topology = schedule.topology
-    size = schedule.collective.chunk_size_bytes[schedule.chunk[row]].astype(np.float64)
-    serialisation = size / (topology.link_bandwidth_gibps[links] * (1 << 30) / 1e9)
+    serialisation = _bytes_of_messages(schedule)[row] / (topology.link_bandwidth_gibps[links] * (1 << 30) / 1e9)
     return np.trunc(serialisation).astype(np.int64), np.trunc(topology.link_latency_ns[links] + serialisation).astype(np.int64)
 
 
 def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.int64]:
     topology = schedule.topology
     up, down = topology.channel_link[schedule.channel[row]], topology.channel_down_link[schedule.channel[row]]
-    size = schedule.collective.chunk_size_bytes[schedule.chunk[row]].astype(np.float64)
     rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
     direct = down == NO_LINK
     slower = np.where(direct, rate[up], np.minimum(rate[up], rate[down]))
     latency = topology.link_latency_ns[up] + np.where(direct, 0.0, topology.link_latency_ns[down])
-    return np.trunc(latency + size / slower).astype(np.int64)
+    return np.trunc(latency + _bytes_of_messages(schedule)[row] / slower).astype(np.int64)
 
 
 def _check_times(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
@@ -201,10 +218,9 @@ def _check_overlaps(
     return violations
 
 
-def chunk_reduction_ns(collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """Per chunk, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
+def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -> NDArray[np.int64]:
+    """Of numbers of bytes, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
     rate = timing.reduce_bandwidth_gbps
-    sizes = collective.chunk_size_bytes
     microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
     return np.maximum(microseconds * 1000, 1).astype(np.int64)
 
@@ -215,7 +231,7 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
     collective = schedule.collective
     chunk = schedule.chunk[row]
     reduces = schedule.reduces[row]
-    usable = schedule.end_ns[row] + np.where(reduces, chunk_reduction_ns(collective, schedule.timing)[chunk], 0)
+    usable = schedule.end_ns[row] + np.where(reduces, comp_ns(_bytes_of_messages(schedule)[row], schedule.timing), 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
+from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 
@@ -34,7 +35,7 @@ def test_times_are_the_earliest_that_link_order_allows(of) -> None:
 @settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_settling_again_changes_nothing(of) -> None:
-    again = settle(of.topology, of.collective, of.timing, of.chunk, of.channel, of.reduces)
+    again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces))
     for name in ("chunk", "channel", "reduces", "start_ns", "end_ns"):
         assert np.array_equal(getattr(of, name), getattr(again, name))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
@@ -86,7 +87,7 @@ def test_as_the_naive_twin(network, seed: int, data: st.DataObject) -> None:
     found = dispatch(network, collective, timing, plan)
     assert verify(found) == ()
     order = naive_order(network, collective, timing, plan)
-    expected = settle(network, collective, timing, plan.chunk[order], plan.channel[order], plan.reduces[order])
+    expected = settle(network, collective, timing, Sends(plan.chunk[order], plan.channel[order], plan.reduces[order]))
     assert found.collective_time_ns == expected.collective_time_ns
     for column in ("chunk", "channel", "start_ns", "end_ns"):
         assert np.array_equal(getattr(found, column), getattr(expected, column)), column

@@ -104,7 +104,7 @@ def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str,
             "up": topology.channel_link,
             "down": topology.channel_down_link,
         },
-        "bars": {"row": row[by_row], "send": use.send[by_row]},
+        "bars": {"row": row[by_row], "send": schedule.message_row[use.message][by_row]},
         "rows": order,
         "groups": [{"label": label, "rows": count} for label, count in groups if label],
         "chunks": {

@@ -17,6 +17,7 @@ from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
@@ -52,7 +53,7 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         if _never_idles(topology, timing):
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
             return Schedule(topology, collective, timing, *columns, "tacos", seed)
-        return settle(topology, collective, timing, gathered.chunk, gathered.channel, copies, "tacos", seed)
+        return settle(topology, collective, timing, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)
     scattered = _reduce_scatter(topology, collective, timing, seed)
     if not collective.gathers:
         return scattered
@@ -79,7 +80,7 @@ def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, 
     backward = _match(topology, collective, timing, seed, reverse=True)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
-    return settle(topology, collective, timing, chunk, channel, np.ones(len(chunk), np.bool_), "tacos", seed)
+    return settle(topology, collective, timing, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
 
 
 def _gather_back(scattered: Schedule) -> list[Schedule]:
@@ -110,7 +111,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
     schedules = []
     for gathered, over in gathers:
         chunk, channel = np.concatenate((scattered.chunk, gathered)), np.concatenate((scattered.channel, over))
-        schedules.append(settle(topology, collective, timing, chunk, channel, reduces, "tacos", seed))
+        schedules.append(settle(topology, collective, timing, Sends(chunk, channel, reduces), "tacos", seed))
     return schedules
 
 

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernel: list scheduling of sends on links."""
+"""Kernel: list scheduling of messages on links."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.kernels.arrays import I32, I32_OUT, I64, I64_OUT
+from astra_tacos.kernels.arrays import I32, I64, I64_OUT
 from astra_tacos.kernels.compiled import borrowed, helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
-# What an event does, in its lowest bits; above them is the number of the send.
-_LANDS, _FREES_UP, _FREES_DOWN = 1, 2, 4
-_KIND_BITS = 3
+# What an event does, in its lowest bits; above them is the number of the message, or of the slot where a sum is made.
+_LANDS, _FREES_UP, _FREES_DOWN, _SUM_MADE = 1, 2, 4, 8
+_KIND_BITS = 4
 
 
 class Sends(NamedTuple):
-    """Sends by channel, then by urgency, so that a channel's most urgent one is that of the smallest number.
+    """Messages by channel, then by urgency, so that a channel's most urgent one is that of the smallest number.
 
-    Times in ns count from a send's start: how long it keeps its link (or up-link) and down-link, and when its chunk is of use.
+    Times in ns count from a message's start: how long it keeps its link (or up-link) and down-link, and when it is of use.
     """
 
     channel: I32
@@ -27,16 +27,24 @@ class Sends(NamedTuple):
     up_busy_ns: I64
     down_busy_ns: I64
     usable_ns: I64
-    feeds: I32  # the slot that it fills
-    awaits: I32  # the slot that it waits for, -1 if none
+    feeds_first: I64  # the slots that it fills (CSR)
+    feeds: I64
 
 
 class Slots(NamedTuple):
-    """What sends wait for: how many sends a slot still lacks, and those that wait for it (CSR)."""
+    """What messages wait for.
 
-    left: I32_OUT
+    How many slots each message still awaits; how many sends or parts each slot lacks, the messages that wait for it, the sums
+    that it is a part of (CSR), and how long a sum takes to make.
+    """
+
+    awaited: I64_OUT
+    left: I64_OUT
     waiting_first: I64
     waiting: I64
+    wholes_first: I64
+    wholes: I64
+    duration_ns: I64
 
 
 class Channels(NamedTuple):
@@ -81,7 +89,7 @@ def _sort(keys, channels, size):
 
 @kernel
 def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_OUT):
-    """The sends in the order in which they start; fewer than there are if some never can.
+    """The messages in the order in which they start; fewer than there are if some never can.
 
     Parameters
     ----------
@@ -102,9 +110,10 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     candidates = np.empty(1024, np.int64)
     num_candidates = 0
     keys = np.empty(1024, np.int64)
+    full = np.empty(1024, np.int64)
 
     for send in range(num_sends):
-        if sends.awaits[send] < 0:
+        if slots.awaited[send] == 0:
             used = sends.channel[send]
             if num_ready[used] == 0:
                 candidates = _grown(candidates, num_candidates)
@@ -176,20 +185,45 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             what = events[0]
             num_events -= 1
             heap_drop_first(event_ns, events, 0, num_events)
-            send = what >> _KIND_BITS
+            send = np.int64(0) if what & _SUM_MADE else what >> _KIND_BITS
             used = sends.channel[send]
-            if what & _LANDS:
-                slot = sends.feeds[send]
-                slots.left[slot] -= 1
-                if slots.left[slot] == 0:
-                    for at in range(slots.waiting_first[slot], slots.waiting_first[slot + 1]):
-                        next_send = slots.waiting[at]
-                        next_channel = sends.channel[next_send]
-                        heap_push(heap, heap, channels.send_first[next_channel], num_ready[next_channel], next_send, next_send)
-                        num_ready[next_channel] += 1
-                        candidates = _grown(candidates, num_candidates)
-                        candidates[num_candidates] = next_channel
-                        num_candidates += 1
+            num_full = 0
+            if what & _SUM_MADE:
+                full[0] = what >> _KIND_BITS
+                num_full = 1
+            elif what & _LANDS:
+                for at in range(sends.feeds_first[send], sends.feeds_first[send + 1]):
+                    slot = sends.feeds[at]
+                    slots.left[slot] -= 1
+                    if slots.left[slot] == 0:
+                        full = _grown(full, num_full)
+                        full[num_full] = slot
+                        num_full += 1
+            while num_full > 0:
+                num_full -= 1
+                slot = full[num_full]
+                for at in range(slots.waiting_first[slot], slots.waiting_first[slot + 1]):
+                    next_send = slots.waiting[at]
+                    slots.awaited[next_send] -= 1
+                    if slots.awaited[next_send] > 0:
+                        continue
+                    next_channel = sends.channel[next_send]
+                    heap_push(heap, heap, channels.send_first[next_channel], num_ready[next_channel], next_send, next_send)
+                    num_ready[next_channel] += 1
+                    candidates = _grown(candidates, num_candidates)
+                    candidates[num_candidates] = next_channel
+                    num_candidates += 1
+                for at in range(slots.wholes_first[slot], slots.wholes_first[slot + 1]):
+                    whole = slots.wholes[at]
+                    slots.left[whole] -= 1
+                    if slots.left[whole] > 0:
+                        continue
+                    event_ns = _grown(event_ns, num_events)
+                    events = _grown(events, num_events)
+                    heap_push(event_ns, events, 0, num_events, now + slots.duration_ns[whole], (whole << _KIND_BITS) | _SUM_MADE)
+                    num_events += 1
+            if what & _SUM_MADE:
+                continue
             for side in range(2):
                 if not what & (_FREES_UP if side == 0 else _FREES_DOWN):
                     continue

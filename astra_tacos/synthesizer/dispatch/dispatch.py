@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.messages import message_sizes
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
@@ -55,35 +56,40 @@ def dispatch(
     SynthesisError
         If sends wait for one another in a circle, which would be a fault of the synthesizer.
     """
-    from astra_tacos.synthesizer.dispatch._dispatch_kernels import Channels, Sends, Slots, start_order
+    from astra_tacos.synthesizer.dispatch import _dispatch_kernels as kernels
 
-    # Sends are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
-    order = np.lexsort((sends.chunk, sends.rank, sends.channel))
-    chunk, channel, reduces, rank = sends.chunk[order], sends.channel[order], sends.reduces[order], sends.rank[order]
-    slots = find_slots(SendGraph(chunk, channel, reduces, rank), topology.channel_src, topology.channel_dst, topology.num_npus)
-    waits = np.flatnonzero(slots.awaits >= 0)
-    waiting_first, waiting = group_by(slots.awaits[waits], waits, len(slots.size))
+    # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
+    numbered, urgency = sends.by_urgency()
+    slots = find_slots(topology, collective, timing, numbered)
+    sizes = message_sizes(topology, collective, timing, numbered.chunk, numbered.message_first)
+    row = numbered.first[:-1]
+    channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
     first = np.searchsorted(channel, np.arange(topology.num_channels + 1))
 
-    size_class = collective.chunk_class[chunk]
-    up_busy, down_busy, _ = link_occupancy(timing, topology.channel_link, topology.channel_down_link)
-    usable = timing.channel_delay_ns[channel, size_class] + np.where(reduces, timing.reduction_ns[size_class], 0)
+    up_busy, down_busy, _ = link_occupancy(sizes.timing, topology.channel_link, topology.channel_down_link)
+    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(reduces, sizes.timing.reduction_ns[size_class], 0)
     up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
-    urgency = rank.astype(np.int64) * collective.num_chunks + chunk
     if sends_left.max(initial=0) > 0:
         urgency = np.unique(urgency, return_inverse=True)[1]
-    started = start_order(
-        Sends(channel, urgency, up_ns, down_ns, usable, slots.feeds, slots.awaits),
-        Slots(slots.size.copy(), waiting_first, waiting),
-        Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
+    started = kernels.start_order(
+        kernels.Sends(channel, urgency, up_ns, down_ns, usable, slots.feeds_first, slots.feeds),
+        kernels.Slots(
+            slots.awaited.copy(),
+            slots.size.copy(),
+            slots.waiting_first,
+            slots.waiting,
+            slots.wholes_first,
+            slots.wholes,
+            slots.duration_ns,
+        ),
+        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
         sends_left,
     )
-    count_work(len(chunk))
-    if len(started) < len(chunk):
-        raise SynthesisError(f"{synthesizer}: {len(chunk) - len(started)} sends wait for one another")
-    columns = chunk[started], channel[started], reduces[started]
-    return settle(topology, collective, timing, *columns, synthesizer, seed)
+    count_work(len(sends.chunk))
+    if len(started) < numbered.num_messages:
+        raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
+    return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
 
 
 def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,6 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by, members_of
+from astra_tacos.schedule.messages import first_rows
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, find_additions, needed_totals
+from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
 NO_SLOT = -1
 
 
@@ -15,7 +23,8 @@ class SendGraph:
     """Sends in no particular order: one out-tree per chunk that is spread, one in-tree per chunk that is summed up, or both.
 
     What a send waits for follows from the others: a reducing send of a chunk from an NPU, for all reducing sends of that chunk
-    into the NPU; a copy, for the copy that brings it there or, where there is none, for all reducing sends into the NPU.
+    into the NPU; a copy, for the copy that brings it there or, where there is none, for all reducing sends into the NPU. A send
+    of a value waits for the copy that brings it or, where there is none, for the parts that it is the sum of.
 
     Parameters
     ----------
@@ -24,57 +33,142 @@ class SendGraph:
     reduces
         bool[num_sends].
     rank
-        int32[num_sends], 0 or more. Of the sends that a link could take, the one of the smallest rank goes first, then the
+        int32[num_sends], 0 or more. Of the messages that a link could take, the one of the smallest rank goes first, then the
         one of the smallest chunk.
+    message
+        int64[num_sends], the same number for sends that leave together, which are on one channel; a message has the smallest
+        rank of its sends. None if every send is a message of its own.
+    sums, value
+        The values that sends carry, and int32[num_sends], which one each carries; None if they carry what there is of a chunk.
     """
 
     chunk: NDArray[np.int32]
     channel: NDArray[np.int32]
     reduces: NDArray[np.bool_]
     rank: NDArray[np.int32]
+    message: NDArray[np.int64] | None = None
+    sums: PartialSums | None = None
+    value: NDArray[np.int32] | None = None
+
+    def by_urgency(self) -> tuple[Sends, NDArray[np.int64]]:
+        """Messages by channel, then by rank and chunk; and int64[num_messages], the urgency of each: the smallest goes first."""
+        item = self.chunk if self.value is None else self.value
+        num_items = int(item.max(initial=0)) + 1
+        urgency = self.rank.astype(np.int64) * num_items + item
+        if self.message is None:
+            order = np.lexsort((urgency, self.channel))
+            first, message_urgency = None, urgency[order]
+        else:
+            number, which = np.unique(self.message, return_inverse=True)
+            most_urgent = np.full(len(number), np.iinfo(np.int64).max)
+            np.minimum.at(most_urgent, which, urgency)
+            order = np.lexsort((item, which, most_urgent[which], self.channel))
+            first = first_rows(which[order])
+            message_urgency = most_urgent[which[order[first[:-1]]]]
+        value = None if self.value is None else self.value[order]
+        sends = Sends(self.chunk[order], self.channel[order], self.reduces[order], first, self.sums, value)
+        return sends, message_urgency
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Joint prerequisites of sends: a slot is the arrival of a chunk at an NPU, as copies or as reductions.
+    """Joint prerequisites of messages: a slot is an item that arrives at an NPU, copied or reduced, or a sum made there.
 
     Parameters
     ----------
-    feeds
-        int32[num_sends], the slot that each send fills.
-    awaits
-        int32[num_sends], the slot that has to be full before it can start, `NO_SLOT` if it can from the beginning.
+    feeds_first, feeds
+        The slots that each message helps to fill: int64[num_messages + 1] and int64[...].
+    waiting_first, waiting
+        The messages that wait for each slot: int64[num_slots + 1] and int64[...].
+    awaited
+        int64[num_messages], how many slots have to be full before each message can start.
     size
-        int32[num_slots], how many sends fill each.
+        int64[num_slots], how many sends or parts fill each.
+    wholes_first, wholes
+        The sums that each slot is a part of, as slots: int64[num_slots + 1] and int64[...].
+    duration_ns
+        int64[num_slots], how long a sum takes to make, from its last part on; 0 for other slots.
     """
 
-    feeds: NDArray[np.int32]
-    awaits: NDArray[np.int32]
-    size: NDArray[np.int32]
+    feeds_first: NDArray[np.int64]
+    feeds: NDArray[np.int64]
+    waiting_first: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    awaited: NDArray[np.int64]
+    size: NDArray[np.int64]
+    wholes_first: NDArray[np.int64]
+    wholes: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
 
 
-def find_slots(sends: SendGraph, channel_src: NDArray[np.int32], channel_dst: NDArray[np.int32], num_npus: int) -> Slots:
-    """The slots that the sends of a send graph feed and wait for.
+def find_slots(topology: Topology, collective: Collective, timing: Timing, sends: Sends) -> Slots:
+    """The slots that messages feed and wait for.
 
     Parameters
     ----------
+    topology, collective, timing
+        What the sends refer to.
     sends
-        The send graph.
-    channel_src
-        int32[num_channels], source of each channel.
-    channel_dst
-        int32[num_channels], destination of each channel.
-    num_npus
-        Number of NPUs.
+        Sends in messages, in any order.
     """
-    chunk = sends.chunk.astype(np.int64) * num_npus
-    into = (chunk + channel_dst[sends.channel]) * 2 + sends.reduces
-    out_of = (chunk + channel_src[sends.channel]) * 2
-    slot, feeds, size = np.unique(into, return_inverse=True, return_counts=True)
-    copied = _position(slot, out_of)
-    summed = _position(slot, out_of + 1)
+    num_npus = topology.num_npus
+    src, dst = topology.channel_src[sends.channel], topology.channel_dst[sends.channel]
+    item = sends.item.astype(np.int64) * num_npus
+    slot, feeds, size = np.unique((item + dst) * 2 + sends.reduces, return_inverse=True, return_counts=True)
+    copied, summed = _position(slot, (item + src) * 2), _position(slot, (item + src) * 2 + 1)
     awaits = np.where(sends.reduces | (copied == NO_SLOT), summed, copied)
-    return Slots(feeds.astype(np.int32), awaits.astype(np.int32), size.astype(np.int32))
+    wholes, duration = (np.empty(0, np.int64), np.empty(0, np.int64)), np.zeros(len(slot), np.int64)
+    if sends.sums is not None:
+        made = find_additions(
+            sends.sums, (sends.item, src, dst), needed_totals(sends.sums, collective), collective.chunk_size_bytes
+        )
+        number, wholes, parts = _made_slots(sends.sums, made, slot, num_npus)
+        awaits = np.where(awaits == NO_SLOT, _position_of(number, item + src, len(slot)), awaits)
+        size = np.concatenate((size, parts))
+        duration = np.concatenate((duration, made.duration_ns(timing.reduce_bandwidth_gbps)))
+    message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
+    waits = np.flatnonzero(awaits != NO_SLOT)
+    pairs = np.unique(message[waits] * len(size) + awaits[waits])
+    waiting_message, waited = pairs // max(len(size), 1), pairs % max(len(size), 1)
+    return Slots(
+        *group_by(message, feeds, sends.num_messages),
+        *group_by(waited, waiting_message, len(size)),
+        np.bincount(waiting_message, minlength=sends.num_messages),
+        size.astype(np.int64),
+        *group_by(*wholes, len(size)),
+        duration,
+    )
+
+
+def _made_slots(
+    sums: PartialSums, made: Additions, slot: NDArray[np.int64], num_npus: int
+) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]:
+    """Slots of sums that NPUs make, numbered after those of arrivals.
+
+    Returns
+    -------
+    number
+        int64[num_additions], value and NPU of each as one number.
+    part, whole
+        Pairs of slots: the second is a sum that the first is a part of.
+    parts
+        int64[num_additions], how many parts each lacks at first.
+    """
+    number = made.value.astype(np.int64) * num_npus + made.npu
+    begin, at = members_of(sums.part_first, made.value)
+    whole, part = np.repeat(np.arange(len(made)), np.diff(begin)), sums.part[at].astype(np.int64)
+    lacking = sums.npu[part] != made.npu[whole]
+    whole, part = whole[lacking], part[lacking]
+    place = part * num_npus + made.npu[whole]
+    arrived, own = _position(slot, place * 2), _position_of(number, place, len(slot))
+    return number, (np.where(arrived == NO_SLOT, own, arrived), whole + len(slot)), np.bincount(whole, minlength=len(made))
+
+
+def _position_of(numbers: NDArray[np.int64], wanted: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """Where each wanted number is among others in any order, counted from `first`; `NO_SLOT` if it is not there."""
+    order = np.argsort(numbers, kind="stable")
+    at = _position(numbers[order], wanted)
+    return np.where(at == NO_SLOT, NO_SLOT, first + order[at]) if len(order) else at
 
 
 def _position(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -56,4 +57,4 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     order = np.lexsort((np.arange(schedule.num_sends), -schedule.done_ns))
     chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]
     reduces = np.ones(len(order), np.bool_)
-    return settle(topology, schedule.collective, timing, chunk, channel, reduces, schedule.synthesizer, schedule.seed)
+    return settle(topology, schedule.collective, timing, Sends(chunk, channel, reduces), schedule.synthesizer, schedule.seed)

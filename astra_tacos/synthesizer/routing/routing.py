@@ -47,7 +47,8 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
     """The sends of an algorithm: gathering spreads chunks out; reduction is the same on the reversed network, backwards in time.
 
     Where there is no channel, a send takes the fastest path through other NPUs, which keep the chunks that they relay. A send is
-    left out if it would bring a chunk to an NPU for the second time, or if it is not on the path of a personalised chunk.
+    left out if it would bring a chunk to an NPU for the second time, or if it is not on the path of a personalised chunk. What
+    crosses a channel in one step is one message for each of the pieces that the data of an NPU is cut into.
 
     Parameters
     ----------
@@ -63,20 +64,58 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
     if collective.is_personalised:
         spread = spread_out(False)
         chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
-        return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step)
+        message = _messages(topology, collective, chunk, channel, step, False)
+        return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step, message)
     parts: list[SendGraph] = []
-    later = 0
-    for reduces, wanted in ((True, collective.reduces), (False, collective.gathers)):
+    later, messages = 0, 0
+    for adds, wanted in ((True, collective.reduces), (False, collective.gathers)):
         if not wanted:
             continue
-        spread = spread_out(reduces)
+        spread = spread_out(adds)
         steps = int(spread.step.max()) + 1
-        chunk, channel, step = _route(topology, collective, timing, spread, reduces)
-        rank = (steps - 1 - step if reduces else step) + np.int32(later)
-        parts.append(SendGraph(chunk, channel, np.full(len(chunk), reduces), rank))
+        chunk, channel, step = _route(topology, collective, timing, spread, adds)
+        rank = (steps - 1 - step if adds else step) + np.int32(later)
+        message = _messages(topology, collective, chunk, channel, step, adds) + messages
+        parts.append(SendGraph(chunk, channel, np.full(len(chunk), adds), rank, message))
         later += steps
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "reduces", "rank"))
-    return SendGraph(*columns)
+        messages = int(message.max(initial=-1)) + 1
+    chunk, channel, rank = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "rank"))
+    reduces = np.concatenate([part.reduces for part in parts])
+    message = np.concatenate([part.message for part in parts if part.message is not None])
+    return SendGraph(chunk, channel, reduces, rank, message)
+
+
+def _messages(
+    topology: Topology,
+    collective: Collective,
+    chunk: NDArray[np.int32],
+    channel: NDArray[np.int32],
+    step: NDArray[np.int32],
+    turned: bool,
+) -> NDArray[np.int64]:
+    """int64[num_sends], numbers of messages: one for what crosses a channel in one step, equally far from where the step began.
+
+    But the pieces that the data of an NPU is cut into go one by one.
+    """
+    near, far = (topology.channel_dst, topology.channel_src) if turned else (topology.channel_src, topology.channel_dst)
+    here = chunk.astype(np.int64) * topology.num_npus
+    arrival = here + far[channel]
+    order = np.argsort(arrival)
+    at = np.minimum(np.searchsorted(arrival[order], here + near[channel]), max(len(order) - 1, 0))
+    before = order[at]
+    goes_on = (arrival[before] == here + near[channel]) & (step[before] == step)
+    hop = np.zeros(len(chunk), np.int64)
+    while True:
+        further = np.where(goes_on, hop[before] + 1, 0)
+        if np.array_equal(further, hop):
+            break
+        hop = further
+    pieces = collective.chunks_per_npu
+    keys = (channel, step, hop, chunk % pieces)
+    key = np.zeros(len(chunk), np.int64)
+    for column in keys:
+        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1].astype(np.int64)
+    return key
 
 
 def _straighten(

@@ -1,0 +1,90 @@
+"""Messages: sends that leave together on one channel and pay its latency once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.timing import Timing, timing_of_sizes
+from astra_tacos.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageSizes:
+    """Sizes of messages, and the delays of each size.
+
+    Parameters
+    ----------
+    timing
+        Delays by class of size.
+    size_class
+        [num_messages], the class of each message.
+    """
+
+    timing: Timing
+    size_class: NDArray[np.integer]
+
+
+def whole_messages(num_sends: int) -> NDArray[np.int64]:
+    """`message_first` of sends that are messages of their own."""
+    return np.arange(num_sends + 1)
+
+
+def first_rows(message: NDArray[np.integer]) -> NDArray[np.int64]:
+    """`message_first` of rows whose messages are given by numbers, the same for neighbouring rows of one message."""
+    if not len(message):
+        return np.zeros(1, np.int64)
+    return np.append(np.flatnonzero(np.concatenate(([True], message[1:] != message[:-1]))), len(message))
+
+
+def message_sizes(
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    chunk: NDArray[np.int32],
+    message_first: NDArray[np.int64] | None,
+) -> MessageSizes:
+    """Sizes and delays of messages, those of the chunks if every send is a message of its own.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        Of the schedule.
+    chunk
+        int32[num_sends].
+    message_first
+        int64[num_messages + 1], the first row of each message, and the number of rows; None if each has one.
+    """
+    if message_first is None:
+        return MessageSizes(timing, collective.chunk_class[chunk])
+    sizes = np.add.reduceat(collective.chunk_size_bytes[chunk], message_first[:-1]) if len(chunk) else np.empty(0, np.int64)
+    distinct, size_class = np.unique(sizes, return_inverse=True)
+    if not len(distinct):
+        return MessageSizes(timing, collective.chunk_class[chunk])
+    delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
+    return MessageSizes(delays, size_class.astype(np.int64))
+
+
+def check_messages(message_first: NDArray[np.int64], num_sends: int, *columns: NDArray[np.generic]) -> None:
+    """Check that messages are made of neighbouring rows, all of them, and that a message's rows agree in some columns.
+
+    Raises
+    ------
+    ConfigError
+        If they are not or do not.
+    """
+    if not len(message_first) or message_first[0] != 0 or message_first[-1] != num_sends or np.any(np.diff(message_first) < 1):
+        raise ConfigError(f"messages: expected neighbouring rows, one or more each, of all {num_sends} sends")
+    begins = np.zeros(num_sends, np.bool_)
+    begins[message_first[:-1]] = True
+    for column in columns:
+        differs = np.flatnonzero((column[1:] != column[:-1]) & ~begins[1:])
+        if len(differs):
+            raise ConfigError(f"send {int(differs[0]) + 1}: expected the channel, kind and times of the rest of its message")

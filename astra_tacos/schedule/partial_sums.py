@@ -1,0 +1,205 @@
+"""Partial sums: the values that NPUs exchange in a reduction whose sends carry copies instead of adding to what is there.
+
+A send that reduces adds a chunk to the destination's own, so an NPU has one value of each chunk at a time. Algorithms that
+exchange (one-shot All-Reduce, recursive doubling) need several: an NPU sends its own contribution on while it already has those
+of others. There, every send copies a value that has a name, and an NPU that has all parts of a sum adds them up itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.errors import ConfigError
+from astra_tacos.units import reduction_ns, reduction_us
+
+NO_NPU = -1
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSums:
+    """Values: the contribution of one NPU to a chunk, or the sum of other values of the chunk. Parts come before their sum.
+
+    Parameters
+    ----------
+    chunk
+        int32[num_values], the chunk that a value belongs to.
+    npu
+        int32[num_values], whose contribution it is; `NO_NPU` for a sum.
+    part_first, part
+        int64[num_values + 1] and int32[...]: the values that value i adds up are `part[part_first[i]:part_first[i + 1]]`.
+    total
+        int32[num_chunks], the value that is the whole sum of each chunk.
+    """
+
+    chunk: NDArray[np.int32]
+    npu: NDArray[np.int32]
+    part_first: NDArray[np.int64]
+    part: NDArray[np.int32]
+    total: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "npu", "part_first", "part", "total"):
+            array = getattr(self, name).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def num_values(self) -> int:
+        """Number of values."""
+        return len(self.chunk)
+
+    @cached_property
+    def wholes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sums that each value is a part of: int64[num_values + 1] and int64[...]."""
+        whole = np.repeat(np.arange(self.num_values), np.diff(self.part_first))
+        return group_by(self.part, whole, self.num_values)
+
+
+def join_sums(tables: Sequence[PartialSums], chunks_before: NDArray[np.int64]) -> PartialSums:
+    """The values of several tables as one, one table after the other; `chunks_before`, by how much chunk numbers of each grow."""
+    before = np.cumsum([0, *(table.num_values for table in tables)]).tolist()
+    parts = np.concatenate([np.diff(table.part_first) for table in tables])
+    joined = zip(tables, before, strict=False)
+    return PartialSums(
+        np.concatenate([table.chunk + np.int32(more) for table, more in zip(tables, chunks_before, strict=True)]),
+        np.concatenate([table.npu for table in tables]),
+        np.concatenate(([0], np.cumsum(parts))),
+        np.concatenate([table.part + np.int32(more) for table, more in joined]),
+        np.concatenate([table.total + np.int32(more) for table, more in zip(tables, before, strict=False)]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Additions:
+    """Sums that NPUs make themselves, each once, in an order in which parts are made before their sum.
+
+    An NPU makes a sum that it sends on, needs in the end, or adds to another, unless it receives it.
+
+    Parameters
+    ----------
+    npu, value
+        int32[num_additions], who makes which value.
+    size_bytes
+        int64[num_additions], bytes that it adds: one part less than there are, times the chunk's size.
+    """
+
+    npu: NDArray[np.int32]
+    value: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.npu)
+
+    def duration_us(self, reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+        """int64[num_additions], a COMP node's `duration_micros`."""
+        sizes, which = np.unique(self.size_bytes, return_inverse=True)
+        return np.array([reduction_us(int(size), reduce_bandwidth_gbps) for size in sizes], np.int64)[which]
+
+    def duration_ns(self, reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+        """int64[num_additions], the time that it takes."""
+        return np.array([reduction_ns(us) for us in self.duration_us(reduce_bandwidth_gbps).tolist()], np.int64)
+
+
+NO_ADDITIONS = Additions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """NPUs, and the whole sums that they need in the end: all of them, or those of the chunks that they own. int64[...] each."""
+    if collective.gathers:
+        npus = collective.member_npus
+        return np.repeat(npus, collective.num_chunks), np.tile(sums.total.astype(np.int64), len(npus))
+    return collective.chunk_owner.astype(np.int64), sums.total.astype(np.int64)
+
+
+def find_additions(
+    sums: PartialSums,
+    sent: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]],
+    needed: tuple[NDArray[np.int64], NDArray[np.int64]],
+    chunk_size_bytes: NDArray[np.int64],
+) -> Additions:
+    """The sums that NPUs have to make.
+
+    Parameters
+    ----------
+    sums
+        The values.
+    sent
+        int32[num_sends] each: the value, source and destination of sends.
+    needed
+        NPUs, and the values that they need in the end (see `needed_totals`).
+    chunk_size_bytes
+        int64[num_chunks].
+    """
+    value, src, dst = sent
+    num_npus = 1 + max(int(column.max(initial=0)) for column in (src, dst, needed[0]))
+    num_parts = np.diff(sums.part_first)
+    received, wanted = np.zeros((2, num_npus, sums.num_values), np.bool_)
+    received[dst, value] = True
+    wanted[src, value] = True
+    wanted[needed] = True
+    # Parts have lower numbers than their sum, so one pass from the last value to the first finds all that is wanted.
+    for whole in np.flatnonzero(num_parts)[::-1].tolist():
+        makers = np.flatnonzero(wanted[:, whole] & ~received[:, whole])
+        wanted[makers[:, None], sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]] = True
+    made, npu = np.nonzero((wanted & ~received & (num_parts > 0)).T)
+    size = (num_parts[made] - 1) * chunk_size_bytes[sums.chunk[made]]
+    return Additions(npu.astype(np.int32), made.astype(np.int32), size.astype(np.int64))
+
+
+def addition_ends(
+    sums: PartialSums,
+    additions: Additions,
+    arrivals: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]],
+    reduce_bandwidth_gbps: float,
+) -> NDArray[np.int64]:
+    """int64[num_additions], when each sum is made.
+
+    Parameters
+    ----------
+    sums, additions
+        The values, and who makes which.
+    arrivals
+        The value, destination and time of arrival of sends.
+    reduce_bandwidth_gbps
+        Decimal GB/s at which an NPU adds, 0 for infinitely fast.
+    """
+    value, dst, end_ns = arrivals
+    num_npus = 1 + max(int(column.max(initial=0)) for column in (dst, additions.npu))
+    ready = np.zeros((num_npus, sums.num_values), np.int64)
+    np.maximum.at(ready, (dst, value), end_ns)
+    duration = additions.duration_ns(reduce_bandwidth_gbps)
+    ends = np.empty(len(additions), np.int64)
+    # Additions of one value are neighbours, and come after those of its parts.
+    begins = np.flatnonzero(np.diff(additions.value, prepend=-1))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(additions)], strict=True):
+        whole, npu = int(additions.value[begin]), additions.npu[begin:end]
+        parts = sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]
+        ends[begin:end] = ready[npu[:, None], parts].max(axis=1) + duration[begin:end]
+        ready[npu, whole] = ends[begin:end]
+    return ends
+
+
+def check_values(sums: PartialSums, value: NDArray[np.int32], chunk: NDArray[np.int32], reduces: NDArray[np.bool_]) -> None:
+    """Check that rows carry existing values of their chunks, and that none reduces.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
+    for wrong, what in (
+        ((value < 0) | (value >= sums.num_values), f"expected values 0 to {sums.num_values - 1}"),
+        (reduces, "found a reducing send of a value, expected copies"),
+    ):
+        if np.any(wrong):
+            raise ConfigError(f"send {int(np.argmax(wrong))}: {what}")
+    wrong = sums.chunk[value] != chunk
+    if np.any(wrong):
+        raise ConfigError(f"send {int(np.argmax(wrong))}: its value is not one of its chunk")
