@@ -28,6 +28,7 @@ from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import Operations, operations, previous_on_link
+from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
@@ -142,7 +143,7 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     duration = np.zeros(len(number), np.int64)
     reduces, adds = kind == _REDUCE, kind == _ADD
     duration[reduces] = sizes.timing.reduction_us[sizes.size_class[number[reduces]]]
-    duration[adds] = done.additions.duration_us(schedule.timing.reduce_bandwidth_gbps)[number[adds]]
+    duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     table = NodeTable(
         node_id=node_id,
         kind=_NODE_TYPES[kind],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ReplayError
 from astra_tacos.schedule.dependencies import operations
+from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule, check_rows
 from astra_tacos.topology.topology import NO_LINK
 
@@ -85,7 +86,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
         schedule.dst[row],
     )
     graph = Operations(
-        np.diff(done.first), child_first, child, additions.npu, additions.duration_ns(timing.reduce_bandwidth_gbps)
+        np.diff(done.first), child_first, child, additions.npu, addition_ns(additions.size_bytes, timing.reduce_bandwidth_gbps)
     )
     status = replay_operations(timing.is_blocking, messages, graph, LinkOrder(link_first, link_row), times)
     message = schedule.message_of

@@ -97,17 +97,19 @@ class Additions:
     def __len__(self) -> int:
         return len(self.npu)
 
-    def duration_us(self, reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-        """int64[num_additions], a COMP node's `duration_micros`."""
-        sizes, which = np.unique(self.size_bytes, return_inverse=True)
-        return np.array([reduction_us(int(size), reduce_bandwidth_gbps) for size in sizes], np.int64)[which]
-
-    def duration_ns(self, reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-        """int64[num_additions], the time that it takes."""
-        return np.array([reduction_ns(us) for us in self.duration_us(reduce_bandwidth_gbps).tolist()], np.int64)
-
 
 NO_ADDITIONS = Additions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+def addition_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+    """The `duration_micros` of COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
+    sizes, which = np.unique(size_bytes, return_inverse=True)
+    return np.array([reduction_us(int(size), reduce_bandwidth_gbps) for size in sizes], np.int64)[which]
+
+
+def addition_ns(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+    """How long ASTRA-sim takes for these nodes."""
+    return np.array([reduction_ns(us) for us in addition_us(size_bytes, reduce_bandwidth_gbps).tolist()], np.int64)
 
 
 def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -157,7 +159,7 @@ def addition_ends(
     sums: PartialSums,
     additions: Additions,
     arrivals: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]],
-    reduce_bandwidth_gbps: float,
+    duration: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """int64[num_additions], when each sum is made.
 
@@ -167,14 +169,13 @@ def addition_ends(
         The values, and who makes which.
     arrivals
         The value, destination and time of arrival of sends.
-    reduce_bandwidth_gbps
-        Decimal GB/s at which an NPU adds, 0 for infinitely fast.
+    duration
+        int64[num_additions], how long each takes.
     """
     value, dst, end_ns = arrivals
     num_npus = 1 + max(int(column.max(initial=0)) for column in (dst, additions.npu))
     ready = np.zeros((num_npus, sums.num_values), np.int64)
     np.maximum.at(ready, (dst, value), end_ns)
-    duration = additions.duration_ns(reduce_bandwidth_gbps)
     ends = np.empty(len(additions), np.int64)
     # Additions of one value are neighbours, and come after those of its parts.
     begins = np.flatnonzero(np.diff(additions.value, prepend=-1))

@@ -15,6 +15,7 @@ from astra_tacos.schedule.partial_sums import (
     Additions,
     PartialSums,
     addition_ends,
+    addition_ns,
     check_values,
     find_additions,
     needed_totals,
@@ -166,7 +167,8 @@ class Schedule:
         additions = self.additions
         if self.sums is None or not len(additions):
             return np.empty(0, np.int64)
-        return addition_ends(self.sums, additions, (self.item, self.dst, self.end_ns), self.timing.reduce_bandwidth_gbps)
+        duration = addition_ns(additions.size_bytes, self.timing.reduce_bandwidth_gbps)
+        return addition_ends(self.sums, additions, (self.item, self.dst, self.end_ns), duration)
 
     @property
     def collective_time_ns(self) -> int:

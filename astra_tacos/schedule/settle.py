@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by, members_of
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.messages import MessageSizes, message_sizes
-from astra_tacos.schedule.partial_sums import find_additions, needed_totals
+from astra_tacos.schedule.partial_sums import addition_ends, addition_ns, find_additions, needed_totals
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import Timing, adding_time, untruncated
 from astra_tacos.topology.topology import Topology
+
+_UNITS_PER_NS = 1 << 10
+_LONG_NS = 1 << 48
+"""Longer times count in whole nanoseconds, so that they fit into 64 bits."""
 
 if TYPE_CHECKING:
     from astra_tacos.schedule._settle_kernels import Additions, Links
@@ -48,8 +53,9 @@ def settle(
     """
     first_come = topology.has_switches and not timing.is_blocking
     sizes = message_sizes(topology, collective, timing, sends.chunk, sends.message_first)
+    additions = _additions(topology, collective, sends, lambda size: addition_ns(size, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):
-        start, end, at_switch = _earliest_times(topology, collective, timing, sends, sizes)
+        start, end, at_switch = _earliest_times(topology, collective, sends, sizes, additions)
         if not first_come:
             break
         order = np.lexsort((topology.channel_link[sends.channel[sends.first[:-1]]], start, at_switch))
@@ -70,8 +76,36 @@ def settle(
     return Schedule(topology, collective, timing, *columns, synthesizer, seed, *of_messages)
 
 
+def exact_time_ns(schedule: Schedule) -> float:
+    """The collective time of a schedule's messages, in their order, in arithmetic that truncates nothing.
+
+    ASTRA-sim truncates every delay to whole nanoseconds, and rounds reductions to whole microseconds. Where messages are short,
+    its times are shorter than bytes over bandwidth, so candidates are compared by this time. It is exact to 2**-10 ns per
+    message, and the down-links of switches keep the order of the schedule.
+    """
+    topology, collective = schedule.topology, schedule.collective
+    if not schedule.num_sends:
+        return 0.0
+    unit = _UNITS_PER_NS if schedule.collective_time_ns < _LONG_NS else 1
+    sends = Sends(schedule.chunk, schedule.channel, schedule.reduces, schedule.message_first, schedule.sums, schedule.value)
+    sizes, timing = schedule.sizes, schedule.timing
+    distinct = np.zeros(len(sizes.timing.reduction_ns), np.int64)
+    distinct[sizes.size_class] = schedule.message_bytes
+    delays = untruncated(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps, unit)
+    additions = _additions(topology, collective, sends, lambda size: adding_time(size, timing.reduce_bandwidth_gbps, unit))
+    _, end, _ = _earliest_times(topology, collective, sends, replace(sizes, timing=delays), additions)
+    reduces = schedule.reduces[schedule.message_row]
+    done = int((end + np.where(reduces, delays.reduction_ns[sizes.size_class], 0)).max())
+    made = schedule.additions
+    if schedule.sums is not None and len(made):
+        arrivals = schedule.item, schedule.dst, end[schedule.message_of]
+        duration = adding_time(made.size_bytes, timing.reduce_bandwidth_gbps, unit)
+        done = max(done, int(addition_ends(schedule.sums, made, arrivals, duration).max()))
+    return done / unit
+
+
 def _earliest_times(
-    topology: Topology, collective: Collective, timing: Timing, sends: Sends, sizes: MessageSizes
+    topology: Topology, collective: Collective, sends: Sends, sizes: MessageSizes, additions: Additions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_messages] each: start, end, and arrival at the switch."""
     from astra_tacos.schedule import _settle_kernels as kernels
@@ -83,7 +117,7 @@ def _earliest_times(
         kernels.Sends(sends.item, sends.channel, sends.reduces),
         kernels.Messages(sends.first, np.ascontiguousarray(sizes.size_class, np.int64)),
         _links(topology, sizes.timing),
-        _additions(topology, collective, timing, sends),
+        additions,
         num_places,
         num_items,
         times,
@@ -107,8 +141,10 @@ def _links(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _additions(topology: Topology, collective: Collective, timing: Timing, sends: Sends) -> Additions:
-    """The sums that NPUs make, and which arrivals they wait for, by NPU and value."""
+def _additions(
+    topology: Topology, collective: Collective, sends: Sends, duration: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+) -> Additions:
+    """The sums that NPUs make, and which arrivals they wait for, by NPU and value; `duration` is that of adding some bytes."""
     from astra_tacos.schedule._settle_kernels import Additions
 
     none = np.empty(0, np.int64)
@@ -124,4 +160,4 @@ def _additions(topology: Topology, collective: Collective, timing: Timing, sends
     place = made.npu.astype(np.int64) * sums.num_values
     first, waiting = group_by(place[addition] + part, addition, topology.num_npus * sums.num_values)
     lacking = np.bincount(addition, minlength=len(made))
-    return Additions(first, waiting, lacking, place + made.value, made.duration_ns(timing.reduce_bandwidth_gbps))
+    return Additions(first, waiting, lacking, place + made.value, duration(made.size_bytes))

@@ -131,6 +131,41 @@ def timing_of_sizes(
     return timing
 
 
+def untruncated(
+    topology: Topology, size_bytes: NDArray[np.int64], link_model: LinkModel, reduce_bandwidth_gbps: float, units_per_ns: int
+) -> Timing:
+    """Delays of messages of some sizes in units of a fraction of a nanosecond, rounded to the nearest unit.
+
+    Parameters
+    ----------
+    topology, size_bytes, link_model, reduce_bandwidth_gbps
+        As for `timing_of_sizes`.
+    units_per_ns
+        Units in a nanosecond.
+    """
+    latency = topology.link_latency_ns[:, None]
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
+    hold = size_bytes / rate
+    up, down = topology.channel_link, topology.channel_down_link
+    switched = (down != NO_LINK)[:, None]
+    through = np.where(down != NO_LINK, down, up)
+    if link_model == "blocking":
+        channel = latency[up] + np.where(switched, latency[through], 0) + size_bytes / np.minimum(rate[up], rate[through])
+    else:
+        channel = (latency + hold)[up] + np.where(switched, (latency + hold)[through], 0)
+    link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, latency + hold, channel))
+    none = np.zeros(len(size_bytes), np.int64)
+    adding = adding_time(size_bytes, reduce_bandwidth_gbps, units_per_ns)
+    return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding)
+
+
+def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, units_per_ns: int) -> NDArray[np.int64]:
+    """How long an NPU takes to add some numbers of bytes, in units of a fraction of a nanosecond; 0 if it is infinitely fast."""
+    if not reduce_bandwidth_gbps:
+        return np.zeros(len(size_bytes), np.int64)
+    return np.rint(size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * NS_PER_S * units_per_ns).astype(np.int64)
+
+
 def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
     """`pipelined` where stock ASTRA-sim has these links, else `blocking`; with the reason in words."""
     if not can_replay_pipelined(topology):

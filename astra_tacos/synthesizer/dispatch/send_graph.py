@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by, members_of
 from astra_tacos.schedule.messages import first_rows
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, find_additions, needed_totals
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, find_additions, needed_totals
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -125,7 +125,7 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         number, wholes, parts = _made_slots(sends.sums, made, slot, num_npus)
         awaits = np.where(awaits == NO_SLOT, _position_of(number, item + src, len(slot)), awaits)
         size = np.concatenate((size, parts))
-        duration = np.concatenate((duration, made.duration_ns(timing.reduce_bandwidth_gbps)))
+        duration = np.concatenate((duration, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps)))
     message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
     waits = np.flatnonzero(awaits != NO_SLOT)
     pairs = np.unique(message[waits] * len(size) + awaits[waits])

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from astra_tacos.errors import SynthesisError
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.search.candidates import Candidate
+from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.work_meter import metered
 from astra_tacos.topology.topology import Topology
 
-_UnderWay = tuple[Candidate, Future[tuple[Schedule, int]]]
+_UnderWay = tuple[Candidate, Future[tuple[TimedSchedule, int]]]
 
 
 @dataclass(slots=True)
@@ -117,7 +116,7 @@ class CandidateRunner:
     def _is_needless(self, candidate: Candidate) -> bool:
         return candidate.synthesizer in self.refusals or self.leaderboard.passes_over(candidate)
 
-    def _finish(self, candidate: Candidate, future: Future[tuple[Schedule, int]]) -> None:
+    def _finish(self, candidate: Candidate, future: Future[tuple[TimedSchedule, int]]) -> None:
         """Enter a result, unless earlier ones make it needless or exhaust the budget: then it does not count, finished or not."""
         if self._is_needless(candidate):
             return

@@ -11,8 +11,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.search.candidates import Candidate, is_between
+from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
 
 _IN_BETWEEN = 2
 """The stage of numbers of chunks in between."""
@@ -28,13 +27,16 @@ _WORTH_SEEDS = 1.05
 """Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
 _SEEDS_GAIN = 1.25
 """Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
+_TRUNCATED = 1.05
+"""Handicap of schedules that ASTRA-sim's truncation makes faster than they are."""
 
 
 @dataclass(slots=True)
 class Leaderboard:
-    """The best schedule so far, by predicted time, then fewer sends, then order of entry; and the results of each synthesizer.
+    """The best schedule so far, by exact time, then fewer sends, then order of entry; and the results of each synthesizer.
 
-    Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader.
+    Among schedules of more than 100,000 sends, one of more chunks has to be 0.5% faster than the leader. A schedule that
+    ASTRA-sim's truncation makes more than 0.5% faster than it is has to be 5% faster than any other.
 
     Parameters
     ----------
@@ -46,29 +48,36 @@ class Leaderboard:
     """
 
     most_chunks: int
-    best: Schedule | None = None
+    best: TimedSchedule | None = None
     entered: int = 0
     tried: set[str] = field(default_factory=set)
     """Synthesizers of which there was a result."""
-    first_ns: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    first_ns: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
-    def enter(self, candidate: Candidate, schedule: Schedule) -> None:
+    def enter(self, candidate: Candidate, made: TimedSchedule) -> None:
         """Record a result."""
         self.entered += 1
         self.tried.add(candidate.synthesizer)
-        time = schedule.collective_time_ns
         if candidate.trial == 0:
-            self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = time
-        if (time, schedule.num_sends) < self._to_beat(candidate):
-            self.best = schedule
+            self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = made.exact_ns
+        time = made.exact_ns * (_TRUNCATED if made.is_truncated else 1)
+        if (time, made.schedule.num_sends) < self._to_beat(candidate):
+            self.best = made
+
+    @property
+    def _leader_ns(self) -> float:
+        """The time of the best, with the handicap that it may have."""
+        if self.best is None:
+            return math.inf
+        return self.best.exact_ns * (_TRUNCATED if self.best.is_truncated else 1)
 
     def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
         """The time that a candidate has to beat to lead; at the same time, the number of sends."""
         if self.best is None:
             return math.inf, math.inf
-        leader, collective = self.best, candidate.cut.collective
+        leader, collective = self.best.schedule, candidate.cut.collective
         costs_more = collective.num_chunks > leader.collective.num_chunks and collective.least_sends > _SMALL
-        return leader.collective_time_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
+        return self._leader_ns * (_WORTH_MORE_CHUNKS if costs_more else 1), leader.num_sends
 
     def passes_over(self, candidate: Candidate) -> bool:
         """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
@@ -76,7 +85,7 @@ class Leaderboard:
             return False
         if candidate.cut.bound_ns >= self._to_beat(candidate)[0]:
             return True
-        leader = self.best.collective_time_ns
+        leader = self._leader_ns
         times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
@@ -93,7 +102,7 @@ class Leaderboard:
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
 
-def _gains_no_more(times: list[int], steps_left: float, leader: int) -> bool:
+def _gains_no_more(times: list[float], steps_left: float, leader: float) -> bool:
     """Whether times by ascending number of chunks promise no gain from still more chunks."""
     if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
         return True

@@ -34,6 +34,8 @@ class SearchResult:
 
     Parameters
     ----------
+    exact_ns
+        Its time in arithmetic that truncates nothing (see `exact_time_ns`), by which it was chosen.
     num_candidates, num_tried
         Length of the work list, and how many schedules of it were made. Where nothing was cut off, those that were not could
         not have won: no schedule of their chunks is faster, or their synthesizer had stopped gaining from more chunks.
@@ -49,6 +51,7 @@ class SearchResult:
     """
 
     schedule: Schedule
+    exact_ns: float
     num_candidates: int
     num_tried: int
     work: int
@@ -123,7 +126,7 @@ def search(
     options: SearchOptions = SearchOptions(),  # noqa: B008 (frozen)
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SearchResult:
-    """Try synthesizers, numbers of chunks and seeds; the best predicted time wins, then fewer sends, then the first tried.
+    """Try synthesizers, numbers of chunks and seeds; the best exact time wins, then fewer sends, then the first tried.
 
     What is tried, in which order, and what wins depends on the arguments only, unless the time limit strikes.
 
@@ -185,7 +188,8 @@ def search(
             text = f"one schedule takes about {candidate.work:,} sends examined, more than the rest of the budget"
             refusals.setdefault(candidate.synthesizer, text)
     return SearchResult(
-        leaderboard.best,
+        leaderboard.best.schedule,
+        leaderboard.best.exact_ns,
         len(candidates),
         leaderboard.entered,
         runner.work,
