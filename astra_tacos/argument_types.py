@@ -125,12 +125,14 @@ def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
     """Check values that all should have a type, field by field: a network may have a million links."""
     if hint is Any:
         return
+    hint = _expanded(hint)
     arms = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     if Path in arms:
         _check_paths(place, values)
     if set(map(type, values)).issubset({*arms}.intersection((str, float, bool, types.NoneType))):
         return  # many numbers, in no time
     rest = list(range(len(values)))
+    arms = tuple(map(_expanded, arms))
     for arm in arms:
         taken = [number for number in rest if _is_kind(values[number], arm)]
         if taken:
@@ -138,6 +140,12 @@ def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
         rest = rest if not taken else sorted(set(rest).difference(taken))
     if rest:
         raise ConfigError(f"{place(rest[0])} is {_shown(values[rest[0]])}, expected {' or '.join(map(_words, arms))}")
+
+
+def _expanded(hint: Any) -> Any:
+    """The type that an alias stands for: from NumPy 2.5 on, `NDArray` is one that `typing.get_origin` does not look through."""
+    meaning = getattr(typing.get_origin(hint), "__value__", None)
+    return hint if meaning is None else meaning[typing.get_args(hint)]
 
 
 def _check_paths(place: _Place, values: Sequence[Any]) -> None:

@@ -7,7 +7,8 @@ import pickle
 import typing
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import GenericAlias
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -180,6 +181,17 @@ def test_arrays_fit_by_what_is_in_them(array: Any, hint: Any, fits: bool) -> Non
     else:
         with pytest.raises(ConfigError, match=r"^a is .*, expected an array of "):
             check("a", array, hint)
+
+
+def test_an_alias_of_an_array_is_looked_through() -> None:
+    """As `NDArray` is one from NumPy 2.5 on, where Python has the `type` statement."""
+    entry = TypeVar("entry", bound=np.generic)
+    hint = GenericAlias(type("Alias", (), {"__value__": np.ndarray[Any, np.dtype[entry]]}), (np.int64,))
+    for either in (hint, hint | None):
+        check("a", np.zeros(3, np.int32), either)
+        for strange in (np.zeros(3), [0]):
+            with pytest.raises(ConfigError, match=r"^a is .*, expected an array of whole numbers"):
+                check("a", strange, either)
 
 
 def test_functions_can_be_pickled_and_looked_at() -> None:
