@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import os
 import sys
 import types
 import typing
@@ -57,7 +58,7 @@ def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        positional, named = tuple(map(_plain, arguments)), {key: _plain(value) for key, value in keywords.items()}
+        positional, named = tuple(map(plain, arguments)), {key: plain(value) for key, value in keywords.items()}
         try:
             bound = signature.bind(*positional, **named).arguments
         except TypeError:  # Python says it better when it calls
@@ -79,7 +80,8 @@ def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
     return call
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A scalar of NumPy as one of Python; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -106,14 +108,31 @@ def check(where: str, value: object, hint: Any) -> None:
     _check_all(lambda _: where, [value], hint)
 
 
+def check_fields(record: object) -> None:
+    """Check that the fields of a dataclass have their types, for its `__post_init__`; errors call them by their names.
+
+    Raises
+    ------
+    ConfigError
+        If one has not.
+    """
+    record_class: Any = type(record)
+    for name, hint in type_hints(record_class).items():
+        check(name, getattr(record, name), hint)
+
+
 def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
     """Check values that all should have a type, field by field: a network may have a million links."""
     if hint is Any:
         return
+    hint = _expanded(hint)
     arms = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    if Path in arms:
+        _check_paths(place, values)
     if set(map(type, values)).issubset({*arms}.intersection((str, float, bool, types.NoneType))):
         return  # many numbers, in no time
     rest = list(range(len(values)))
+    arms = tuple(map(_expanded, arms))
     for arm in arms:
         taken = [number for number in rest if _is_kind(values[number], arm)]
         if taken:
@@ -121,6 +140,25 @@ def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
         rest = rest if not taken else sorted(set(rest).difference(taken))
     if rest:
         raise ConfigError(f"{place(rest[0])} is {_shown(values[rest[0]])}, expected {' or '.join(map(_words, arms))}")
+
+
+def _expanded(hint: Any) -> Any:
+    """The type that an alias stands for: from NumPy 2.5 on, `NDArray` is one that `typing.get_origin` does not look through."""
+    meaning = getattr(typing.get_origin(hint), "__value__", None)
+    return hint if meaning is None else meaning[typing.get_args(hint)]
+
+
+def _check_paths(place: _Place, values: Sequence[Any]) -> None:
+    for number, value in enumerate(values):
+        if isinstance(value, (str, Path)) and not _can_be_path(value):
+            raise ConfigError(f"{place(number)} is {_shown(str(value))}, expected a path without zero bytes and lone surrogates")
+
+
+def _can_be_path(value: str | Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_kind(value: object, hint: Any) -> bool:

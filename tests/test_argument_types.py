@@ -5,14 +5,29 @@ from __future__ import annotations
 import inspect
 import pickle
 import typing
-from dataclasses import is_dataclass, replace
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from types import GenericAlias
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 import astra_tacos
-from astra_tacos import Dimension, LinkSpec, NetworkConfig, all_reduce, build_topology, make_collective, synthesize
+from astra_tacos import (
+    Device,
+    Dimension,
+    LinkSpec,
+    NetworkConfig,
+    Parallelism,
+    SearchOptions,
+    Step,
+    Transformer,
+    all_reduce,
+    build_topology,
+    make_collective,
+    synthesize,
+)
 from astra_tacos.argument_types import check, checked, type_hints
 from astra_tacos.errors import ConfigError
 
@@ -105,6 +120,8 @@ def test_no_field_goes_unchecked_by_accident() -> None:
         ),
         (lambda: build_topology(replace(RING, failed_links=((0, 1, 2),))), "failed_links[0] is a tuple of 3, expected 2 entries"),
         (lambda: astra_tacos.read_network(3), "read_network: path is 3, expected a string or a Path"),
+        (lambda: astra_tacos.read_network("a\0b"), r"read_network: path is 'a\x00b', expected a path without zero bytes"),
+        (lambda: astra_tacos.load_schedule(Path("\ud800")), r"load_schedule: path is '\ud800', expected a path without"),
         (lambda: astra_tacos.verify(RING), "verify: schedule is a NetworkConfig, expected a Schedule"),
     ],
 )
@@ -113,6 +130,25 @@ def test_what_is_wrong_is_named(call: Any, expected: str) -> None:
         call()
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SearchOptions(),
+        Device(),
+        Parallelism(dp=2),
+        Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2),
+        Step(Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2), Parallelism(dp=2)),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_records_that_users_make_refuse_what_is_of_no_type(record: Any) -> None:
+    for field in fields(record):
+        for strange in (object(), [], "no such word"):
+            with pytest.raises(ConfigError) as caught:
+                replace(record, **{field.name: strange})
+            assert "\n" not in str(caught.value)
 
 
 def test_what_fits_passes() -> None:
@@ -145,6 +181,17 @@ def test_arrays_fit_by_what_is_in_them(array: Any, hint: Any, fits: bool) -> Non
     else:
         with pytest.raises(ConfigError, match=r"^a is .*, expected an array of "):
             check("a", array, hint)
+
+
+def test_an_alias_of_an_array_is_looked_through() -> None:
+    """As `NDArray` is one from NumPy 2.5 on, where Python has the `type` statement."""
+    entry = TypeVar("entry", bound=np.generic)
+    hint = GenericAlias(type("Alias", (), {"__value__": np.ndarray[Any, np.dtype[entry]]}), (np.int64,))
+    for either in (hint, hint | None):
+        check("a", np.zeros(3, np.int32), either)
+        for strange in (np.zeros(3), [0]):
+            with pytest.raises(ConfigError, match=r"^a is .*, expected an array of whole numbers"):
+                check("a", strange, either)
 
 
 def test_functions_can_be_pickled_and_looked_at() -> None:

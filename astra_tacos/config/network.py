@@ -283,7 +283,7 @@ def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, 
     pairs = extension.get("failed_links", [])
     if not isinstance(pairs, list):
         raise ConfigError(f"{path}: astra_tacos.failed_links is {describe(pairs)}, expected a list of [src, dst]")
-    failed: list[tuple[int, int]] = []
+    failed: dict[tuple[int, int], None] = {}
     for index, pair in enumerate(pairs):
         key = f"astra_tacos.failed_links[{index}]"
         if not isinstance(pair, list) or len(pair) != 2:
@@ -291,7 +291,7 @@ def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, 
         ends = (_device(path, key, pair[0]), _device(path, key, pair[1]))
         if ends in failed:
             raise ConfigError(f"{path}: {key} is [{ends[0]}, {ends[1]}] again, expected each link once")
-        failed.append(ends)
+        failed[ends] = None
     return tuple(failed)
 
 
@@ -299,25 +299,20 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
     entries = extension.get("link_overrides", [])
     if not isinstance(entries, list):
         raise ConfigError(f"{path}: astra_tacos.link_overrides is {describe(entries)}, expected a list of mappings")
-    overrides: list[LinkSpec] = []
+    overrides: dict[tuple[int, int], LinkSpec] = {}
     for index, entry in enumerate(entries):
         key = f"astra_tacos.link_overrides[{index}]"
         expected = "expected {src, dst, bandwidth and/or latency}"
         if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
             found = describe_keys(entry) if isinstance(entry, dict) else describe(entry)
             raise ConfigError(f"{path}: {key} is {found}, {expected}")
-        overrides.append(
-            LinkSpec(
-                _device(path, f"{key}.src", entry["src"]),
-                _device(path, f"{key}.dst", entry["dst"]),
-                _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None,
-                _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None,
-            )
-        )
-        ends = [(override.src, override.dst) for override in overrides]
-        if ends[-1] in ends[:-1]:
-            raise ConfigError(f"{path}: {key} is for {ends[-1][0]} -> {ends[-1][1]} again, expected each link once")
-    return tuple(overrides)
+        ends = (_device(path, f"{key}.src", entry["src"]), _device(path, f"{key}.dst", entry["dst"]))
+        bandwidth = _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None
+        latency = _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None
+        if ends in overrides:
+            raise ConfigError(f"{path}: {key} is for {ends[0]} -> {ends[1]} again, expected each link once")
+        overrides[ends] = LinkSpec(*ends, bandwidth, latency)
+    return tuple(overrides.values())
 
 
 def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:

@@ -126,7 +126,9 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     """
     if link_order is not None and link_order not in LINK_ORDERS:
         raise ConfigError(f"link order: found {link_order!r}, expected {' or '.join(LINK_ORDERS)}")
-    if first_tag < 0 or first_tag + schedule.num_messages > TAGS:
+    if first_tag < 0:
+        raise ConfigError(f"first tag: found {first_tag}, expected 0 or more")
+    if first_tag + schedule.num_messages > TAGS:
         raise ConfigError(f"{first_tag + schedule.num_messages:,} tags, expected at most {TAGS:,}")
     link_order = link_order or default_link_order(schedule)
     previous = previous_on_link(schedule)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+from astra_tacos import argument_types
 from astra_tacos.errors import ConfigError
 from astra_tacos.export import EXPORTERS
 from astra_tacos.files import check_replaceable, check_writable, replaced_directory, replaced_file
@@ -112,7 +113,8 @@ class Exporter(Generic[Result]):
     suffix
         What a path ends in that the user did not choose: `.xml`, or `_run` for a directory.
     write
-        Takes a schedule that is legal and that `why_not` has no objection to, a path, and values of `options` by name. It writes
+        Takes a schedule that is legal and that `why_not` has no objection to, a path, and values of `options` by name, which are
+        checked against the annotations of its parameters. It writes
         the file at exactly that path, whose name ends in `suffix`, or its files into that directory, which exists and is empty;
         both are temporary and get their place when all has gone well. The same arguments give the same bytes.
     why_not
@@ -149,13 +151,18 @@ class Exporter(Generic[Result]):
         Raises
         ------
         ConfigError
-            If this is no schedule, the format cannot express it, or `path` cannot be written or holds something else.
+            If this is no schedule, an option has no such value, the format cannot express the schedule, or `path` cannot be
+            written or holds something else.
         VerificationError
             If the oracle objects.
         """
         path = Path(path)
         if not isinstance(schedule, Schedule):
             raise ConfigError(f"{self.name}: found {type(schedule).__name__}, expected a Schedule")
+        options = {name: argument_types.plain(value) for name, value in options.items()}
+        types = argument_types.type_hints(self.write)
+        for name, value in options.items():
+            argument_types.check(f"{self.name}: {name}", value, types.get(name, Any))
         self.check_output(path)
         reason = self.why_not(schedule)
         if reason is not None:

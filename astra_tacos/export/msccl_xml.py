@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from astra_tacos.export.exporter import Exported, Exporter, Option, one_of
 from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
 from astra_tacos.files import replaced_file
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.units import parse_size
+from astra_tacos.units import MAX_SIZE_BYTES, parse_size
 
 MscclDialect = Literal["executor", "msccl"]
 MscclProtocol = Literal["Simple", "LL", "LL128"]
@@ -132,8 +132,8 @@ def export_msccl_xml(
         raise ConfigError(
             f"MSCCL XML: found dialect {dialect!r}, protocol {protocol!r}, expected {MSCCL_DIALECTS}, {MSCCL_PROTOCOLS}"
         )
-    if min_bytes < 0 or max_bytes < 0:
-        raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected none below 0")
+    if not (0 <= min_bytes <= MAX_SIZE_BYTES and 0 <= max_bytes <= MAX_SIZE_BYTES):
+        raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected 0 to {MAX_SIZE_BYTES:,}")
     if 0 < max_bytes < min_bytes:
         raise ConfigError(f"MSCCL XML: found sizes {min_bytes} to {max_bytes}, expected the first not above the second")
     path, rules = Path(path), _DIALECTS[dialect]
@@ -231,8 +231,15 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
     return tuple(warnings)
 
 
-def _write(schedule: Schedule, path: Path, **options: Any) -> Exported:
-    return Exported(path, export_msccl_xml(schedule, path, **options).warnings)
+def _write(
+    schedule: Schedule,
+    path: Path,
+    dialect: MscclDialect = "executor",
+    protocol: MscclProtocol = "Simple",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+) -> Exported:
+    return Exported(path, export_msccl_xml(schedule, path, dialect, protocol, min_bytes, max_bytes).warnings)
 
 
 EXPORTER = Exporter(

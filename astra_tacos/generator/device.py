@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from astra_tacos.argument_types import check_fields
 from astra_tacos.errors import ConfigError
 from astra_tacos.generator.cost import Cost
 from astra_tacos.units import BYTES_PER_GB
@@ -37,6 +38,7 @@ class Device:
     writes_durations: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, rate in (("peak-tflops", self.peak_tflops), ("memory-bandwidth", self.memory_gbps)):
             if not (math.isfinite(rate) and 0 < rate <= 1e300):
                 raise ConfigError(f"{name}: found {rate}, expected a number above 0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from astra_tacos.argument_types import check_fields
 from astra_tacos.errors import ConfigError
 
 _MAX_LENGTH = 1 << 24
@@ -48,6 +49,7 @@ class Transformer:
     dtype_bytes: int = 2
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("layers", "hidden", "ffn", "heads", "vocab", "sequence", "kv_heads", "top_k", "dtype_bytes"):
             value = getattr(self, name)
             if not 1 <= value <= _MAX_LENGTH:

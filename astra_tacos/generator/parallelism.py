@@ -14,6 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.argument_types import check_fields
 from astra_tacos.errors import ConfigError
 
 MAX_RANKS = 1024
@@ -63,6 +64,7 @@ class Parallelism:
     order: tuple[str, ...] = DEFAULT_ORDER
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("dp", "tp", "pp", "ep"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: found {getattr(self, name)}, expected 1 or more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from astra_tacos.argument_types import check_fields
 from astra_tacos.errors import ConfigError
 from astra_tacos.generator.model import Transformer
 from astra_tacos.generator.parallelism import GroupKind, Parallelism
@@ -51,6 +52,7 @@ class Step:
     sequence_parallel: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 1 <= self.micro_batches <= MAX_MICRO_BATCHES:
             raise ConfigError(f"micro-batches: found {self.micro_batches:,}, expected 1 to {MAX_MICRO_BATCHES:,}")
         if self.batch < 1:

@@ -163,7 +163,11 @@ def _entries(array: Any, layout: Layout) -> Any:
 
 
 def _dtype(array: Any, layout: Layout) -> np.dtype[Any]:
-    return layout.record if layout.record is not None else np.dtype(get_args(get_args(array)[1])[0])
+    if layout.record is not None:
+        return layout.record
+    entry = get_args(array)[-1]  # of NDArray[np.int64]: np.dtype[np.int64], or np.int64 from NumPy 2.5 on
+    dtype: np.dtype[Any] = np.dtype((get_args(entry) or (entry,))[0])
+    return dtype
 
 
 def _taker(name: str, hint: Any) -> Any:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernels: which node of a rank, or of a whole run, comes before which."""
+"""Kernels: the order that dependencies give the nodes of a rank, or of a whole run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _ONE = np.uint64(1)
 
 @kernel
 def transpose(first: I64, target: I64, num: int):
-    """Edges by their other end: `target[first[i]:first[i + 1]]` holds row i's, negative ones count for nothing."""
+    """The transposed graph (CSR): row i has the edges `target[first[i]:first[i + 1]]`; negative targets are no edges.
+
+    Returns `back_first` and `back`: `back[back_first[j]:back_first[j + 1]]` are the rows with an edge to j.
+    """
     back_first = np.zeros(num + 1, np.int64)
     for slot in range(len(target)):
         if target[slot] >= 0:
@@ -35,9 +38,9 @@ def transpose(first: I64, target: I64, num: int):
 
 @kernel
 def rank_orders(rank_first: I64, dep_first: I64, dep: I64, next_first: I64, after: I64):
-    """Rows of each rank in an order that dependencies keep, and how many of each rank have a place in it.
+    """The rows of each rank in topological order, and the number of rows of each rank that are not in or behind a cycle.
 
-    Rows in a cycle, or behind one, fill the end of their rank's part.
+    Rows in a cycle, or that depend on one, come last in their rank.
     """
     num = len(dep_first) - 1
     waits = np.zeros(num, np.int64)
@@ -60,7 +63,7 @@ def rank_orders(rank_first: I64, dep_first: I64, dep: I64, next_first: I64, afte
 
 @helper
 def _doubled(array):
-    """Twice as long. A loop, as assigning to a slice makes numba compile its error messages, for seconds."""
+    """The array with twice the room. It copies in a loop: numba takes seconds to compile the error messages of a slice."""
     longer = np.empty(2 * len(array), array.dtype)
     for i in range(len(array)):
         longer[i] = array[i]
@@ -71,10 +74,10 @@ def _doubled(array):
 def unordered_pairs(
     rank_first: I64, ordered: I64, order: I64, dep_first: I64, dep: I64, sort: I64, most_words: int, most_pairs: int
 ):
-    """Pairs of one rank's tracked rows that no chain of dependencies orders.
+    """Pairs of tracked rows of one rank that no chain of dependencies orders.
 
-    `sort`: int64 per row, -1 for rows that are not tracked, else equal where it makes no difference which comes first; pairs of
-    equal sort are left out. Returns the pairs, and whether each rank was cut short (too many rows, or `most_pairs` found).
+    `sort` is int64 per row: -1 for rows that are not tracked, else equal for interchangeable rows; pairs of equal sort are left
+    out. Returns the pairs, and per rank whether its search was cut short (too many rows, or `most_pairs` pairs found).
     """
     first_row = np.empty(1024, np.int64)
     second_row = np.empty(1024, np.int64)
@@ -137,9 +140,9 @@ def unordered_pairs(
 
 @kernel
 def precedes(rank_first: I64, rank_of: I64, place: I64, order: I64, dep_first: I64, dep: I64, before: I64, after: I64):
-    """For each query, sorted by `before`'s place in `order`: does a chain of dependencies lead from `before` to `after`?
+    """bool per query: does a chain of dependencies lead from `before` to `after`, two rows of one rank?
 
-    Both are rows of one rank. 64 rows at a time are followed through the rank.
+    Queries are sorted by the place of `before` in `order`. One pass over a rank follows 64 rows, one bit each.
     """
     answer = np.zeros(len(before), np.bool_)
     reached = np.zeros(len(place), np.uint64)
@@ -187,7 +190,7 @@ def precedes(rank_first: I64, rank_of: I64, place: I64, order: I64, dep_first: I
 
 @kernel
 def find_cycle(first: I64, needed: I64, stuck: BOOL, start: int):
-    """A cycle among the `stuck` vertices, each of which needs another one of them, found by going back from `start`."""
+    """A cycle among the `stuck` vertices, each of which needs another stuck one: found by following needs from `start`."""
     seen = np.full(len(stuck), -1, np.int64)
     path = np.empty(len(stuck), np.int64)
     size = 0
@@ -204,9 +207,9 @@ def find_cycle(first: I64, needed: I64, stuck: BOOL, start: int):
 
 
 class Rows(NamedTuple):
-    """Nodes of a run: dependencies (CSR, negative ones count for nothing), vertices that they are merged into.
+    """Nodes of a run: dependencies (CSR; negative entries are none), and the vertex that each node is merged into.
 
-    Also which nodes are usable, and the send whose message a receive waits for (-1 if none).
+    Also whether each node is usable, and the send whose message a receive waits for (-1 if none).
     """
 
     dep_first: I64
@@ -217,7 +220,7 @@ class Rows(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Vertices in an order that all edges keep, as far as they have no cycles, and edges by their end (CSR)."""
+    """The vertices outside cycles in topological order, and the vertices that each vertex needs (CSR)."""
 
     order: I64
     first: I64
@@ -225,10 +228,10 @@ class Graph(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Queries `source_first[i] : source_first[i + 1]` ask about vertex `source[i]`, whether it comes before a row.
+    """Queries `source_first[i] : source_first[i + 1]` ask whether vertex `source[i]` comes before a row.
 
-    Surely completes before the row becomes ready; or, where `own` is set, comes before the row's vertex in any way, so also by
-    the dependencies that other members of its collective have.
+    With `own` unset: whether it certainly completes before the row becomes ready. With `own` set: whether it comes before the
+    row's vertex at all, so also through dependencies of other members of the row's collective.
     """
 
     source: I64
@@ -239,7 +242,7 @@ class Queries(NamedTuple):
 
 @kernel
 def merged_edges(rows: Rows):
-    """Edges between vertices: dependencies of usable rows, and from the send to the receive `send_of` names. By their end."""
+    """Edges between vertices (source, target): dependencies of usable rows, and `send_of` from a send to its receive."""
     rows = borrowed(rows)
     num = 0
     for row in range(len(rows.vertex)):
@@ -265,7 +268,7 @@ def merged_edges(rows: Rows):
 
 @kernel
 def reaches(graph: Graph, rows: Rows, queries: Queries):
-    """bool of each query. 64 sources at a time are followed through the graph."""
+    """bool per query, the answers. One pass over the graph follows 64 sources, one bit each."""
     graph, rows, queries = borrowed(graph), borrowed(rows), borrowed(queries)
     answer = np.zeros(len(queries.row), np.bool_)
     reached = np.zeros(len(graph.first) - 1, np.uint64)

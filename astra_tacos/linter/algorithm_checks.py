@@ -1,4 +1,4 @@
-"""Checks S: native algorithms that the system file names (its other settings are in `system_checks`)."""
+"""Checks S: the native algorithms that the system file names (`system_checks` has its other settings)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _where(facts: Facts) -> str:
 
 
 def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bool_]]]:
-    """For each pattern that some node runs natively: the collectives, the pattern, its key and which nodes."""
+    """For each pattern that some node runs natively: all collectives, the pattern, its key, and a mask of its collectives."""
     collectives = facts.collectives
     if collectives is None or facts.inputs.system is None:
         return
@@ -38,10 +38,10 @@ def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bo
 def no_implementation(facts: Facts) -> Iterator[Found]:
     """A pattern is used for which the system names neither a native nor a custom implementation.
 
-    ASTRA-sim throws `No collective implementation found`, which aborts it at time 0; later on the exception is only logged and
-    the rank stalls (`CollectiveImplLookup.cc`; `system/Sys.cc`, `call_events`).
+    ASTRA-sim throws `No collective implementation found`. At time 0 it aborts; later it only logs the exception, and the rank
+    stalls (`CollectiveImplLookup.cc`; `system/Sys.cc`, `call_events`).
 
-    Remedy: `"all-reduce-implementation": ["ring"]`, an entry per dimension.
+    Remedy: name an algorithm per dimension, for example `"all-reduce-implementation": ["ring"]` for one dimension.
     """
     for collectives, pattern, key, nodes in _native(facts):
         if key not in facts.system.native and facts.workload is not None:
@@ -53,9 +53,9 @@ def no_implementation(facts: Facts) -> Iterator[Found]:
 def too_many_algorithms(facts: Facts) -> Iterator[Found]:
     """A list of native algorithms has more entries than the network has dimensions.
 
-    ASTRA-sim asserts that it has not, whether or not the pattern is used (`GeneralComplexTopology.cc`).
+    ASTRA-sim aborts with a failed assertion, whether or not the pattern is used (`GeneralComplexTopology.cc`).
 
-    Remedy: one entry per dimension.
+    Remedy: write one entry per dimension.
     """
     network = facts.inputs.network
     for key, names in facts.system.native.items():
@@ -68,11 +68,11 @@ def too_many_algorithms(facts: Facts) -> Iterator[Found]:
 def too_few_algorithms(facts: Facts) -> Iterator[Found]:
     """A list of native algorithms has fewer entries than the network has dimensions.
 
-    The collective then runs in the dimensions that have one only: NPUs of different places in the others never exchange anything,
-    and it ends too early (`GeneralComplexTopology.cc`). oneRing, oneDirect and oneHalvingDoubling span all dimensions with one
-    entry.
+    The collective then runs in the first dimensions only: NPUs that differ in the remaining dimensions never exchange data, and
+    the collective ends too early (`GeneralComplexTopology.cc`). The algorithms oneRing, oneDirect and oneHalvingDoubling span all
+    dimensions with one entry.
 
-    Remedy: one entry per dimension.
+    Remedy: write one entry per dimension.
     """
     network = facts.inputs.network
     if network is None:
@@ -89,10 +89,10 @@ def too_few_algorithms(facts: Facts) -> Iterator[Found]:
 def optimization_absent(facts: Facts) -> Iterator[Found]:
     """`collective-optimization` is absent, and a native All-Reduce runs in several dimensions.
 
-    ASTRA-sim then decides by memory it never set whether to reduce and gather dimension by dimension (`system/Sys.hh`,
-    collectiveOptimization); such runs were seen to stall, without a word.
+    ASTRA-sim then decides by uninitialised memory whether to reduce and gather dimension by dimension (`system/Sys.hh`,
+    collectiveOptimization). Such runs were observed to stall silently.
 
-    Remedy: "localBWAware", or "baseline".
+    Remedy: set it to "localBWAware" or "baseline".
     """
     network, system = facts.inputs.network, facts.inputs.system
     if network is None or system is None or system.collective_optimization is not None:
@@ -104,14 +104,14 @@ def optimization_absent(facts: Facts) -> Iterator[Found]:
 
 
 def unfit_algorithm(facts: Facts) -> Iterator[FoundRows | Found]:
-    """A native algorithm that does not run on so many ranks, or not for this pattern.
+    """A native algorithm does not run on this number of ranks, or not for this pattern.
 
-    halvingDoubling halves the number of ranks at each step: unless that is a power of two it stalls or leaves ranks out, and for
-    All-to-All it crashes. doubleBinaryTree crashes unless the size of a dimension is a power of two, crashes in any communicator
-    group smaller than the network, and runs an All-Reduce whatever the pattern is (`HalvingDoubling.cc`,
-    `DoubleBinaryTreeTopology.cc`, `CommunicatorGroup.cc`).
+    halvingDoubling halves the number of ranks at each step: if that is not a power of two it stalls or leaves ranks out, and for
+    All-to-All it crashes. doubleBinaryTree crashes if the size of a dimension is not a power of two, and in every communicator
+    group smaller than the network; it runs an All-Reduce for every pattern (`HalvingDoubling.cc`, `DoubleBinaryTreeTopology.cc`,
+    `CommunicatorGroup.cc`).
 
-    Remedy: ring or direct.
+    Remedy: use ring or direct.
     """
     network = facts.inputs.network
     if network is None:
@@ -156,10 +156,10 @@ def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
 def ring_instead(facts: Facts) -> Iterator[Found]:
     """A communicator group smaller than the network runs ring, although the system names other algorithms.
 
-    As dimensions mean nothing in a part of the network, ASTRA-sim replaces a list of several algorithms by one ring over the
-    group's ranks (`CommunicatorGroup.cc`, `get_collective_plan`).
+    Dimensions have no meaning in a part of the network. ASTRA-sim therefore replaces a list of several algorithms by one ring
+    over the group's ranks (`CommunicatorGroup.cc`, `get_collective_plan`).
 
-    Remedy: expect it, or give a custom collective.
+    Remedy: none if a ring is acceptable; else use a custom collective.
     """
     for collectives, pattern, key, nodes in _native(facts):
         names = facts.system.native.get(key, ())
@@ -175,16 +175,16 @@ def ring_instead(facts: Facts) -> Iterator[Found]:
 def chunks_in_a_circle(facts: Facts) -> Iterator[Found]:
     """Chunks of an All-Reduce in several dimensions may wait for one another.
 
-    Under localBWAware a chunk visits all dimensions but the last on the way up and again on the way down, and a dimension lets in
-    as many chunks as `active-chunks-per-dimension` says (`system/Sys.cc`, `generate_collective`, `SchedulerUnit`). NPUs let in
-    chunks in different orders where their ranks start at different times, and each may hold a dimension for a chunk that another
-    one holds up in the next: all ranks stall. In three or more dimensions the analytical backends stall so, whatever latencies
-    are: on 2 x 2 x 2 NPUs it takes two chunks, and one rank that computes for 50 us longer. In two dimensions they were not seen
-    to stall; the ns-3 backend was, on a torus with wrap-around links of other latencies
+    Under localBWAware a chunk passes every dimension but the last twice, for its Reduce-Scatter and for its All-Gather. A
+    dimension admits `active-chunks-per-dimension` chunks at a time (`system/Sys.cc`, `generate_collective`, `SchedulerUnit`).
+    NPUs whose ranks start at different times admit chunks in different orders. Each may then occupy a dimension with a chunk that
+    another NPU holds up in the next dimension: all ranks stall. In three or more dimensions the analytical backends do so at any
+    latencies: on 2 x 2 x 2 NPUs two chunks suffice, and one rank that computes for 50 us longer. In two dimensions they were not
+    observed to stall, but the ns-3 backend was, on a torus whose wrap-around links have other latencies
     (https://github.com/astra-sim/astra-sim/issues/370). `astra-tacos replay` stalls in the same runs as the analytical backends.
 
-    Remedy: active-chunks-per-dimension no less than the chunks, of which there are preferred-dataset-splits or one more, or
-    baseline for collective-optimization.
+    Remedy: set active-chunks-per-dimension to the number of chunks (preferred-dataset-splits, or one more) or higher, or set
+    collective-optimization to baseline.
     """
     network, system = facts.inputs.network, facts.system
     if network is None or system.collective_optimization != "localBWAware":

@@ -1,4 +1,4 @@
-"""Checks A: attributes of nodes (the kinds of nodes are in `node_checks`)."""
+"""Checks A: attributes of nodes (`node_checks` has their kinds)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT, WORKLOAD_ATTRIBUTES
 from astra_tacos.units import NS_PER_US
 
-"""ASTRA-sim keeps time as a double between events."""
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
 
@@ -30,7 +29,7 @@ class _Read(NamedTuple):
 
 
 def _reads(facts: Facts, view: TraceView) -> Iterator[_Read]:
-    """What `workload/Workload.cc` reads of a workload's nodes, and `CustomAlgorithm.cc` of a custom collective's."""
+    """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective."""
     coll, send, recv = (view.rows(kind) for kind in (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
     message = send | recv
     yield _Read("comm_dst", send, True)
@@ -73,12 +72,12 @@ def _column(view: TraceView, name: str, recv: bool) -> NDArray[np.int64]:
 def missing_attribute(facts: Facts) -> Iterator[FoundRows]:
     """A node lacks an attribute that ASTRA-sim reads.
 
-    It throws `Attribute comm_size not found in node 0` (Chakra `feeder_v3/et_feeder_node.h`). Thrown at time 0, or while a
-    message arrives, that aborts everything; thrown in any other event it is only logged (`a callable is removed before call`) and
-    the rank stalls (`system/Sys.cc`, `call_events`).
+    ASTRA-sim throws `Attribute comm_size not found in node 0` (Chakra `feeder_v3/et_feeder_node.h`). At time 0, or while a
+    message arrives, the exception aborts the run. In any other event ASTRA-sim only logs it (`a callable is removed before
+    call`), and the rank stalls (`system/Sys.cc`, `call_events`).
 
-    Remedy: write it. Needed are comm_type and comm_size of a collective; comm_size, comm_tag and comm_dst or comm_src of a
-    message; num_ops and tensor_size of a compute node under the roofline; tensor_size of a load or store.
+    Remedy: write the attribute. A collective needs comm_type and comm_size; a message comm_size, comm_tag and comm_dst or
+    comm_src; a compute node under the roofline num_ops and tensor_size; a load or store tensor_size.
     """
     for view in facts.views:
         for name, nodes, required in _all_reads(facts, view):
@@ -90,13 +89,14 @@ def missing_attribute(facts: Facts) -> Iterator[FoundRows]:
 
 
 def wrong_type(facts: Facts) -> Iterator[FoundRows]:
-    """An attribute has a value of a type that ASTRA-sim cannot take.
+    """An attribute has a value of a type that ASTRA-sim does not accept.
 
-    Any integer type and bool do for numbers; floating point, text and bytes end in `std::bad_cast`, lists in `Attribute type not
-    supported`. pg_name has to be a string_val, involved_dim a bool_list (Chakra `feeder_v3/et_feeder_node.h`,
-    `flagged_implicit_converter`; `workload/Workload.cc`). At time 0 that aborts everything, later the rank stalls.
+    ASTRA-sim accepts every integer type and bool for numbers; it throws `std::bad_cast` for floating point, text and bytes, and
+    `Attribute type not supported` for lists. pg_name has to be a string_val, involved_dim a bool_list (Chakra
+    `feeder_v3/et_feeder_node.h`, `flagged_implicit_converter`; `workload/Workload.cc`). At time 0 the exception aborts the run;
+    later, the rank stalls.
 
-    Remedy: int64_val for numbers (uint64_val for tensor_size), bool_val for is_cpu_op.
+    Remedy: use int64_val for numbers (uint64_val for tensor_size), bool_val for is_cpu_op.
     """
     yield from _bad_values(facts, wrong=True, what="has a value of a wrong type", remedy="write an integer type")
 
@@ -104,10 +104,11 @@ def wrong_type(facts: Facts) -> Iterator[FoundRows]:
 def no_value(facts: Facts) -> Iterator[FoundRows]:
     """An attribute that ASTRA-sim reads has a name but no value.
 
-    It throws `Attribute type not supported, for list types please handle them manually` (Chakra `feeder_v3/et_feeder_node.h`): an
-    abort at time 0, a stalled rank later. Attributes that nobody reads may be without one.
+    ASTRA-sim throws `Attribute type not supported, for list types please handle them manually` (Chakra
+    `feeder_v3/et_feeder_node.h`): it aborts at time 0; later, the rank stalls. Attributes that ASTRA-sim does not read need no
+    value.
 
-    Remedy: write a value, or leave the attribute out.
+    Remedy: write a value, or remove the attribute.
     """
     yield from _bad_values(facts, wrong=False, what="has no value", remedy="write a value or leave it out")
 
@@ -122,12 +123,12 @@ def _bad_values(facts: Facts, *, wrong: bool, what: str, remedy: str) -> Iterato
 
 
 def size_zero(facts: Facts) -> Iterator[FoundRows]:
-    """A message, or an All-Gather, of size 0.
+    """A message or an All-Gather has size 0.
 
-    A send or receive of 0 bytes aborts: `Assertion 'chunk_size > 0' failed` (`common/ChunkIdGenerator.cc`). An All-Gather of 0
-    bytes has no chunk and never ends, custom or not: its ranks stall (`system/Sys.cc`, `generate_collective`).
+    A send or receive of 0 bytes aborts the run: `Assertion 'chunk_size > 0' failed` (`common/ChunkIdGenerator.cc`). An All-Gather
+    of 0 bytes, custom or native, has no chunks and never ends: its ranks stall (`system/Sys.cc`, `generate_collective`).
 
-    Remedy: leave the node out, or give it its size.
+    Remedy: remove the node, or write its size.
     """
     if not facts.communicates:
         return
@@ -140,12 +141,12 @@ def size_zero(facts: Facts) -> Iterator[FoundRows]:
 
 
 def size_raised(facts: Facts) -> Iterator[FoundRows]:
-    """A collective smaller than one byte per NPU.
+    """A collective is smaller than one byte per NPU.
 
-    ASTRA-sim raises the size of All-Reduce, Reduce-Scatter and All-to-All to the number of NPUs, of all, not of the group's
-    (`system/Sys.cc`, `determine_chunk_size`), so that it takes longer than its size would, even at 0 bytes.
+    ASTRA-sim raises the size of All-Reduce, Reduce-Scatter and All-to-All to the number of NPUs of the network, also in smaller
+    groups (`system/Sys.cc`, `determine_chunk_size`). The collective then takes longer than one of its own size, even at 0 bytes.
 
-    Remedy: leave the node out, or give it its size.
+    Remedy: remove the node, or write its size.
     """
     view, collectives = facts.workload, facts.collectives
     if view is None or collectives is None:
@@ -158,12 +159,12 @@ def size_raised(facts: Facts) -> Iterator[FoundRows]:
 
 
 def size_huge(facts: Facts) -> Iterator[FoundRows | Found]:
-    """A size or duration below 0, or too large for ASTRA-sim's clock.
+    """A size or duration is negative, or too large for ASTRA-sim's clock.
 
-    A negative size becomes one near 2**64 bytes. Time passes through doubles, which count nanoseconds only up to 2**53 (104
-    days): beyond, events fall on wrong times and ranks stall (`common/CommonNetworkApi.cc`, `sim_schedule`).
+    ASTRA-sim reads a negative size as a number near 2**64. It passes times as doubles, which represent every nanosecond only up
+    to 2**53 (104 days): later events happen at wrong times, and ranks stall (`common/CommonNetworkApi.cc`, `sim_schedule`).
 
-    Remedy: correct it; durations are microseconds.
+    Remedy: correct the value; durations are in microseconds.
     """
     for view in facts.views:
         comm = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV) & facts.communicates
@@ -178,11 +179,11 @@ def size_huge(facts: Facts) -> Iterator[FoundRows | Found]:
 
 
 def negative_tag(facts: Facts) -> Iterator[FoundRows]:
-    """A tag below 0, or of 2**31 or more, which ASTRA-sim takes for one below 0.
+    """A tag is negative, or 2**31 or more, which ASTRA-sim reads as a negative number.
 
-    It aborts: `Assertion 'tag >= 0' failed` (`common/ChunkIdGenerator.cc`).
+    ASTRA-sim aborts: `Assertion 'tag >= 0' failed` (`common/ChunkIdGenerator.cc`).
 
-    Remedy: tags from 0 to 499,999,999: they count modulo 500,000,000.
+    Remedy: use tags from 0 to 499,999,999, as ASTRA-sim takes tags modulo 500,000,000.
     """
     if not facts.communicates:
         return
@@ -193,13 +194,13 @@ def negative_tag(facts: Facts) -> Iterator[FoundRows]:
 
 
 def peer_outside(facts: Facts) -> Iterator[FoundRows]:
-    """A message from or to a rank that does not exist.
+    """A message comes from or goes to a rank that does not exist.
 
-    A send aborts: `Assertion '0 <= dest && dest < npus_count' failed`; a receive waits for ever. In a custom collective the peer
-    is a position in the communicator group, and one beyond it reads memory that is not the group's (`CustomAlgorithm.cc`,
-    `convert_algo_rank_to_real_rank`).
+    A send aborts the run: `Assertion '0 <= dest && dest < npus_count' failed`; a receive waits for ever. In a custom collective
+    the peer is a position in the communicator group; for a position beyond the group ASTRA-sim reads out of bounds
+    (`CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`).
 
-    Remedy: ranks from 0 to the number of NPUs less one, in a custom collective positions in the group.
+    Remedy: use ranks from 0 to the number of NPUs minus 1, and in a custom collective positions in the group.
     """
     for view in facts.views:
         count = facts.num_npus if view.is_workload else view.num_ranks
@@ -212,12 +213,13 @@ def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
 
 
 def peer_itself(facts: Facts) -> Iterator[FoundRows]:
-    """A message from a rank to itself.
+    """A rank sends a message to itself.
 
-    There is no link for it: ASTRA-sim aborts, but for a Switch on the congestion-aware backend, where the message goes to the
-    switch and back (`congestion_aware/network/Device.cpp`; `congestion_unaware/basic-topology/BasicTopology.cpp`).
+    There is no link for such a message, and ASTRA-sim aborts. The exception is a Switch on the congestion-aware backend, where
+    the message goes to the switch and back (`congestion_aware/network/Device.cpp`;
+    `congestion_unaware/basic-topology/BasicTopology.cpp`).
 
-    Remedy: leave send and receive out.
+    Remedy: remove the send and the receive.
     """
     network = facts.inputs.network
     dimensions = network.dimensions if facts.queues and network else ()
@@ -229,12 +231,12 @@ def peer_itself(facts: Facts) -> Iterator[FoundRows]:
 
 
 def other_rank(facts: Facts) -> Iterator[FoundRows]:
-    """A send that names another rank as its source, or a receive that names another one as its destination.
+    """A send names another rank as its source, or a receive names another rank as its destination.
 
-    ASTRA-sim throws `Send node should be issued by the sender` (`workload/Workload.cc`, `issue_send_comm`): an abort at time 0, a
-    stalled rank later. In custom collectives it makes no difference.
+    ASTRA-sim throws `Send node should be issued by the sender` (`workload/Workload.cc`, `issue_send_comm`): it aborts at time 0;
+    later, the rank stalls. In custom collectives these attributes have no effect.
 
-    Remedy: leave comm_src of sends and comm_dst of receives out, or set it to the rank of the file.
+    Remedy: remove comm_src of sends and comm_dst of receives, or set them to the rank of the file.
     """
     view = facts.workload
     if view is None:

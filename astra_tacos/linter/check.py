@@ -19,13 +19,13 @@ class Check:
     Parameters
     ----------
     code
-        A letter for the family and two digits; codes are never given to something else.
+        A letter for the family and two digits. A code is never reused for another fault.
     severity
-        Of its findings, unless one has its own.
+        Severity of the findings, except of those that have their own.
     title
-        What it says, in a few words.
+        The fault in a few words.
     find
-        Looks for it. Its docstring is the explanation: what ASTRA-sim does, why, and what to do about it.
+        The function that finds the fault. Its docstring is the explanation: what ASTRA-sim does, why, and the remedy.
     """
 
     code: str
@@ -35,5 +35,5 @@ class Check:
 
     @property
     def explanation(self) -> str:
-        """What happens in ASTRA-sim, why, and the remedy."""
+        """Text that says what happens in ASTRA-sim, why, and what to do about it."""
         return inspect.cleandoc(self.find.__doc__ or "")

@@ -12,12 +12,12 @@ from astra_tacos.linter.columns import count_before
 from astra_tacos.linter.run_order import Pairs
 
 _MOST_CIRCLE_PAIRS = 128
-"""Pairs of two groups on a rank that are followed round a circle."""
+"""Most pairs of two groups on a rank that the search for cycles uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """A cycle of groups that can wait for one another: on each rank a pair of rows, of a group and of the next one."""
+    """A cycle of groups that can wait for one another: on each rank two rows, one of a group and one of the next group."""
 
     groups: tuple[int, ...]
     ranks: tuple[int, ...]
@@ -25,16 +25,18 @@ class Circle:
 
 
 def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> list[Circle]:
-    """Cycles of groups, any two of which share a single rank, that arise if ranks happen to start collectives in certain orders.
+    """Find cycles of groups that can deadlock, depending on which collective each rank starts first.
+
+    Any two groups of a cycle share a single rank.
 
     Parameters
     ----------
     pairs
         Pairs of collectives of different groups.
     instance_of
-        By row.
+        By row: the number of its collective.
     number_of
-        By row: its place among the collectives of its group, where that is the same on all ranks and dependencies order them.
+        By row: its place among the collectives of its group, for groups whose collectives dependencies order alike on all ranks.
     """
     edges: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     next_to: dict[int, set[tuple[int, int]]] = defaultdict(set)
@@ -94,7 +96,7 @@ def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, 
 def _follow(
     steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
 ) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of rows, one of each step, whose collectives meet: the second of one is, or comes before, the first of the next."""
+    """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair."""
     for start in steps[0]:
         came = [_Arrival(start, None)]
         for step in steps[1:]:
@@ -112,7 +114,7 @@ def _follow(
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A partial path round the cycle: its last pair of rows, and its predecessor."""
+    """A partial path along the cycle: its last pair of rows, and the path before that pair."""
 
     pair: tuple[int, int]
     before: _Arrival | None
@@ -121,7 +123,10 @@ class _Arrival:
 def _next_arrivals(
     came: list[_Arrival], step: list[tuple[int, int]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
 ) -> list[_Arrival]:
-    """One way to each collective that the step leads to; of ordered collectives only the first one, which meets most."""
+    """The paths extended by one step, one path per collective that the step leads to.
+
+    Of ordered collectives only the first one is extended, as it comes before the most others.
+    """
     numbered = [arrival for arrival in came if arrival.pair[1] in number_of]
     first = min(numbered, key=lambda arrival: number_of[arrival.pair[1]]) if numbered else None
     at = {instance_of[arrival.pair[1]]: arrival for arrival in came}
@@ -136,7 +141,7 @@ def _next_arrivals(
 
 
 def _meets(row: int, other: int, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> bool:
-    """Whether a collective is a given one of the same group, or certainly comes before it."""
+    """Whether the collective of `row` is that of `other`, of the same group, or certainly comes before it."""
     if instance_of[row] == instance_of[other]:
         return True
     return row in number_of and other in number_of and number_of[row] < number_of[other]

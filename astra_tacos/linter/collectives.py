@@ -1,7 +1,7 @@
-"""Collective nodes of different ranks that belong together, and the implementation that each of them runs.
+"""Which collective nodes of different ranks are one collective, and the implementation that each of them runs.
 
 ASTRA-sim numbers the collectives of a communicator group in the order in which a rank issues them (`system/Sys.cc`,
-`generate_collective`): its native algorithms match by that number, custom ones by the tags of their traces.
+`generate_collective`): messages of native algorithms match by that number, those of custom ones by the tags in their traces.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.reader import read_names
 
 _MOST_NAMES = 1_000_000
-"""Above so many collectives names are not read to tell which ones belong together."""
+"""Most collectives for which names of nodes are read to match the nodes of different ranks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collectives:
-    """Collective nodes of the workload that ASTRA-sim can run.
+    """The collective nodes of the workload that ASTRA-sim can run.
 
     Parameters
     ----------
     row
-        int64[n], their rows, by rank and then by `TraceView.order`.
+        int64[n], rows of the nodes, by rank and then by `TraceView.order`.
     rank, group, comm_type, size_bytes
         int64[n]; `group` is an id, ALL_RANKS for all ranks.
     named, run
-        int64[n], entry of the custom traces, or NATIVE: what a node names, and what it runs, as a group keeps to what the first
-        node of a pattern named (`system/CommunicatorGroup.cc`, `get_collective_plan`).
+        int64[n], entry of the custom traces, or NATIVE: the implementation that a node names, and the one that it runs, which is
+        that of the group's first node of the pattern (`system/CommunicatorGroup.cc`, `get_collective_plan`).
     planner
-        int64[n], entry of the node whose choice that is.
+        int64[n], entry of the node that named the implementation that runs.
     sort
-        int64[n], the same number where it makes no difference which of two nodes runs first: group, what they run and, for
-        native algorithms, pattern and size are the same.
+        int64[n], equal for interchangeable nodes, those for which it makes no difference which one runs first: they have the same
+        group and implementation and, if native, the same pattern and size.
     turn
-        int64[n], how many nodes of its sort come before on its rank.
+        int64[n], number of earlier nodes of the same sort on the same rank.
     number
-        int64[n], how many nodes of its group come before on its rank.
+        int64[n], number of earlier nodes of the same group on the same rank.
     instance
-        int64[n], equal for the nodes of different ranks that belong together.
+        int64[n], number of the collective, equal for its nodes on different ranks.
     certain
-        bool[n], whether that is sure: dependencies order all nodes of the group on each of its ranks.
+        bool[n], whether `instance` is certain: dependencies order all nodes of the group on each of its ranks.
     members
         Ranks of each group that is used, in the order of its file.
     """
@@ -76,7 +76,7 @@ class Collectives:
 def find_collectives(
     view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
 ) -> Collectives:
-    """All collectives of a workload.
+    """Find all collectives of a workload.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def find_collectives(
     num_npus
         Number of NPUs of the network.
     implementation
-        int32[num_nodes], what each node of the workload names.
+        int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """
     group = group_ids(view.columns)
     runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
@@ -123,7 +123,7 @@ def find_collectives(
 
 
 def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The node that decides what each node runs: the first one of its plan."""
+    """int64[n], for each node the entry of the node that decides what it runs: the first one of its plan."""
     planner = np.arange(len(rank))
     plan, _ = plan_numbers(rank, group, comm_type)
     shared = np.flatnonzero(plan != NO_PLAN)
@@ -133,7 +133,7 @@ def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDAr
 
 
 def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether dependencies order each node after the previous node of its group on its rank."""
+    """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
     order = np.lexsort((view.place[rows], group, view.rank[rows]))
     rows, sorted_group = rows[order], group[order]
     follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])
@@ -150,9 +150,9 @@ def _turns(
     sort: NDArray[np.int64],
     certain: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """How many nodes of its sort come before each node on its rank.
+    """int64[n], number of earlier nodes of the same sort on the same rank.
 
-    By the order of dependencies; where that leaves a choice, by name, if the ranks' names agree.
+    The order is that of dependencies. Nodes that they leave unordered are sorted by name if all ranks have the same names.
     """
     name = np.zeros(len(rows), np.int64)
     open_ = np.flatnonzero(~certain)
@@ -167,7 +167,7 @@ def _turns(
 
 
 def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether all ranks have the same names among the nodes of a sort; sorted by sort, rank and name."""
+    """bool[n], whether all ranks have the same names among the nodes of a sort; arrays are sorted by sort, rank and name."""
     agree = np.ones(len(sort), np.bool_)
     begins = np.flatnonzero(np.concatenate(([True], (sort[1:] != sort[:-1]) | (rank[1:] != rank[:-1])))) if len(sort) else sort
     lists: dict[int, bytes] = {}

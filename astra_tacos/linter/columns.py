@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def number_rows(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n], a number for each distinct row of the columns, from 0 on in the order of their values."""
+    """int64[n], the number of each row; equal rows have equal numbers, from 0 in the order of their values."""
     order = np.lexsort(columns[::-1])
     changes = np.zeros(len(order), np.int64)
     for column in columns:
@@ -19,13 +19,13 @@ def number_rows(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def distinct_rows(*columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First index and number of occurrences of each distinct row of the columns, in the order of their values."""
+    """int64 each: first index and number of occurrences of each distinct row, in the order of their values."""
     _, first, count = np.unique(number_rows(*columns), return_index=True, return_counts=True)
     return first, count
 
 
 def count_before(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n], the number of earlier rows with the same values."""
+    """int64[n], for each row the number of earlier rows with the same values."""
     numbers = number_rows(*columns)
     order = np.argsort(numbers, kind="stable")
     begins = np.searchsorted(numbers[order], numbers[order])

@@ -23,10 +23,10 @@ def _group_text(group: int) -> str:
 def too_few_positions(facts: Facts) -> Iterator[Found]:
     """A custom collective has no trace for some position of a group that uses it.
 
-    ASTRA-sim opens `PREFIX.<position in the group>.et` and exits where there is none: `Cannot access et file for collective
-    algorithm` (`CustomAlgorithm.cc`). A trace is made for one number of ranks.
+    ASTRA-sim opens `PREFIX.<position in the group>.et`. If the file does not exist it exits with `Cannot access et file for
+    collective algorithm` (`CustomAlgorithm.cc`). A trace is made for one number of ranks.
 
-    Remedy: a trace for as many ranks as the group has.
+    Remedy: use a trace that is made for the group's number of ranks.
     """
     for number, groups in facts.uses.items():
         files = facts.custom_files[number]
@@ -41,11 +41,11 @@ def too_few_positions(facts: Facts) -> Iterator[Found]:
 def too_many_positions(facts: Facts) -> Iterator[Found]:
     """A custom collective has traces for more positions than a group that uses it.
 
-    The traces beyond the group are never read. Messages of others to them are an error: ASTRA-sim takes the position as an index
-    into the group's ranks without looking, so that they go to any rank or abort (`CustomAlgorithm.cc`,
-    `convert_algo_rank_to_real_rank`).
+    ASTRA-sim never reads the traces of positions beyond the group. It is an error if other positions exchange messages with them:
+    ASTRA-sim uses the position as an index into the group's ranks without a bounds check, so that messages go to arbitrary ranks
+    or the run aborts (`CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`).
 
-    Remedy: a trace for as many ranks as the group has.
+    Remedy: use a trace that is made for the group's number of ranks.
     """
     for number, groups in facts.uses.items():
         files = facts.custom_files[number]
@@ -66,11 +66,11 @@ def too_many_positions(facts: Facts) -> Iterator[Found]:
 
 
 def other_kinds(facts: Facts) -> Iterator[FoundRows]:
-    """A node in a custom collective that is no send, receive or COMP.
+    """A node in a custom collective is not a send, receive or COMP.
 
-    ASTRA-sim takes it up and never ends it: its rank stalls, without a word (`CustomAlgorithm.cc`, `issue`).
+    ASTRA-sim issues the node but never finishes it: its rank stalls silently (`CustomAlgorithm.cc`, `issue`).
 
-    Remedy: COMM_SEND, COMM_RECV and COMP only.
+    Remedy: use COMM_SEND, COMM_RECV and COMP only.
     """
     for view in facts.custom.values():
         where = ~view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP)
@@ -78,13 +78,13 @@ def other_kinds(facts: Facts) -> Iterator[FoundRows]:
 
 
 def other_size(facts: Facts) -> Iterator[Found]:
-    """A custom collective moves another amount of data than the node that uses it says.
+    """A custom collective does not move the amount of data that its node states.
 
-    ASTRA-sim ignores the node's comm_size and sends what the trace says (`CustomAlgorithm.cc`): a trace serves one size. The size
-    is told by the chunks that the trace's messages name, where they do; else what all ranks receive is compared with the least
-    that the pattern takes.
+    ASTRA-sim ignores the node's comm_size and sends the messages of the trace (`CustomAlgorithm.cc`): a trace fits one size only.
+    If the messages of the trace name their chunks, lint computes the size from these. Otherwise it compares the bytes that all
+    ranks receive with the least that the pattern needs.
 
-    Remedy: a trace made for this size.
+    Remedy: use a trace that is made for this size.
     """
     workload, collectives = facts.workload, facts.collectives
     if workload is None or collectives is None:
@@ -108,7 +108,7 @@ def other_size(facts: Facts) -> Iterator[Found]:
 
 
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
-    """Least and most bytes of the buffer that the messages' chunks make up, None where they do not tell."""
+    """Lower and upper bound on the buffer's bytes, from the chunks that messages name; None if messages name no chunks."""
     chunks = view.chunks
     rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (chunks.num_chunks > 0) & (chunks.total_chunks > 0))
     if not len(rows) or len(rows) < np.count_nonzero(view.rows(NodeType.COMM_SEND)):
@@ -125,22 +125,22 @@ def _received_bytes(view: TraceView) -> int:
 def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | None, received: int) -> str | None:
     gathers = comm_type == CommType.ALL_GATHER
     if buffer is not None:
-        # An All-Gather's node says the shard of a rank; converters count chunks of the shard or of the whole.
+        # An All-Gather's node states the size of one rank's shard; converters number the chunks of the shard or of the whole.
         fits = any(buffer[0] <= whole <= buffer[1] for whole in ((size, size * ranks) if gathers else (size,)))
         moved = max(buffer) // (ranks if gathers and buffer[0] > size else 1)
         return None if fits else f"whose chunks make up {format_size(moved)}"
     least = (2 if comm_type == CommType.ALL_REDUCE else 1) * (ranks - 1) * size  # of an All-Gather's size as the whole
-    slack = ranks * ranks  # shares that do not divide evenly
+    slack = ranks * ranks  # for sizes that do not divide evenly
     if received < least - slack:
         return f"whose ranks receive {format_size(received)} in all, less than the {format_size(least)} it takes"
     return None
 
 
 def different_traces(facts: Facts) -> Iterator[Found]:
-    """Ranks of one collective run different traces, or one a trace and another one a native algorithm.
+    """Ranks of one collective run different traces, or some run a trace and others a native algorithm.
 
-    Per-node traces go by node id, the same for all ranks (`CollectiveImplLookup.cc`): where ranks have different ids for the same
-    collective, or a group's plan was decided by different nodes, one rank's messages meet none of the others', and all stall.
+    ASTRA-sim looks up per-node traces by node id, in one table for all ranks (`CollectiveImplLookup.cc`). If ranks have different
+    ids for one collective, or different nodes decided their group's plan, the ranks' messages do not match, and all ranks stall.
 
     Remedy: give the nodes of one collective the same id on every rank.
     """
@@ -155,7 +155,7 @@ def different_traces(facts: Facts) -> Iterator[Found]:
         np.add.at(counts, (collectives.run[entries] + 1, member), 1)
         differs = (counts != counts[:, :1]).any(axis=0)
         if not differs.any() or np.ptp(counts.sum(axis=0)):
-            continue  # all alike, or a matter of how many there are: C01
+            continue  # all run the same, or a rank lacks a node, which C01 reports
         other = int(np.flatnonzero(differs)[0])
         run = int(np.argmax(counts[:, other] - counts[:, 0]))
         entry = entries[(member == other) & (collectives.run[entries] == run - 1)][0]

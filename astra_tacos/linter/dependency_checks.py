@@ -20,9 +20,9 @@ def dangling(facts: Facts) -> Iterator[FoundRows]:
     """A node depends on an id that no node of its rank has.
 
     ASTRA-sim throws when it reads the file: `Node 7 in data_dep graph, but not found in index, file might be corrupted` (Chakra
-    `feeder_v3/et_feeder.cpp`, `graph_sanity_check`); in a custom collective it exits with a message about the path.
+    `feeder_v3/et_feeder.cpp`, `graph_sanity_check`). In a custom collective it exits with a message about the path.
 
-    Remedy: correct the dependency. Ids count within a rank's file only.
+    Remedy: correct the dependency. It can only name nodes of the same rank's file.
     """
     for view in facts.views:
         rows = np.unique(np.repeat(np.arange(view.trace.num_nodes), np.diff(view.trace.dep_first))[view.trace.dep == DANGLING])
@@ -43,10 +43,10 @@ def all_wait(facts: Facts) -> Iterator[Found]:
 
 
 def some_wait(facts: Facts) -> Iterator[Found]:
-    """Some nodes of a rank depend on one another in a circle.
+    """Some nodes of a rank depend on one another in a cycle.
 
-    ASTRA-sim drops them and all that depends on them without a word: the rank finishes as soon as nothing else is left to do, and
-    prints its line (`workload/Workload.cc`, `call`: no node is free, none is running).
+    ASTRA-sim silently skips these nodes and all nodes that depend on them: when all other nodes have finished, the rank finishes
+    and prints its line (`workload/Workload.cc`, `call`: no node is free, none is running).
 
     Remedy: break the cycle.
     """

@@ -28,7 +28,7 @@ class Facts:
 
     @property
     def system(self) -> SystemConfig:
-        """The system; one with ASTRA-sim's defaults where its file cannot be used."""
+        """The system; one with ASTRA-sim's defaults if its file cannot be used."""
         return self.inputs.system or SystemConfig(str(self.inputs.system_path))
 
     @property
@@ -38,12 +38,12 @@ class Facts:
 
     @property
     def communicates(self) -> bool:
-        """Whether communication nodes send messages: with replay-only they only take their duration."""
+        """Whether communication nodes send messages; under `replay-only` they only take their duration."""
         return not self.system.replay_only
 
     @cached_property
     def num_npus(self) -> int:
-        """NPUs of the network; where it cannot be read, ranks of the workload."""
+        """Number of NPUs of the network; if it cannot be read, number of ranks of the workload."""
         network = self.inputs.network
         if network is not None:
             return network.num_npus
@@ -51,20 +51,20 @@ class Facts:
 
     @cached_property
     def workload(self) -> TraceView | None:
-        """The workload, None where no file of it can be read."""
+        """The workload, None if none of its files is readable."""
         files = self.inputs.workload
         return None if files.trace is None else TraceView(files, is_workload=True)
 
     @cached_property
     def implementations(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-        """Prefixes of the custom traces that nodes of the workload name, and which one each node names."""
+        """Prefixes of the custom traces that nodes of the workload name, and int32[num_nodes], the entry of each node."""
         if self.workload is None:
             return (), np.empty(0, np.int32)
         return implementations(self.workload.trace, self.system)
 
     @cached_property
     def custom_files(self) -> tuple[TraceFiles, ...]:
-        """Files of those custom traces; those past the largest group that uses them are never opened."""
+        """Files of these custom traces, without positions beyond the largest group that uses them, which nobody opens."""
         sizes = {number: [self.group_size(group) for group in groups] for number, groups in self.uses.items()}
         return tuple(
             read_trace_files(prefix, self.inputs.directory / prefix, max(sizes.get(number, ()), default=None))
@@ -73,7 +73,7 @@ class Facts:
 
     @cached_property
     def custom(self) -> dict[int, TraceView]:
-        """The custom traces of which anything can be read, by their place among the prefixes."""
+        """The custom traces that have a readable file, by their place among the prefixes."""
         return {
             number: TraceView(files, is_workload=False)
             for number, files in enumerate(self.custom_files)
@@ -82,19 +82,19 @@ class Facts:
 
     @cached_property
     def views(self) -> tuple[TraceView, ...]:
-        """The workload and the custom traces, as far as they can be read."""
+        """The workload and the custom traces, as far as they are readable."""
         return (*((self.workload,) if self.workload is not None else ()), *self.custom.values())
 
     @cached_property
     def collectives(self) -> Collectives | None:
-        """Collective nodes of the workload, None where there is no workload or it does not communicate."""
+        """Collective nodes of the workload, None if there is no workload or it does not communicate."""
         if self.workload is None or not self.communicates:
             return None
         return find_collectives(self.workload, self.inputs.groups, self.num_npus, self.implementations[1])
 
     @cached_property
     def uses(self) -> dict[int, list[int]]:
-        """Groups that run each custom trace, by its place among the prefixes."""
+        """Ids of the groups that run each custom trace, by its place among the prefixes."""
         collectives = self.collectives
         if collectives is None:
             return {}
@@ -110,7 +110,7 @@ class Facts:
         return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
 
     def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each of these groups has as many ranks as the network."""
+        """bool[len(group)], whether each of these groups has as many ranks as the network."""
         numbers, which = np.unique(group, return_inverse=True)
         return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
 
@@ -128,7 +128,7 @@ class Facts:
 
     @cached_property
     def order(self) -> RunOrder | None:
-        """Waiting between nodes across ranks."""
+        """The order of nodes across ranks, None if there is no workload or it does not communicate."""
         if self.workload is None or self.collectives is None or self.messages is None:
             return None
         sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
@@ -136,7 +136,7 @@ class Facts:
 
     @cached_property
     def _synchronises(self) -> dict[int, bool]:
-        """For each custom trace, whether every rank waits, directly or not, for every other one."""
+        """Whether every rank waits, directly or indirectly, for every other one; by custom trace."""
         return {number: self._connected(number) for number in range(len(self.custom_files))}
 
     def _connected(self, number: int) -> bool:

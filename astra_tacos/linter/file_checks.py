@@ -21,10 +21,10 @@ def _problems(facts: Facts, kind: str, remedy: str) -> Iterator[Found]:
 def network_file(facts: Facts) -> Iterator[Found]:
     """The network YAML cannot be read, so nothing that depends on the network was checked.
 
-    ASTRA-sim exits where it cannot open the file, and aborts in its YAML parser for scalars instead of lists, for words such as
-    `tbd` and for lists of different lengths (`common/network-parser/NetworkParser.cpp`).
+    ASTRA-sim exits if it cannot open the file, and aborts in its YAML parser at scalars instead of lists, at words such as `tbd`
+    and at lists of different lengths (`common/network-parser/NetworkParser.cpp`).
 
-    Remedy: `topology`, `npus_count`, `bandwidth` and `latency` are lists of one entry per dimension.
+    Remedy: write `topology`, `npus_count`, `bandwidth` and `latency` as lists of one entry per dimension.
     """
     yield from _problems(facts, "network", "give four lists of one entry per dimension")
 
@@ -32,11 +32,11 @@ def network_file(facts: Facts) -> Iterator[Found]:
 def system_file(facts: Facts) -> Iterator[Found]:
     """The system JSON cannot be read, so nothing that depends on it was checked.
 
-    ASTRA-sim aborts at a value of a wrong type (`nlohmann::json`, type_error) and exits at an unknown name. Some mistakes pass
-    silently there and are refused here: of a key that is given twice the last one counts, and `"roofline-enabled": false` turns
-    the roofline on, as ASTRA-sim asks whether the value differs from the number 0 (`system/Sys.cc`, `initialize_sys`).
+    ASTRA-sim aborts at a value of a wrong type (`nlohmann::json`, type_error) and exits at an unknown name. lint refuses two
+    mistakes that ASTRA-sim accepts silently: of a key that is given twice it uses the last one, and `"roofline-enabled": false`
+    turns the roofline on, as it tests whether the value differs from the number 0 (`system/Sys.cc`, `initialize_sys`).
 
-    Remedy: the message names the key and what it takes.
+    Remedy: correct the key; the message names it and the expected value.
     """
     yield from _problems(facts, "system", "correct the value")
 
@@ -44,10 +44,10 @@ def system_file(facts: Facts) -> Iterator[Found]:
 def group_file(facts: Facts) -> Iterator[Found]:
     """The communicator group JSON cannot be read.
 
-    ASTRA-sim aborts when it parses it; a missing file is a parse error too, at the end of input (`workload/Workload.cc`,
+    ASTRA-sim aborts when it parses the file; a missing file is a parse error, too, at the end of input (`workload/Workload.cc`,
     `initialize_comm_groups`).
 
-    Remedy: one object, `{"1": [0, 1], "2": [2, 3]}`.
+    Remedy: write one object, such as `{"1": [0, 1], "2": [2, 3]}`.
     """
     yield from _problems(facts, "groups", 'write {"<id>": [ranks], ...}')
 
@@ -55,10 +55,10 @@ def group_file(facts: Facts) -> Iterator[Found]:
 def memory_file(facts: Facts) -> Iterator[Found]:
     """The remote memory JSON cannot be read.
 
-    ASTRA-sim exits where it cannot open the file or does not know the memory type, and reads memory that was never set where
-    `memory-type` is absent (`AnalyticalRemoteMemory.cc`).
+    ASTRA-sim exits if it cannot open the file or does not know the memory type; without `memory-type` it reads uninitialised
+    memory (`AnalyticalRemoteMemory.cc`).
 
-    Remedy: `{"memory-type": "NO_MEMORY_EXPANSION"}` where no node loads or stores.
+    Remedy: write `{"memory-type": "NO_MEMORY_EXPANSION"}` if no node loads or stores.
     """
     yield from _problems(facts, "remote_memory", "correct the value")
 
@@ -66,10 +66,11 @@ def memory_file(facts: Facts) -> Iterator[Found]:
 def per_node_file(facts: Facts) -> Iterator[Found]:
     """The YAML of per-node collectives cannot be read.
 
-    ASTRA-sim opens the path in `per-node-custom-implementation` from the directory it is started in, not from the system JSON's,
-    and aborts where there is no such file, or a key is no number (`CollectiveImplLookup.cc`, `parse_per_node_yaml_file`).
+    ASTRA-sim opens the path in `per-node-custom-implementation` from the directory it is started in, not from that of the system
+    JSON. It aborts if there is no such file, or if a key is not a number (`CollectiveImplLookup.cc`, `parse_per_node_yaml_file`).
 
-    Remedy: start ASTRA-sim where the path leads to the file (`--directory` tells lint so), or write an absolute path.
+    Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
+    path.
     """
     yield from _problems(facts, "per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
 
@@ -77,10 +78,9 @@ def per_node_file(facts: Facts) -> Iterator[Found]:
 def rank_file_missing(facts: Facts) -> Iterator[Found]:
     """There are fewer workload files than NPUs.
 
-    ASTRA-sim opens `PREFIX.<rank>.et` for every NPU of the network and exits at the first one that is not there
-    (`workload/Workload.cc`).
+    ASTRA-sim opens `PREFIX.<rank>.et` for every NPU of the network and exits at the first missing file (`workload/Workload.cc`).
 
-    Remedy: a file per NPU, or a network of as many NPUs as there are files.
+    Remedy: write a file per NPU, or use a network with one NPU per file.
     """
     files = facts.inputs.workload
     missing = sorted(set(range(facts.num_npus)) - set(files.ranks))
@@ -95,10 +95,10 @@ def rank_file_missing(facts: Facts) -> Iterator[Found]:
 def rank_file_surplus(facts: Facts) -> Iterator[Found]:
     """There are more workload files than NPUs.
 
-    ASTRA-sim never opens the files of ranks beyond the network (`workload/Workload.cc`). Where other ranks wait for them the run
-    stalls; else it only is not the run that was meant.
+    ASTRA-sim never opens the files of ranks beyond the network (`workload/Workload.cc`). If other ranks wait for them the run
+    stalls; otherwise it ends, but lacks these ranks.
 
-    Remedy: a network of as many NPUs as there are files.
+    Remedy: use a network with one NPU per file.
     """
     files = facts.inputs.workload
     beyond = [rank for rank in files.ranks if rank >= facts.num_npus]
@@ -108,11 +108,11 @@ def rank_file_surplus(facts: Facts) -> Iterator[Found]:
 
 
 def trace_unreadable(facts: Facts) -> Iterator[Found]:
-    """A trace is damaged, empty, no Chakra trace, has no nodes, or two of its nodes have one id.
+    """A trace is damaged, empty, not a Chakra trace, has no nodes, or two of its nodes have the same id.
 
-    ASTRA-sim takes whatever it can parse: a truncated last node counts as it is and the run goes on as if nothing had happened,
-    of two nodes of one id the last one counts with the dependencies of both, and a file without nodes ends in `No dependancy free
-    nodes found` (Chakra `feeder_v3/protobuf_util.h`, `et_feeder.cpp`). Nothing else about the file was checked.
+    ASTRA-sim runs whatever it can parse: it uses a truncated last node as it is and continues silently; of two nodes with one id
+    it keeps the last one with the dependencies of both; it throws `No dependancy free nodes found` for a file without nodes
+    (Chakra `feeder_v3/protobuf_util.h`, `et_feeder.cpp`). Nothing else about the file was checked.
 
     Remedy: write the file again.
     """
@@ -124,9 +124,9 @@ def trace_unreadable(facts: Facts) -> Iterator[Found]:
 def trace_compressed(facts: Facts) -> Iterator[Found]:
     """A trace is compressed by gzip.
 
-    ASTRA-sim reads the compressed bytes as nodes: it prints `finished, 0 cycles` for a rank or aborts, by chance.
+    ASTRA-sim reads the compressed bytes as nodes: by chance, it aborts or prints `finished, 0 cycles` for the rank.
 
-    Remedy: gunzip the file. (It was unpacked here for the other checks.)
+    Remedy: decompress the file with gunzip. (For the other checks, lint has read its decompressed contents.)
     """
     for files in (facts.inputs.workload, *facts.custom_files):
         for rank in files.compressed:
@@ -134,13 +134,14 @@ def trace_compressed(facts: Facts) -> Iterator[Found]:
 
 
 def custom_path(facts: Facts) -> Iterator[Found]:
-    """There is no trace where ASTRA-sim looks for a custom collective.
+    """A custom collective has no trace at the path where ASTRA-sim looks for it.
 
-    It opens the prefixes in the system JSON and in the per-node YAML from the directory it is started in, whichever file names
-    them, and exits with `Cannot access et file for collective algorithm` when a rank first runs such a collective
+    ASTRA-sim opens the prefixes in the system JSON and in the per-node YAML from the directory it is started in, not from those
+    of these files. It exits with `Cannot access et file for collective algorithm` when a rank first runs such a collective
     (`CustomAlgorithm.cc`).
 
-    Remedy: start ASTRA-sim where the path leads to the trace (`--directory` tells lint so), or write an absolute path.
+    Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
+    path.
     """
     for files in facts.custom_files:
         if not files.ranks:
@@ -157,12 +158,11 @@ def _elsewhere(facts: Facts, files: TraceFiles) -> str:
 
 
 def groups_ignored(facts: Facts) -> Iterator[Found]:
-    """The path of the communicator groups holds the word "empty".
+    """The path of the communicator groups contains the word "empty".
 
-    ASTRA-sim takes any path that holds it for "no groups", whatever the file holds (`workload/Workload.cc`,
-    `initialize_comm_groups`). Nodes that name a group then end the run with `communicator group not found`.
-
-    It is a warning where no node names a group.
+    ASTRA-sim reads no groups from a path that contains this word, whatever the file contains (`workload/Workload.cc`,
+    `initialize_comm_groups`). Nodes that name a group then end the run with `communicator group not found`. The finding is a
+    warning if no node names a group.
 
     Remedy: rename the file or directory.
     """

@@ -11,38 +11,38 @@ from numpy.typing import NDArray
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """ASTRA-sim will stall, abort or compute something else."""
     WARNING = "warning"
-    """A hazard, or a setting that has no effect."""
+    """ASTRA-sim may stall, depending on timing, or ignores a setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a run, with its place and a remedy."""
+    """A fault of a run, with its place and a remedy."""
 
     code: str
     severity: Severity
     message: str
-    """What was found."""
+    """The fault, in words."""
     remedy: str
-    """What to do about it."""
+    """What to do about the fault."""
     file: str | None = None
     rank: int | None = None
     node: int | None = None
 
     @property
     def where(self) -> str:
-        """`workload/w.3.et node 17`: the file of a trace names the rank."""
+        """File and node, like `workload/w.3.et node 17`; the name of a trace's file contains the rank."""
         place = self.file or "the run"
         return place if self.node is None else f"{place} node {self.node}"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding as a check gives it: its code is the check's, and so is its severity unless it has one of its own."""
+    """A finding as a check returns it, without the check's code, and without a severity unless it differs from the check's."""
 
     message: str
     remedy: str = ""
@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundRows:
-    """Findings of one kind at many rows of a trace; each is put into words only when it is shown."""
+    """Findings of one kind at many rows of a trace; the text of each is made only when it is shown."""
 
     rows: NDArray[np.int64]
     describe: Callable[[int], Found]

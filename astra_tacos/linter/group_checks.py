@@ -17,23 +17,23 @@ from astra_tacos.units import format_size
 
 
 def group_id_bad(facts: Facts) -> Iterator[Found]:
-    """A group's name is no whole number of 1 or more.
+    """A group's name is not an integer of 1 or more.
 
-    ASTRA-sim keeps 0 for the group of all ranks: "0" and negative ids end in `Assertion 'id > 0' failed`, words in
-    `std::invalid_argument: stoi` (`CommunicatorGroup.cc`, `set_id`; `workload/Workload.cc`, `initialize_comm_groups`). Of two
-    names for one number the last counts.
+    ASTRA-sim reserves 0 for the group of all ranks. It aborts at "0" and negative ids with `Assertion 'id > 0' failed`, at words
+    with `std::invalid_argument: stoi` (`CommunicatorGroup.cc`, `set_id`; `workload/Workload.cc`, `initialize_comm_groups`). If
+    two names stand for one number ("1" and "01"), it uses the last one.
 
-    Remedy: number the groups from 1; nodes without pg_name, or with "0", use all ranks.
+    Remedy: number the groups from 1. Nodes without pg_name, or with "0", use all ranks.
     """
     for problem in facts.inputs.problems.get("group_id", ()):
         yield Found(problem.message, "number the groups from 1", problem.file)
 
 
 def group_members_bad(facts: Facts) -> Iterator[Found]:
-    """A group is no list of distinct ranks.
+    """A group is not a list of distinct ranks.
 
-    ASTRA-sim aborts at anything but numbers; of a rank that is given twice it takes the first place, and the ranks wait for
-    messages of one that does not exist: they stall (`CommunicatorGroup.cc`).
+    ASTRA-sim aborts at entries that are not numbers. If a rank is listed twice, it has the first of these positions only: the
+    other ranks wait for messages from the second one and stall (`CommunicatorGroup.cc`).
 
     Remedy: list each rank once, in ascending order.
     """
@@ -44,11 +44,11 @@ def group_members_bad(facts: Facts) -> Iterator[Found]:
 def group_unsorted(facts: Facts) -> Iterator[Found]:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
-    ASTRA-sim takes a rank's trace by its place in the *sorted* list, but turns the positions in that trace into ranks by the list
-    *as it is written* (`CommunicatorGroup.cc`, pos_in_group; `CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`): messages go
-    to the wrong ranks, which aborts or stalls. Native collectives take any order.
+    ASTRA-sim chooses a rank's trace by its place in the *sorted* list, but converts the positions in that trace into ranks by the
+    list *as it is written* (`CommunicatorGroup.cc`, pos_in_group; `CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`).
+    Messages then go to the wrong ranks, and the run aborts or stalls. Native collectives work with any order.
 
-    Remedy: sort the list, and give the trace positions of ascending ranks.
+    Remedy: sort the list, and number the positions in the trace by ascending rank.
     """
     used = sorted({group for groups in facts.uses.values() for group in groups} - {ALL_RANKS})
     for group in used:
@@ -63,7 +63,7 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
 
     ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
 
-    Remedy: add it to the file given by `--comm-group`.
+    Remedy: add the group to the file that `--comm-group` names.
     """
     view, inputs = facts.workload, facts.inputs
     if view is None or not facts.communicates or inputs.groups_ignored or "groups" in inputs.problems:
@@ -76,12 +76,11 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
 
 
 def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
-    """A node's pg_name is no number.
+    """A node's pg_name is not a number.
 
-    ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`), which aborts it at time 0 and stalls the rank
-    later on.
+    ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`): it aborts at time 0; later, the rank stalls.
 
-    Remedy: the id of a group; "" or "0" for all ranks.
+    Remedy: set pg_name to the id of a group, or to "" or "0" for all ranks.
     """
     view = facts.workload
     if view is None or not facts.communicates:
@@ -98,9 +97,8 @@ def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
 def rank_outside(facts: Facts) -> Iterator[FoundRows]:
     """A rank uses a group that it is not in.
 
-    ASTRA-sim aborts: `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`), or looks for the trace `PREFIX.-1.et`.
-
-    BROADCASTs do not look at it.
+    For a native collective ASTRA-sim aborts with `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`); for a custom one it
+    looks for the trace `PREFIX.-1.et`. A BROADCAST does not check its group's ranks.
 
     Remedy: add the rank to the group, or use another group.
     """
@@ -119,11 +117,11 @@ def rank_outside(facts: Facts) -> Iterator[FoundRows]:
 
 
 def group_beyond(facts: Facts) -> Iterator[Found]:
-    """A group that is used holds ranks beyond the network.
+    """A group that is used contains ranks beyond the network.
 
     ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
 
-    Remedy: ranks from 0 to the number of NPUs less one.
+    Remedy: list ranks from 0 to the number of NPUs minus 1 only.
     """
     collectives = facts.collectives
     if collectives is None:
@@ -138,8 +136,8 @@ def group_beyond(facts: Facts) -> Iterator[Found]:
 def group_of_one(facts: Facts) -> Iterator[FoundRows]:
     """A native collective in a group of one rank.
 
-    It has no phase to run, and ASTRA-sim never notes its end: the rank stalls, without a word (`system/Sys.cc`,
-    `generate_collective`, dataset->active). Custom collectives of one rank end.
+    Such a collective has no phases, and ASTRA-sim never notices its end: the rank stalls silently (`system/Sys.cc`,
+    `generate_collective`, dataset->active). Custom collectives of one rank do end.
 
     Remedy: leave the node out.
     """
@@ -155,11 +153,11 @@ def group_of_one(facts: Facts) -> Iterator[FoundRows]:
 def plan_clash(facts: Facts) -> Iterator[Found]:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 
-    In a communicator group the first node of a pattern decides what all later ones of that pattern run on that rank: a later
-    node's per-node trace is not looked at (`CommunicatorGroup.cc`, `get_collective_plan`). Nodes of other sizes then move the
-    wrong data. The group of all ranks remembers nothing.
+    In a communicator group the first node of a pattern decides what all later nodes of that pattern run on that rank: ASTRA-sim
+    ignores the per-node traces of later nodes (`CommunicatorGroup.cc`, `get_collective_plan`). Nodes of other sizes then move the
+    wrong data. The group of all ranks remembers no plan.
 
-    Remedy: a group of the same ranks under a new id, and that id as pg_name, for each distinct trace.
+    Remedy: for each distinct trace, add a group of the same ranks under a new id, and use that id as pg_name.
     """
     view, collectives = facts.workload, facts.collectives
     if view is None or collectives is None:
@@ -184,7 +182,7 @@ def _program(prefixes: tuple[str, ...], number: int) -> str:
 
 
 def _alike(facts: Facts, first: int, second: int) -> bool:
-    """Whether two traces have as many ranks and move as much."""
+    """Whether two traces have the same number of ranks and move the same number of bytes."""
     if first not in facts.custom or second not in facts.custom:
         return False
     views = [facts.custom[number] for number in (first, second)]

@@ -21,34 +21,34 @@ from astra_tacos.run.backend import Backend, choose_backend
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A configuration file, or a part of it, that cannot be used."""
+    """A fault of a configuration file, because of which the file or a part of it cannot be used."""
 
     file: str
     message: str
     group: int | None = None
-    """The communicator group that is left out for it."""
+    """The communicator group that is left out because of the fault, if it concerns one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """The inputs of a run as far as they can be read.
+    """The inputs of a run, as far as they are readable.
 
     Parameters
     ----------
     directory
-        Where ASTRA-sim is started.
+        The directory in which ASTRA-sim is started.
     backend
-        The network model; the network's default where the user named none.
+        The network model; the network's default if the user named none.
     system, network, remote_memory
-        None where the file cannot be used.
+        Contents of the files; None if a file cannot be used.
     groups_path, groups
-        None where no file is given; groups that make sense, by id.
+        Path of the groups, None if no file is given; and the valid groups by id.
     groups_ignored
-        The path of the groups holds "empty", so ASTRA-sim reads none.
+        Whether ASTRA-sim reads no groups, because their path contains "empty".
     workload
         Traces of the ranks.
     problems
-        Files that cannot be used, by kind: system, network, remote_memory, groups, per_node, and parts of the groups: group_id,
+        Faults by kind of file: system, network, remote_memory, groups, per_node; faults of single groups: group_id,
         group_members.
     """
 
@@ -75,7 +75,7 @@ def read_inputs(
     directory: str | Path = Path(),
     backend: Backend | str | None = None,
 ) -> Inputs:
-    """Read all files of a run; what is wrong with one of them is a problem, no error.
+    """Read all files of a run; a fault of a file becomes an entry of `problems`, not an exception.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def read_inputs(
 
 
 def _system(path: Path, directory: Path, problems: dict[str, list[FileProblem]]) -> SystemConfig | None:
-    """The system; without its per-node collectives where only their file is bad."""
+    """The system; without its per-node collectives if only their file is bad."""
     try:
         config = parse_system(path, read_json_object(path))
     except ConfigError as error:

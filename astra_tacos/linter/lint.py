@@ -16,18 +16,18 @@ from astra_tacos.run.backend import Backend
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What `lint` found.
+    """The result of `lint`.
 
     Parameters
     ----------
     findings
         Errors first, then by code.
     errors, warnings
-        How many findings of each code there are, also those beyond the limit.
+        Number of findings of each code, including those beyond the limit.
     num_npus, num_ranks, num_nodes
-        NPUs of the network; ranks and nodes of the workload that were read.
+        Number of NPUs of the network, and of ranks and nodes of the workload that were read.
     backend
-        The backend it was checked for.
+        The network model that the run was checked for.
     """
 
     findings: tuple[Finding, ...]
@@ -49,20 +49,20 @@ def lint(
     backend: Backend | str | None = None,
     limit: int | None = None,
 ) -> LintReport:
-    """Find what would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
+    """Find faults that would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
 
     Parameters
     ----------
     workload
         Prefix of the traces: `PREFIX.<rank>.et`.
     system, network, comm_group, remote_memory
-        Files.
+        Paths of the files.
     directory
-        Where ASTRA-sim is started: paths in the system JSON and in the per-node YAML begin there.
+        The directory in which ASTRA-sim is started: paths in the system JSON and in the per-node YAML start there.
     backend
-        The network model, or its name; None takes the network's default (`run.backend`).
+        The network model, or its name; None stands for the network's default (`run.backend`).
     limit
-        Most findings of a code and severity that are put into words; all are counted.
+        Most findings of a code and severity in `findings`; all are counted. None for no limit.
     """
     facts = Facts(read_inputs(workload, system, network, comm_group, remote_memory, directory, backend))
     findings: list[Finding] = []

@@ -17,13 +17,13 @@ from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import NodeType
 
 _MOST_TRACE_MESSAGES = 20_000_000
-"""Messages of custom collectives, in all groups, whose tags are compared with others."""
+"""Most messages of custom collectives, over all groups, whose tags are compared with others."""
 _MOST_USERS = 64
-"""Nodes of a rank that are compared for each pair of collectives whose tags collide."""
+"""Most nodes of a rank that are compared for each pair of collectives whose tags collide."""
 
 
 def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
-    """The workload's messages, and those of each custom trace, as far as all their files could be read."""
+    """The matched messages of the workload and of each custom trace, if all files of the trace are readable."""
     if facts.workload is not None and facts.messages is not None:
         yield facts.workload, facts.messages
     for number, messages in facts.custom_messages.items():
@@ -31,7 +31,7 @@ def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
 
 
 def _message(view: TraceView, row: int) -> str:
-    """What identifies a message, without its rank."""
+    """Size, tag and peer of a message in words, without its own rank."""
     return f"{view.trace.size_bytes[row]:,} bytes, tag {view.trace.tag[row]}"
 
 
@@ -40,12 +40,12 @@ def _peer(view: TraceView, row: int) -> str:
 
 
 def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
-    """A receive for which nobody sends anything.
+    """A receive has no send.
 
-    Its rank stalls, without a word. A message is known by tag, source, destination and size, all of them
+    Its rank stalls silently. ASTRA-sim matches messages by tag, source, destination and size, which must all be equal
     (`common/CallbackTracker.cc`).
 
-    Remedy: add the send, or take the receive out.
+    Remedy: add the send, or remove the receive.
     """
     for view, messages in _matched(facts):
         rows = messages.lost_recv
@@ -54,12 +54,12 @@ def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
 
 
 def unmatched_send(facts: Facts) -> Iterator[FoundRows]:
-    """A send that nobody receives.
+    """A send has no receive.
 
-    It does no harm in ASTRA-sim: the sender goes on when the message has arrived. Elsewhere it would wait, and the data is lost,
-    so that something is wrong with the trace.
+    ASTRA-sim runs on: the sender continues when the message has arrived. The trace is wrong nevertheless: on real hardware the
+    sender would wait, or the data would be lost.
 
-    Remedy: add the receive, or take the send out.
+    Remedy: add the receive, or remove the send.
     """
     for view, messages in _matched(facts):
         rows = messages.lost_send
@@ -75,12 +75,12 @@ def _describe(view: TraceView, before: str, after: str) -> Callable[[int], str]:
 
 
 def size_mismatch(facts: Facts) -> Iterator[Found]:
-    """A send and a receive that differ in size.
+    """A send and its receive have different sizes.
 
-    They never meet: the receiver stalls, without a word; the sender goes on (`common/CallbackTracker.cc`: the size is part of
-    what a message is known by).
+    ASTRA-sim matches messages by size, too (`common/CallbackTracker.cc`), so that these two never match: the receiver stalls
+    silently, and the sender continues.
 
-    Remedy: the same comm_size on both sides.
+    Remedy: write the same comm_size on both sides.
     """
     for view, messages in _matched(facts):
         for recv, send in messages.other_size.items():
@@ -88,12 +88,12 @@ def size_mismatch(facts: Facts) -> Iterator[Found]:
 
 
 def tag_mismatch(facts: Facts) -> Iterator[Found]:
-    """A send and a receive that differ in their tag.
+    """A send and its receive have different tags.
 
-    They never meet: the receiver stalls, without a word; the sender goes on. Tags count modulo 500,000,000 (`system/Sys.cc`,
-    `front_end_sim_recv`).
+    The two never match: the receiver stalls silently, and the sender continues. Tags are taken modulo 500,000,000
+    (`system/Sys.cc`, `front_end_sim_recv`).
 
-    Remedy: the same comm_tag on both sides.
+    Remedy: write the same comm_tag on both sides.
     """
     for view, messages in _matched(facts):
         for recv, send in messages.other_tag.items():
@@ -108,10 +108,10 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
 def alike_in_trace(facts: Facts) -> Iterator[Found]:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 
-    ASTRA-sim matches such messages in the order in which their nodes are issued (`common/ChunkIdGenerator.cc`): where nothing
-    orders the sends, or the receives, data may arrive in the wrong receive, and what depends on it starts too early or too late.
+    ASTRA-sim matches such messages in the order in which their nodes are issued (`common/ChunkIdGenerator.cc`). If dependencies
+    do not order both the sends and the receives, data may arrive in the wrong receive, whose dependents start too early or late.
 
-    Remedy: a tag of its own for each message.
+    Remedy: give each message its own tag.
     """
     for view in facts.views:
         if view.is_workload and not facts.communicates:
@@ -140,13 +140,13 @@ def _verb(view: TraceView, row: int) -> str:
 
 
 def tag_collision(facts: Facts) -> Iterator[Found]:
-    """Messages of different collectives, or of a collective and of the workload itself, that may be mistaken for each other.
+    """Messages of different collectives, or of a collective and of the workload itself, may be mistaken for each other.
 
-    All of them share one space of tags: what has the same tag (modulo 500,000,000), source, destination and size is matched first
-    in, first out (`system/Sys.cc`, `front_end_sim_send`; `common/ChunkIdGenerator.cc`). Where the dependencies of the source or
-    of the destination leave open which comes first, one may take the other's data.
+    All messages share one space of tags: those with the same tag (modulo 500,000,000), source, destination and size match first
+    in, first out (`system/Sys.cc`, `front_end_sim_send`; `common/ChunkIdGenerator.cc`). If dependencies do not order them on both
+    the source and the destination, a receive may get the data of the other message.
 
-    Remedy: a range of tags for each collective (`first_tag` of the exporter), and for the workload's own messages.
+    Remedy: give each collective, and the workload's own messages, a separate range of tags (`first_tag` of the exporter).
     """
     view, collectives, messages = facts.workload, facts.collectives, facts.messages
     if view is None or collectives is None or messages is None:
@@ -174,11 +174,14 @@ def tag_collision(facts: Facts) -> Iterator[Found]:
 
 
 _OWN = -1
-"""The workload's own messages, among the users of tags."""
+"""Stands for the workload's own messages among the users of tags."""
 
 
 def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.int64], dict[int, str]]:
-    """Keys of messages between ranks, and who uses them: the workload itself, or a custom trace in a group."""
+    """Keys of messages between ranks, the number of each one's user, and the users' names.
+
+    A user is the workload itself, or a custom trace in a group.
+    """
     view, collectives = facts.workload, facts.collectives
     assert view is not None and collectives is not None
     rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(NodeType.COMM_SEND))
@@ -208,7 +211,7 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
 
 
 def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], key: tuple[int, int]) -> tuple[int, int] | None:
-    """Two rows at the source, or at the destination, that use a key, and that nothing orders."""
+    """Two unordered rows of the source, or of the destination, that use a key; None if all are ordered."""
     view, collectives = facts.workload, facts.collectives
     assert view is not None and collectives is not None
     for rank, kind in zip(ends, (NodeType.COMM_SEND, NodeType.COMM_RECV), strict=True):

@@ -1,7 +1,7 @@
 """Matching of the sends of a trace with its receives.
 
-ASTRA-sim matches by tag, source, destination and size, first in, first out (`network_frontend/analytical/common`,
-`ChunkIdGenerator.cc` and `CallbackTracker.cc`); a tag counts modulo 500,000,000 (`system/Sys.cc`, `front_end_sim_send`).
+ASTRA-sim matches messages by tag, source, destination and size, first in, first out (`network_frontend/analytical/common`,
+`ChunkIdGenerator.cc` and `CallbackTracker.cc`). Tags are taken modulo 500,000,000 (`system/Sys.cc`, `front_end_sim_send`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _MOST_CANDIDATES = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """Sends and receives of a trace that have all they need.
+    """The sends and receives of a trace that have all attributes.
 
     Parameters
     ----------
     send, recv
-        int64[m], rows that belong together.
+        int64[m], rows of the two ends of each message.
     alone
-        bool[m], whether no other message has the same key, so that this is sure.
+        bool[m], whether no other message has the same key, so that the match is certain.
     lost_send, lost_recv
-        Rows without a counterpart, unless that may be one which lacks something.
+        int64[...], rows without a counterpart. A row is left out if its counterpart may be one that lacks an attribute.
     other_size, other_tag
-        Lost receives, with the lost send that differs from it in size only, or in tag only.
+        Lost receives, each with the lost send that differs from it in size only, or in tag only.
     """
 
     send: NDArray[np.int64]
@@ -44,14 +44,14 @@ class Messages:
 
 
 def message_keys(view: TraceView, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Source, destination, tag and size of sends or receives."""
+    """int64[len(rows)] each: source, destination, tag and size of sends or receives."""
     sends = view.trace.kind[rows] == NodeType.COMM_SEND
     own, peer = view.rank[rows], view.trace.peer[rows]
     return np.where(sends, own, peer), np.where(sends, peer, own), view.tags[rows], view.trace.size_bytes[rows]
 
 
 def sound_messages(view: TraceView, num_ranks: int) -> NDArray[np.bool_]:
-    """Whether a row is a send or receive that runs, has a size, a tag and a peer, and whose peer's file could be read."""
+    """bool[num_nodes], whether a row is a send or receive that runs, has size, tag and peer, and a peer with a readable file."""
     trace = view.trace
     readable = np.zeros(max(num_ranks, trace.num_ranks), np.bool_)
     readable[: trace.num_ranks] = np.diff(trace.rank_first) > 0
@@ -75,7 +75,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
     num_keys = int(key[-1]) + 1 if len(key) else 0
     num_sends, num_recvs = (np.bincount(key[kind], minlength=num_keys) for kind in (sends, ~sends))
     begins = np.concatenate(([0], np.cumsum(num_sends + num_recvs)))[:-1]
-    turn = np.arange(len(rows)) - begins[key] - np.where(sends, num_recvs[key], 0)  # receives come first
+    turn = np.arange(len(rows)) - begins[key] - np.where(sends, num_recvs[key], 0)  # receives are sorted before sends
     paired = turn < np.minimum(num_sends, num_recvs)[key]
     excused = _excused(view, rows, num_ranks)
     lost_send, lost_recv = rows[sends & ~paired & ~excused], rows[~sends & ~paired & ~excused]
@@ -86,7 +86,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
 
 
 def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArray[np.bool_]:
-    """Whether the counterpart of a message may be one that lacks something, which is a finding of its own."""
+    """bool[len(rows)], whether the counterpart may be a message that lacks an attribute, which is a finding of its own."""
     unsound = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & ~sound_messages(view, num_ranks)
     sends = view.trace.kind == NodeType.COMM_SEND
     excused = np.zeros(len(rows), np.bool_)
@@ -97,7 +97,7 @@ def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArra
 
 
 def _candidates(view: TraceView, sends: NDArray[np.int64], recvs: NDArray[np.int64]) -> tuple[dict[int, int], dict[int, int]]:
-    """Pairs of a lost receive and a lost send that differ in size only, then in tag only; receive to send."""
+    """Two maps from a lost receive to a lost send: one that differs in size only, and one that differs in tag only."""
     pairs: tuple[dict[int, int], dict[int, int]] = ({}, {})
     sends, recvs = sends[:_MOST_CANDIDATES], recvs[:_MOST_CANDIDATES]
     taken: set[int] = set()

@@ -1,4 +1,4 @@
-"""Checks N: networks that the backend refuses, or does not model as they are written."""
+"""Checks N: networks that the backend refuses, or models differently from what their file says."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from astra_tacos.trace.schema import NodeType
 
 
 def ring_of_two(facts: Facts) -> Iterator[Found]:
-    """A Ring of two NPUs on a backend that refuses one.
+    """A Ring has two NPUs, which the backend refuses.
 
-    The congestion-aware backend connects each NPU with the next one in both directions, which for two NPUs makes the same link
-    twice, and aborts: `Assertion 'connected' failed` (`congestion_aware/network/Device.cpp`, `connect`). The congestion-unaware
-    backend takes such a ring.
+    The congestion-aware backend connects each NPU with the next one in both directions. For two NPUs this makes the same link
+    twice, and ASTRA-sim aborts: `Assertion 'connected' failed` (`congestion_aware/network/Device.cpp`, `connect`). The
+    congestion-unaware backend accepts such a ring.
 
-    Remedy: FullyConnected is the same network for two NPUs.
+    Remedy: use FullyConnected, which for two NPUs is the same network.
     """
     network, backend = facts.inputs.network, facts.inputs.backend
     fault = backend.aborted_by(network) if network else None
@@ -34,12 +34,13 @@ def ring_of_two(facts: Facts) -> Iterator[Found]:
 
 
 def several_dimensions(facts: Facts) -> Iterator[Found]:
-    """A network of more dimensions than ASTRA-sim's backend takes.
+    """The network has more dimensions than ASTRA-sim's backend accepts.
 
-    Its congestion-aware one takes one, and exits: `only support 1-dim topology` (`congestion_aware/api/Helper.cpp`). The replay
-    of this project takes more: links of each dimension, routes in order of dimension, the lowest first.
+    ASTRA-sim's congestion-aware backend accepts one dimension only, and exits with `only support 1-dim topology`
+    (`congestion_aware/api/Helper.cpp`). The replay of this project accepts more: each dimension has its own links, and routes
+    cross the dimensions in order, lowest first.
 
-    Remedy: `--backend congestion-unaware` to run it in ASTRA-sim.
+    Remedy: use the congestion-unaware backend (`--backend congestion-unaware`) to run the network in ASTRA-sim.
     """
     network, backend = facts.inputs.network, facts.inputs.backend
     if network and not backend.takes_dimensions(network):
@@ -49,12 +50,12 @@ def several_dimensions(facts: Facts) -> Iterator[Found]:
 
 
 def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
-    """The network holds what only this project reads: the key `astra_tacos`.
+    """The network has the key `astra_tacos`, which only this project reads.
 
-    ASTRA-sim ignores it: failed links work there, overridden links have the bandwidth and latency of their dimension, and
-    networks that are a list of links, or have blocks that ASTRA-sim lacks, cannot be run at all.
+    ASTRA-sim ignores the key: failed links work, and overridden links have the bandwidth and latency of their dimension. It
+    cannot run networks that are a list of links, or have building blocks that ASTRA-sim lacks.
 
-    Remedy: replay it here, or export a network that ASTRA-sim models alike (see `astra-tacos synthesize`).
+    Remedy: run `astra-tacos replay`, or let `astra-tacos synthesize` export a network that ASTRA-sim models alike.
     """
     network = facts.inputs.network
     if network is None:
@@ -76,15 +77,15 @@ def _extensions(network: NetworkConfig) -> Iterator[str]:
 
 
 def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
-    """Something that takes less than 1 ns happens at time 0.
+    """A node or message that takes less than 1 ns starts at time 0.
 
     ASTRA-sim's event queue asserts that its first event lies after time 0: `Assertion 'current_event_list.get_event_time() >
-    current_time' failed` (`common/event-queue/EventQueue.cpp`, `proceed`). Such an event comes of a send whose link time (aware)
-    or travel time (unaware) rounds down to 0 ns, if it is issued before anything else has happened; of a native collective
-    where `endpoint-delay` is 0; of a compute node that the roofline gives less than 1 ns, and of a load or store of 0 ns. Later
-    ones do no harm.
+    current_time' failed` (`common/event-queue/EventQueue.cpp`, `proceed`). Four things make an event at time 0: a send whose link
+    time (congestion-aware) or travel time (congestion-unaware) rounds down to 0 ns, if it is issued before anything else has
+    happened; a native collective with an `endpoint-delay` of 0; a compute node of less than 1 ns under the roofline; a load or
+    store of 0 ns. The same nodes do no harm later.
 
-    Remedy: let it depend on a COMP node, which takes 1 ns at least.
+    Remedy: let the node depend on a COMP node, which takes at least 1 ns.
     """
     workload = facts.workload
     if workload is None or not facts.communicates:
@@ -99,7 +100,7 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
         short = rows[shortest_ns(facts, view, rows) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
     if facts.collectives is not None and facts.system.endpoint_delay_ns == 0:
-        whole = facts.spans_network(facts.collectives.group)  # smaller groups have a delay of their own
+        whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
         native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
     computes = np.flatnonzero(first & workload.rows(NodeType.COMP))
@@ -111,10 +112,10 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
 
 
 def instant_link(facts: Facts) -> Iterator[FoundRows]:
-    """Messages so small that they hold a link for less than 1 ns, on a backend with queues.
+    """Messages are so small that they hold a link for less than 1 ns, on a backend with queues.
 
-    Link time is cut off to whole nanoseconds, here to 0 (`congestion_aware/network/Link.cpp`, `serialization_delay`): any number
-    of such messages passes a link at once, so the result is faster than the network.
+    ASTRA-sim truncates link times to whole nanoseconds, here to 0 (`congestion_aware/network/Link.cpp`, `serialization_delay`).
+    Any number of such messages crosses a link at once, so that the result is faster than the network.
 
     Remedy: send larger messages.
     """
@@ -127,17 +128,18 @@ def instant_link(facts: Facts) -> Iterator[FoundRows]:
 
 
 def beyond_exact_time(facts: Facts) -> Iterator[Found]:
-    """Latencies take the run past 2**53 ns, some 104 days, from where ASTRA-sim loses events.
+    """Latencies take the run past 2**53 ns, about 104 days, from where ASTRA-sim loses events.
 
-    Its clock counts in integers of 64 bits, but what its system layer asks for is a double, which has no odd numbers from 2**53
-    on (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`). An event is looked up by a time that differs
-    from the one it was kept under, so that it never happens (`system/Sys.cc`, `call_events`): native collectives stall without a
-    word, and so do COMP nodes that end at a time which no double has. Sends and receives alone run to the end, at times that are
-    off by some ns. A latency of 2**64 ns or more becomes 0, which aborts a send at time 0 and makes a collective run as if there
-    were no latency; a sum of that much aborts (`EventQueue.cpp`, `schedule_event`). It is an error where latencies alone come to
-    2**53 ns on some rank, and a warning where they may. (A06 is the same for durations.)
+    ASTRA-sim's clock counts in 64-bit integers, but its system layer reads it as a double, which has no odd numbers above 2**53
+    (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`). The system layer then looks up an event by a time
+    that differs from the one under which it was stored, and the event never happens (`system/Sys.cc`, `call_events`): native
+    collectives stall silently, and so do COMP nodes that end at a time which no double represents. Runs of sends and receives
+    only do end, at times that are off by some ns. A latency of 2**64 ns or more becomes 0, which aborts a send at time 0 and
+    makes a collective run as if there were no latency; a sum of 2**64 ns or more aborts (`EventQueue.cpp`, `schedule_event`).
+    This is an error if latencies are certain to reach 2**53 ns on some rank, and a warning if they may. A06 is the same for
+    durations.
 
-    Remedy: give latencies in nanoseconds.
+    Remedy: write latencies in nanoseconds.
     """
     view, network = facts.workload, facts.inputs.network
     if view is None or facts.system.replay_only:

@@ -1,4 +1,4 @@
-"""Checks A: kinds of nodes and what they do (their attributes are in `attribute_checks`)."""
+"""Checks A: kinds of nodes (`attribute_checks` has their attributes)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from astra_tacos.trace.trace import ABSENT
 from astra_tacos.units import format_size
 
 _MOST_SKIPPED = 64
-"""Skipped nodes of a rank that are followed to what runs beside them."""
+"""Most skipped nodes of a rank for which lint searches the nodes that may run at the same time."""
 
 
 def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
@@ -26,12 +26,12 @@ def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
 
 
 def cpu_communication(facts: Facts) -> Iterator[FoundRows]:
-    """A communication node with is_cpu_op.
+    """A communication node has is_cpu_op.
 
-    ASTRA-sim throws `Comm node should not be on CPU` (`workload/Workload.cc`, `issue_comm`): an abort at time 0, a stalled rank
-    later.
+    ASTRA-sim throws `Comm node should not be on CPU` (`workload/Workload.cc`, `issue_comm`): it aborts at time 0; later, the rank
+    stalls.
 
-    Remedy: is_cpu_op False.
+    Remedy: set is_cpu_op to False.
     """
     view = facts.workload
     if view is None or not facts.communicates:
@@ -41,12 +41,12 @@ def cpu_communication(facts: Facts) -> Iterator[FoundRows]:
 
 
 def metadata_node(facts: Facts) -> Iterator[FoundRows]:
-    """A METADATA node, or a node of a type that the Chakra schema does not have.
+    """A node is of type METADATA, or of a type that the Chakra schema does not have.
 
-    ASTRA-sim's statistics abort at it, before the code that would read it: `Assertion 'false' failed`, `Invalid node_type`
+    ASTRA-sim's statistics abort at the node before it is issued: `Assertion 'false' failed`, `Invalid node_type`
     (`workload/Statistics.cc`, `get_operator_type`).
 
-    Remedy: leave it out.
+    Remedy: remove the node.
     """
     view = facts.workload
     if view is None:
@@ -56,13 +56,13 @@ def metadata_node(facts: Facts) -> Iterator[FoundRows]:
 
 
 def skipped_node(facts: Facts) -> Iterator[Found | FoundRows]:
-    """A node that ASTRA-sim skips: of type INVALID, or under the roofline one of tensor_size 0.
+    """ASTRA-sim skips a node: it is of type INVALID, or has tensor_size 0 under the roofline.
 
-    It ends at once, but what depends on it is looked for only at the rank's next event (`workload/Workload.cc`, `skip_invalid`).
-    If nothing else of the rank is running then, there is none: the rank stalls, without a word. That is an error here where all
-    other nodes of the rank come before or after the skipped one, else a warning.
+    A skipped node ends at once, but ASTRA-sim issues its dependents only at the rank's next event (`workload/Workload.cc`,
+    `skip_invalid`). If no other node of the rank is running then, there is no such event: the rank stalls silently. This is an
+    error if all other nodes of the rank come before or after the skipped one, else a warning.
 
-    Remedy: a COMP node, or dependencies past it.
+    Remedy: make it a COMP node, or let its dependents depend on its predecessors instead.
     """
     view, system = facts.workload, facts.system
     if view is None or system.replay_only:
@@ -86,7 +86,7 @@ def skipped_node(facts: Facts) -> Iterator[Found | FoundRows]:
 
 
 def _alone(view: TraceView, where: NDArray[np.bool_]) -> list[int]:
-    """Those of the nodes that all other nodes of their rank come before or after."""
+    """Rows of the given nodes that dependencies order with every other node of their rank."""
     found: list[int] = []
     for rank in np.unique(view.rank[where]).tolist():
         begin, end = int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1])
@@ -102,12 +102,12 @@ def _alone(view: TraceView, where: NDArray[np.bool_]) -> list[int]:
 def no_statistics(facts: Facts) -> Iterator[Found]:
     """A rank runs CPU nodes, loads or stores, or skipped nodes.
 
-    Once the rank's line is printed, its statistics throw `Only GPU and COMM types are supported for overlap extraction`
-    (`workload/Statistics.cc`, `extract_comp_comm_overlap`). The rank gets no statistics; and where its last event is a message of
-    the workload everything aborts, so that later ranks never print their line. That is an error here where all that nothing
-    depends on are messages, else a warning.
+    After ASTRA-sim has printed the rank's line, its statistics throw `Only GPU and COMM types are supported for overlap
+    extraction` (`workload/Statistics.cc`, `extract_comp_comm_overlap`). The rank gets no statistics. If the rank's last event is
+    a message of the workload, ASTRA-sim aborts, so that later ranks never print their line. This is an error if all nodes without
+    dependents are messages, else a warning.
 
-    Remedy: GPU nodes, if that is good enough.
+    Remedy: make them GPU nodes, if their timing may be that of GPU nodes.
     """
     view = facts.workload
     if view is None:
@@ -132,13 +132,12 @@ def _kind(view: TraceView, row: int) -> str:
 
 
 def unsupported_pattern(facts: Facts) -> Iterator[FoundRows]:
-    """A collective of a pattern that ASTRA-sim does not run.
+    """A collective has a pattern that ASTRA-sim does not run.
 
-    REDUCE, GATHER, SCATTER, REDUCE_SCATTER_BLOCK and BARRIER throw `Unsupported collective comm type`, with a per-node trace too
-    (`workload/Workload.cc`, `issue_coll_comm`): an abort at time 0, a stalled rank later.
+    REDUCE, GATHER, SCATTER, REDUCE_SCATTER_BLOCK and BARRIER throw `Unsupported collective comm type`, even with a per-node trace
+    (`workload/Workload.cc`, `issue_coll_comm`): ASTRA-sim aborts at time 0; later, the rank stalls.
 
-    Remedy: a comm_type that is supported (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) and a custom trace that moves what
-    the pattern moves.
+    Remedy: use a supported comm_type (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) with a custom trace of the pattern.
     """
     view = facts.workload
     if view is None or not facts.communicates:
@@ -150,12 +149,11 @@ def unsupported_pattern(facts: Facts) -> Iterator[FoundRows]:
 
 
 def broadcast_waits(facts: Facts) -> Iterator[FoundRows]:
-    """A BROADCAST.
+    """A node is a BROADCAST, for which ASTRA-sim sends nothing.
 
-    ASTRA-sim sends nothing for it: it takes `duration_micros`, 1 ns for 0, on each rank by itself (`workload/Workload.cc`,
-    `issue_coll_comm`).
+    On each rank the node only takes its `duration_micros`, and 1 ns if that is 0 (`workload/Workload.cc`, `issue_coll_comm`).
 
-    Remedy: a supported comm_type and a per-node custom trace that broadcasts; or the duration it should take.
+    Remedy: use a supported comm_type with a per-node custom trace that broadcasts, or write the duration that it should take.
     """
     view = facts.workload
     if view is None or not facts.communicates:
@@ -170,13 +168,13 @@ def broadcast_waits(facts: Facts) -> Iterator[FoundRows]:
 
 
 def no_dimension(facts: Facts) -> Iterator[FoundRows]:
-    """A native collective whose involved_dim leaves nothing to do, or is shorter than the network's dimensions.
+    """The involved_dim of a native collective leaves nothing to do, or has fewer entries than the network has dimensions.
 
-    With no dimension involved the collective has no phase and never ends: its ranks stall. A list that is shorter than the
-    dimensions is read past its end; without the attribute ASTRA-sim assumes four dimensions, so a network of five reads past the
-    end too (`workload/Workload.cc`, `issue_coll_comm`). Communicator groups do not look at it.
+    With no dimension involved the collective has no phases and never ends: its ranks stall. ASTRA-sim reads a list that is too
+    short past its end. Without the attribute it assumes a list of four entries, so that a network of five dimensions reads past
+    the end, too (`workload/Workload.cc`, `issue_coll_comm`). Collectives in communicator groups ignore the attribute.
 
-    Remedy: a bool_list of one entry per dimension, at least one of them true.
+    Remedy: write a bool_list of one entry per dimension, at least one of them true.
     """
     view, collectives, network = facts.workload, facts.collectives, facts.inputs.network
     if view is None or collectives is None or network is None or not network.dimensions:
@@ -193,12 +191,12 @@ def no_dimension(facts: Facts) -> Iterator[FoundRows]:
 
 
 def no_operations(facts: Facts) -> Iterator[FoundRows]:
-    """A compute node of 0 operations under the roofline.
+    """A compute node has 0 operations under the roofline.
 
-    Its performance is 0 operations a second, its time 0/0, which becomes a time far away: the rank stalls
-    (`workload/Workload.cc`, `issue_comp`).
+    ASTRA-sim computes a performance of 0 operations per second and a time of 0/0, which it converts to a time far in the future:
+    the rank stalls (`workload/Workload.cc`, `issue_comp`).
 
-    Remedy: 1 operation at least, or leave the node out.
+    Remedy: write at least 1 operation, or remove the node.
     """
     view, system = facts.workload, facts.system
     if view is None or not system.roofline_enabled or system.replay_only:

@@ -1,4 +1,4 @@
-"""Checks C: collectives across ranks, each of which every member has to issue, in one common order."""
+"""Checks C: collectives across ranks. All members of a group have to issue its collectives, in one common order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _group_text(group: int) -> str:
 
 
 def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
-    """`node 12 (ALL_REDUCE of group 1)`."""
+    """A node in words, like `node 12 (ALL_REDUCE of group 1)`."""
     kind = view.kind_name(row)
     entry = np.flatnonzero(collectives.row == row)
     if len(entry):
@@ -43,12 +43,12 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
 
 
 def missing_member(facts: Facts) -> Iterator[Found]:
-    """The ranks of a group do not run equally many collectives.
+    """The ranks of a group do not run the same number of collectives.
 
-    All ranks of a collective wait for one another: where one has a node less, the others stall at their last one
+    All ranks of a collective wait for one another: if a rank has one node less, the others stall at their last one
     (`system/Sys.cc`: the collectives of a group are numbered in the order of their issue).
 
-    Remedy: a node per collective on each rank of its group.
+    Remedy: write one node per collective on each rank of its group.
     """
     view, collectives = facts.workload, facts.collectives
     if view is None or collectives is None:
@@ -66,7 +66,7 @@ def missing_member(facts: Facts) -> Iterator[Found]:
 
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
-    """Each group whose ranks' files could all be read, those ranks, its sorts, and how many nodes [sort, rank] they have."""
+    """For each group whose files are all readable: its id, ranks and sorts, and int64[sorts, ranks], numbers of nodes."""
     assert facts.workload is not None
     trace = facts.workload.trace
     readable = np.zeros(facts.num_npus, np.bool_)
@@ -86,7 +86,7 @@ def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[
 
 
 def _entry(collectives: Collectives, rank: int, sort: int) -> int:
-    """A rank's last node of a sort."""
+    """Entry of a rank's last node of a sort."""
     return int(np.flatnonzero((collectives.rank == rank) & (collectives.sort == sort))[-1])
 
 
@@ -99,10 +99,10 @@ def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
 def different_collectives(facts: Facts) -> Iterator[Found]:
     """The ranks of a group run collectives of different patterns or sizes.
 
-    Native algorithms match by number: the first collective of a group on one rank meets the first one on the others. Where
-    pattern or size differ, so do the messages' sizes or their number, and the ranks stall, without a word.
+    Native algorithms match by number: the first collective of a group on one rank communicates with the first one on the others.
+    If their patterns or sizes differ, so do the sizes or the number of messages, and the ranks stall silently.
 
-    Remedy: the same comm_type and comm_size on each rank.
+    Remedy: write the same comm_type and comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
     if view is None or collectives is None:
@@ -117,7 +117,7 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
         here = _entry(collectives, members[other], sorts[more.argmax()])
         there = _entry(collectives, members[0], sorts[more.argmin()])
         if NATIVE not in (collectives.run[here], collectives.run[there]) or min(collectives.size_bytes[[here, there]]) < 0:
-            continue  # traces that differ: T05, or a size that is missing: A01
+            continue  # the traces differ, which T05 reports, or a size is missing, which A01 reports
         what = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
         yield view.at(
             int(collectives.row[here]),
@@ -129,9 +129,9 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
 def different_sizes(facts: Facts) -> Iterator[Found]:
     """The ranks of a custom collective give it different sizes.
 
-    It makes no difference to ASTRA-sim, which takes sizes from the trace; one of the sizes is wrong, though.
+    ASTRA-sim takes sizes from the custom trace, so that the run does not change; but one of the stated sizes is wrong.
 
-    Remedy: the same comm_size on each rank.
+    Remedy: write the same comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
     if view is None or collectives is None:
@@ -152,13 +152,12 @@ def different_sizes(facts: Facts) -> Iterator[Found]:
 def different_numbers(facts: Facts) -> Iterator[Found]:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 
-    The ranks' messages meet by the number of the collective. In a communicator group only the group's collectives count, but
-    for the group of all ranks ASTRA-sim counts every collective that a rank has started, those in groups and custom ones too
-    (and each of their `preferred-dataset-splits`): `num_streams++` comes before it looks at the group (`system/Sys.cc`,
-    `generate_collective`). Where a rank has started more of them than another one, their messages never meet, and all ranks
-    stall, without a word.
+    Messages match by the number of the collective. In a communicator group only the group's collectives count. For the group of
+    all ranks ASTRA-sim counts every collective that a rank has started, also those in groups and custom ones (and each of their
+    `preferred-dataset-splits`): `num_streams++` comes before it looks at the group (`system/Sys.cc`, `generate_collective`). If a
+    rank has started more collectives than another one, their messages never match, and all ranks stall silently.
 
-    Remedy: a group of all ranks in the file of groups, and its id as pg_name: such a group counts by itself.
+    Remedy: add a group of all ranks to the file of groups, and use its id as pg_name: such a group has its own count.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
     if view is None or collectives is None or order is None or not len(collectives.row):
@@ -184,7 +183,7 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
 
 
 def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
-    """Streams that ASTRA-sim makes of each collective: one of a custom one, of a native one a stream per chunk."""
+    """int64[n], number of streams that ASTRA-sim makes of each collective: 1 if it is custom, else one per chunk."""
     streams = np.ones(len(collectives.row), np.int64)
     for pattern, key in PATTERN_KEYS.items():
         native = (collectives.run == NATIVE) & (collectives.comm_type == pattern)
@@ -193,13 +192,13 @@ def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
 
 
 def deadlock(facts: Facts) -> Iterator[Found]:
-    """Ranks wait for one another in a circle: they stall, whatever the timing.
+    """Ranks wait for one another in a cycle: they stall at any timing.
 
-    All ranks of a collective wait for one another, a receive waits for its send, and everything for its dependencies. Where two
+    All ranks of a collective wait for one another, a receive waits for its send, and every node for its dependencies. If two
     ranks order two collectives in opposite ways, or a send has to wait for a collective that waits for its receiver, none of them
-    ever starts. ASTRA-sim says nothing: no rank of the circle prints its line.
+    ever starts. ASTRA-sim reports nothing: no rank of the cycle prints its line.
 
-    Remedy: one order for all ranks.
+    Remedy: use one order of collectives on all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
     if view is None or collectives is None or order is None:
@@ -215,11 +214,11 @@ def deadlock(facts: Facts) -> Iterator[Found]:
 def free_order(facts: Facts) -> Iterator[Found]:
     """A rank may start two nodes in either order, and one of the orders stalls it for ever.
 
-    A rank runs one collective or send at a time: of those that are ready the lowest id, and what becomes ready later waits
-    (`workload/HardwareResource.cc`, `is_available`; `workload/Workload.cc`, `issue_dep_free_nodes`). Where dependencies do not
-    order two collectives that share ranks, timing does, and ids, which may differ between ranks. If two ranks choose differently,
-    each holds its place for a collective that the other one cannot start: all stall. The same holds for a collective and a send
-    that it waits for by way of another rank. Whether it happens changes with bandwidth and latency.
+    A rank runs one collective or send at a time: the ready node of the lowest id; nodes that become ready later wait
+    (`workload/HardwareResource.cc`, `is_available`; `workload/Workload.cc`, `issue_dep_free_nodes`). If dependencies do not order
+    two collectives that share ranks, timing and ids do, and these may differ between ranks. If two ranks choose different orders,
+    each runs a collective that the other one cannot start: both stall. The same holds for a collective and a send that it waits
+    for through another rank. Whether the stall happens depends on bandwidth and latency.
 
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
@@ -251,7 +250,7 @@ def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
 
 
 def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
-    """Whether both are collectives, of groups that have two ranks in common."""
+    """bool[n], whether both nodes of a pair are collectives, and their groups have two or more ranks in common."""
     if not len(pairs):
         return np.zeros(0, np.bool_)
     which = number_rows(pairs.first_group, pairs.second_group)
@@ -263,10 +262,10 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
 
 
 def free_circle(facts: Facts) -> Iterator[Found]:
-    """Groups of which any two share one rank can wait for one another in a circle.
+    """Groups of which any two share one rank can wait for one another in a cycle.
 
-    As with C05, but the choices of several ranks have to come together: each starts a collective that waits for the next rank.
-    Data-parallel and tensor-parallel groups form such circles: they cross in a grid of ranks.
+    This is the fault of C05 across several ranks: each rank starts a collective that waits for the next rank of the cycle.
+    Data-parallel and tensor-parallel groups form such cycles, as they cross in a grid of ranks.
 
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
@@ -293,10 +292,10 @@ def free_circle(facts: Facts) -> Iterator[Found]:
 
 
 def cut_short(facts: Facts) -> Iterator[Found]:
-    """A search for orders that stall was cut short, so that more may be wrong than was found.
+    """The search for orders that stall was cut short, so that there may be more faults than were found.
 
-    Too many collectives and sends of a rank have no order, or too many nodes would have to be followed through other ranks.
-    Findings C05 and C06 then show a part, or what a message from another rank orders after all.
+    Too many collectives and sends of a rank are unordered, or too many nodes would have to be followed through other ranks. The
+    findings of C05 and C06 are then incomplete, or include pairs that a message from another rank does order.
 
     Remedy: chain each rank's collectives by control dependencies, then lint again.
     """

@@ -1,4 +1,4 @@
-"""Bounds on the time that the latencies of a run's messages add up to."""
+"""Bounds on the sum of the latencies of a run's messages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.schema import CommType, NodeType
 
 EXACT_NS = 1 << 53
-"""ASTRA-sim hands times around as doubles (`network_frontend/analytical/common/CommonNetworkApi.cc`, `sim_get_time`)."""
+"""Time in ns up to which ASTRA-sim is exact, as it passes times as doubles (`CommonNetworkApi.cc`, `sim_get_time`)."""
 
 
 def shortest_rank_ns(facts: Facts, view: TraceView) -> NDArray[np.float64]:
-    """float64[num_ranks], time that each rank takes at least: it runs one collective or send at a time.
+    """float64[num_ranks], lower bound on the time of each rank, in ns.
 
-    Source: `workload/HardwareResource.cc`.
+    A rank runs one collective or send at a time (`workload/HardwareResource.cc`), so that their latencies add up.
     """
     ranks = view.trace.num_ranks
     latency_ns = _latencies_ns(facts)
@@ -33,7 +33,7 @@ def shortest_rank_ns(facts: Facts, view: TraceView) -> NDArray[np.float64]:
 
 
 def longest_latency_ns(facts: Facts, view: TraceView) -> float:
-    """What all latencies of a run come to at most: one message after the other, in rings of all NPUs that reduce and gather."""
+    """Upper bound on the sum of a run's latencies, in ns: every message in sequence, every collective a ring over all NPUs."""
     latency_ns = _latencies_ns(facts)
     if not latency_ns.size or not facts.communicates:
         return 0.0
@@ -43,7 +43,7 @@ def longest_latency_ns(facts: Facts, view: TraceView) -> float:
 
 
 def _latencies_ns(facts: Facts) -> NDArray[np.float64]:
-    """Of dimensions or links, and of links that have one of their own."""
+    """float64[...], the latencies of all dimensions or links, and of links that override theirs."""
     network = facts.inputs.network
     if network is None:
         return np.empty(0)
@@ -55,7 +55,7 @@ def _latencies_ns(facts: Facts) -> NDArray[np.float64]:
 def _shortest_native_ns(
     facts: Facts, view: TraceView, collectives: Collectives, latency_ns: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """float64[num collectives], 0 for custom ones, whose traces say what they send."""
+    """float64[num_collectives], lower bound on the latencies of native collectives, in ns; 0 for custom ones."""
     network = facts.inputs.network
     shortest = np.zeros(len(collectives.row))
     if network is None:
@@ -76,7 +76,7 @@ def _shortest_native_ns(
 
 
 def _steps(name: str, pattern: int, count: int) -> int:
-    """Messages that follow one another in a dimension of `count` NPUs, at least; a name that is not known counts for one."""
+    """Lower bound on the number of messages in sequence in a dimension of `count` NPUs; 1 for an unknown algorithm."""
     halves = max(count - 1, 1).bit_length()
     phases = 2 if pattern == CommType.ALL_REDUCE else 1
     if pattern == CommType.ALL_TO_ALL:

@@ -1,8 +1,8 @@
 """Waiting between the nodes of all ranks of a run, and the points where a rank may choose an order that deadlocks.
 
-A rank runs one collective or send at a time (`workload/HardwareResource.cc`): the node that is ready first, and of several the
-one with the lowest id. All ranks of a collective wait for one another, so two collectives that ranks start in different orders
-deadlock.
+A rank runs one collective or send at a time (`workload/HardwareResource.cc`): the node that is ready first, and of several ready
+nodes the one with the lowest id. All ranks of a collective wait for one another, so two collectives that ranks start in different
+orders deadlock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from astra_tacos.linter.messages import Messages
 from astra_tacos.linter.trace_view import TraceView
 
 _MOST_WORDS = 1 << 25
-"""Of bits per rank: which of its collectives and sends come before which of its nodes."""
+"""Most 64-bit words per rank for the bits that say which collectives and sends come before which nodes."""
 _MOST_PAIRS = 1 << 12
-"""Pairs per rank."""
+"""Most pairs per rank."""
 _MOST_STEPS = 1 << 31
-"""Passes over edges, to follow the order through other ranks."""
+"""Most visits of edges while the order is followed through other ranks."""
 
 SEND_GROUP = -1
 
@@ -37,11 +37,11 @@ class Pairs:
     Parameters
     ----------
     first, second
-        int64[n], rows.
+        int64[n], rows of the two nodes.
     rank, first_group, second_group
-        int64[n], their communicator groups, SEND_GROUP for a send.
+        int64[n], the rank of both nodes, and their communicator groups, SEND_GROUP for a send.
     first_waits, second_waits
-        bool[n], whether that node completes only after the other one has, by way of other ranks.
+        bool[n], whether that node completes only after the other one, because of dependencies through other ranks.
     """
 
     first: NDArray[np.int64]
@@ -56,28 +56,28 @@ class Pairs:
         return len(self.first)
 
     def where(self, mask: NDArray[np.bool_]) -> Pairs:
-        """Those pairs only."""
+        """The pairs that a mask (bool[n]) selects."""
         return Pairs(*(getattr(self, name)[mask] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOrder:
-    """What waits for what.
+    """The order of the nodes of a run across ranks, and its deadlocks.
 
     Parameters
     ----------
     deadlocks
-        Circles of rows, each of which waits for the one before it, the first for the last.
+        Cycles of rows, each of which waits for the previous one, the first for the last.
     never
-        How many rows wait for such a circle.
+        Number of rows that wait for such a cycle.
     pairs
-        What ranks may start in either order.
+        Pairs of nodes that a rank may start in either order.
     place
-        int64[num_nodes], an order of rows that keeps everything that is surely in order.
+        int64[num_nodes], the place of each row in an order that keeps every certain order between rows.
     short_ranks
-        Ranks whose pairs were not all looked at.
+        Ranks whose search for pairs was cut short.
     followed
-        Whether the order that comes about by way of other ranks was followed.
+        Whether the search followed dependencies through other ranks.
     """
 
     deadlocks: tuple[tuple[int, ...], ...]
@@ -90,7 +90,7 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graph:
-    """The run as one graph, the nodes of a collective merged into one vertex."""
+    """The run as one graph, in which the nodes of a collective are merged into one vertex."""
 
     rows: kernels.Rows
     edges: kernels.Graph
@@ -100,27 +100,27 @@ class _Graph:
 def order_run(
     view: TraceView, collectives: Collectives, messages: Messages, synchronises: Mapping[int, bool], sent: NDArray[np.int64]
 ) -> RunOrder:
-    """Follow the order of a whole run.
+    """Find the order of nodes in a whole run, its deadlocks, and the pairs of nodes that are unordered.
 
     Parameters
     ----------
     view
         The workload.
     collectives
-        Its collectives.
+        The collectives of the workload.
     messages
-        Its messages, matched.
+        The matched messages of the workload.
     synchronises
-        By what collectives run: whether every rank waits for every other one.
+        For each implementation (`Collectives.run`), whether every rank waits for every other one.
     sent
-        Rows of sends that take part.
+        Rows of the sends to take into account.
     """
     apart = [run for run, together in synchronises.items() if not together]
     waits = ~np.isin(collectives.run, np.array(apart, np.int64))
     sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
     deadlocks, never = _deadlocks(view, sure)
     graph = _graph(view, collectives, waits, messages, np.ones(len(messages.send), np.bool_))
-    if graph.stuck.any():  # nodes of uncertain partnership were joined the wrong way
+    if graph.stuck.any():  # nodes whose collective is uncertain were merged wrongly
         graph = sure
     pairs, short_ranks, followed = _free_pairs(view, collectives, graph, sent)
     place = np.full(len(graph.edges.first) - 1, len(graph.edges.order))
@@ -149,7 +149,7 @@ def _graph(
 
 
 def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """One circle, if there is any, and how many rows never start."""
+    """One cycle, if there is any, and the number of rows that never start."""
     never = int(np.count_nonzero(graph.stuck[graph.rows.vertex] & graph.rows.usable))
     if not never:
         return (), 0
@@ -165,7 +165,7 @@ def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], .
 
 
 def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -> list[int]:
-    """The rows by which one vertex needs another: the needed one and the one that needs it."""
+    """The two rows that make one vertex depend on another: the needed row and the row that needs it."""
     trace, inside = view.trace, set(before)
     for row in after:
         needs = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
@@ -209,7 +209,7 @@ def _reaches(
     after: NDArray[np.int64],
     own: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Whether each `before` completes before `after` becomes ready, or (`own`) before its collective completes."""
+    """bool[len(before)]: `before` completes before `after` is ready, or (`own`) before the collective of `after` completes."""
     turn = np.argsort(graph.rows.vertex[before], kind="stable")
     source, source_first = np.unique(graph.rows.vertex[before][turn], return_index=True)
     answer = np.empty(len(before), np.bool_)

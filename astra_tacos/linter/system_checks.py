@@ -23,10 +23,10 @@ def _where(facts: Facts) -> str:
 def splits_absent(facts: Facts) -> Iterator[Found]:
     """`preferred-dataset-splits` is absent, 0 or negative, and there are collectives.
 
-    ASTRA-sim divides the size of every collective by it, custom ones too: absent and 0 end in SIGFPE, exit status 136
-    (`system/Sys.cc`, `determine_chunk_size`); a negative number aborts or stalls.
+    ASTRA-sim divides the size of every collective, also of custom ones, by this number. If it is absent or 0 the run ends in
+    SIGFPE, exit status 136 (`system/Sys.cc`, `determine_chunk_size`); if it is negative the run aborts or stalls.
 
-    Remedy: 1.
+    Remedy: set it to 1.
     """
     system, collectives = facts.inputs.system, facts.collectives
     if system is None or collectives is None or not len(collectives.row):
@@ -40,10 +40,10 @@ def splits_absent(facts: Facts) -> Iterator[Found]:
 def splits_custom(facts: Facts) -> Iterator[Found]:
     """`preferred-dataset-splits` is not 1, and there are custom collectives.
 
-    ASTRA-sim makes one stream of a custom collective but waits for as many as there are splits: no rank ever finishes, without a
-    word and with exit status 0 (`system/Sys.cc`, `generate_collective`).
+    ASTRA-sim makes one stream of a custom collective but waits for one stream per split: no rank ever finishes. It reports
+    nothing, and its exit status is 0 (`system/Sys.cc`, `generate_collective`).
 
-    Remedy: 1. Split native collectives in the traces instead.
+    Remedy: set it to 1, and split native collectives in the traces instead.
     """
     splits = facts.system.preferred_dataset_splits
     if splits is not None and splits > 1 and facts.uses:
@@ -57,7 +57,7 @@ def no_active_chunks(facts: Facts) -> Iterator[Found]:
 
     No collective, native or custom, ever starts: all ranks stall (`system/Sys.cc`, `SchedulerUnit`, queue_threshold).
 
-    Remedy: 1 or more.
+    Remedy: set it to 1 or more.
     """
     collectives = facts.collectives
     chunks = facts.system.active_chunks_per_dimension
@@ -68,21 +68,21 @@ def no_active_chunks(facts: Facts) -> Iterator[Found]:
 def policy_absent(facts: Facts) -> Iterator[Found]:
     """`scheduling-policy` is absent.
 
-    ASTRA-sim uses memory it never set, which happens to mean LIFO as a rule (`system/Sys.hh`, scheduling_policy).
+    ASTRA-sim uses uninitialised memory, which usually happens to mean LIFO (`system/Sys.hh`, scheduling_policy).
 
-    Remedy: name one: LIFO, FIFO or EXPLICIT.
+    Remedy: set it to LIFO, FIFO or EXPLICIT.
     """
     if facts.inputs.system is not None and "scheduling-policy" not in facts.system.keys:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
 def ignored_keys(facts: Facts) -> Iterator[Found]:
-    """A key that ASTRA-sim 2.0 does not read, although files written for ASTRA-sim 1.0 and its own examples hold it.
+    """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
     boost-mode, intra-dimension-scheduling and inter-dimension-scheduling have no effect (`system/Sys.cc`, `initialize_sys`):
-    scheduling is FIFO within a dimension and ascending across them.
+    scheduling is FIFO within a dimension, and ascending across dimensions.
 
-    Remedy: take them out, so that nobody relies on them.
+    Remedy: remove these keys, so that nobody relies on them.
     """
     found = [key for key in IGNORED_KEYS if key in facts.system.keys]
     if found:
@@ -90,11 +90,11 @@ def ignored_keys(facts: Facts) -> Iterator[Found]:
 
 
 def unknown_keys(facts: Facts) -> Iterator[Found]:
-    """A key that nobody reads, maybe a misspelt one.
+    """The file has a key that ASTRA-sim does not know, maybe a misspelt one.
 
-    ASTRA-sim passes over unknown keys, so that a misspelt setting silently keeps its default (`system/Sys.cc`, `initialize_sys`).
+    ASTRA-sim ignores unknown keys, so that a misspelt setting silently keeps its default (`system/Sys.cc`, `initialize_sys`).
 
-    Remedy: correct it or take it out.
+    Remedy: correct the key or remove it.
     """
     for key in sorted(facts.system.keys - set(READ_KEYS) - set(IGNORED_KEYS)):
         near = get_close_matches(key, READ_KEYS, 1)
@@ -102,12 +102,12 @@ def unknown_keys(facts: Facts) -> Iterator[Found]:
 
 
 def roofline_off(facts: Facts) -> Iterator[Found]:
-    """Compute nodes say how much they compute but not how long, and the roofline is off.
+    """Compute nodes state their operations but no duration, and the roofline is off.
 
-    Each takes 1 ns then: without `roofline-enabled` only `duration_micros` counts, and 0 of them is 1 ns (`workload/Workload.cc`,
-    `issue_replay`).
+    Each such node takes 1 ns: without `roofline-enabled` only `duration_micros` counts, and a duration of 0 means 1 ns
+    (`workload/Workload.cc`, `issue_replay`).
 
-    Remedy: `"roofline-enabled": 1` with peak-perf and local-mem-bw.
+    Remedy: set `"roofline-enabled": 1`, peak-perf and local-mem-bw.
     """
     view, system = facts.workload, facts.inputs.system
     if view is None or system is None or system.roofline_enabled or system.replay_only:
@@ -121,10 +121,10 @@ def roofline_off(facts: Facts) -> Iterator[Found]:
 def roofline_of_nothing(facts: Facts) -> Iterator[Found]:
     """The roofline is on, but peak-perf or local-mem-bw is absent or 0.
 
-    Compute nodes then take an infinite time, which ASTRA-sim turns into a time before the present or far away: it aborts or
+    Compute nodes then take an infinite time, which ASTRA-sim converts to a time in the past or far in the future: it aborts or
     stalls (`workload/Workload.cc`, `issue_comp`; `system/Roofline.cc`).
 
-    Remedy: peak-perf in TFLOP/s and local-mem-bw in (decimal) GB/s.
+    Remedy: set peak-perf in TFLOP/s and local-mem-bw in decimal GB/s.
     """
     view, system = facts.workload, facts.system
     if view is None or not system.roofline_enabled or system.replay_only:
@@ -140,10 +140,10 @@ def roofline_of_nothing(facts: Facts) -> Iterator[Found]:
 def replay_only(facts: Facts) -> Iterator[Found]:
     """`replay-only` is on, and the workload communicates.
 
-    Every node, communication too, then only takes its `duration_micros`, 1 ns for 0: nothing is sent, and no rank waits for
-    another one (`workload/Workload.cc`, `issue`).
+    Every node, also of communication, then only takes its `duration_micros`, and 1 ns if that is 0. Nothing is sent, and no rank
+    waits for another one (`workload/Workload.cc`, `issue`).
 
-    Remedy: 0, unless that is what you want.
+    Remedy: set it to 0, unless this is intended.
     """
     view = facts.workload
     if view is None or not facts.system.replay_only:
@@ -157,10 +157,9 @@ def replay_only(facts: Facts) -> Iterator[Found]:
 def memory_tracking(facts: Facts) -> Iterator[Found]:
     """`track-local-mem` is on, and nodes lack the attributes `inputs` and `outputs`.
 
-    ASTRA-sim throws when such a node ends, so that the rank stalls or everything aborts (`LocalMemUsageTracker.cc`,
-    `recordReads`).
+    ASTRA-sim throws when such a node ends, so that the rank stalls or the run aborts (`LocalMemUsageTracker.cc`, `recordReads`).
 
-    Remedy: `"track-local-mem": 0`, or lists of tensor names and sizes at every node.
+    Remedy: set `"track-local-mem": 0`, or write lists of tensor names and sizes at every node.
     """
     view = facts.workload
     if view is None or not facts.system.track_local_mem:
@@ -177,15 +176,15 @@ def memory_tracking(facts: Facts) -> Iterator[Found]:
 
 
 def _attribute_name(name: str) -> bytes:
-    """How an attribute of this name begins in a file: field 1, length, text."""
+    """The bytes with which an attribute of this name begins in a file: tag of field 1, length, text."""
     return bytes((1 << 3 | 2, len(name))) + name.encode()
 
 
 def unused_per_node(facts: Facts) -> Iterator[Found]:
     """The per-node YAML names ids that no collective node has.
 
-    ASTRA-sim passes over them, and the nodes that were meant run what the system names for their pattern
-    (`CollectiveImplLookup.cc`, `get_collective_impl`). Ids are those of the workload's files, the same on every rank.
+    ASTRA-sim ignores these ids. The nodes that were meant run the implementation that the system names for their pattern
+    (`CollectiveImplLookup.cc`, `get_collective_impl`). An id in the YAML applies to the nodes of this id on every rank.
 
     Remedy: correct the ids.
     """
@@ -202,11 +201,11 @@ def unused_per_node(facts: Facts) -> Iterator[Found]:
 def memory_rates(facts: Facts) -> Iterator[Found]:
     """The remote memory cannot serve the nodes that use it.
 
-    With NO_MEMORY_EXPANSION, or no file, ASTRA-sim exits at the first load or store. PER_NODE_MEMORY_EXPANSION divides the rank
-    by `num-npus-per-node` (0: SIGFPE) and indexes `num-nodes` nodes without looking (too few: a crash). A bandwidth of 0 makes
-    transfers take no time (`AnalyticalRemoteMemory.cc`).
+    With NO_MEMORY_EXPANSION, or without a file, ASTRA-sim exits at the first load or store. With PER_NODE_MEMORY_EXPANSION it
+    divides the rank by `num-npus-per-node` (SIGFPE if 0) and indexes `num-nodes` nodes without a bounds check (a crash if there
+    are too few). With a bandwidth of 0, transfers take no time (`AnalyticalRemoteMemory.cc`).
 
-    Remedy: a memory type, bandwidth and latency; num-nodes x num-npus-per-node of all NPUs at least.
+    Remedy: set memory type, bandwidth and latency, and num-nodes x num-npus-per-node to the number of NPUs or more.
     """
     view, memory = facts.workload, facts.inputs.remote_memory
     if view is None or facts.system.replay_only or "remote_memory" in facts.inputs.problems:

@@ -25,15 +25,15 @@ class TraceFiles:
     Parameters
     ----------
     prefix
-        As the user wrote it.
+        The prefix as the user wrote it.
     path
-        The same, to be opened from here.
+        The prefix relative to the current directory, from which files are opened.
     ranks
         Ranks that have a file.
     trace
-        Nodes of the files that could be read, no rows for the others; None where there are none at all.
+        Nodes of the readable files; other ranks have no rows. None if no file is readable.
     unreadable
-        What is wrong with the others, by rank.
+        The fault of each unreadable file, by rank.
     compressed
         Ranks whose file is compressed by gzip.
     """
@@ -51,14 +51,14 @@ class TraceFiles:
 
 
 def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> TraceFiles:
-    """Read what can be read.
+    """Read the traces of a prefix, as far as they are readable.
 
     Parameters
     ----------
     prefix, path
         The prefix as the user wrote it, and as it is opened.
     limit
-        Number of ranks that matter: files of later ones are only counted.
+        Number of ranks to read; files of later ranks are only counted. None for all.
     """
     files = _files(path)
     wanted = {rank: file for rank, file in files.items() if limit is None or rank < limit}
@@ -88,7 +88,7 @@ def _starts_compressed(file: Path) -> bool:
 def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int, str]]:
     if not files:
         return None, {}
-    # The reader wants every rank from 0 on, and all of them sound: links with numbers of their own give it those that are there.
+    # The reader needs sound files of ranks 0, 1, ... without gaps: symbolic links give the readable files such numbers.
     with scratch_directory() as folder:
         whole = _read_linked(folder / "all", list(files.values()))
         if isinstance(whole, Trace):
@@ -105,7 +105,7 @@ def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int
 
 
 def _read_linked(prefix: Path, files: list[Path]) -> Trace | str:
-    """The trace, or what is wrong with it without the name of the file."""
+    """The trace, or its fault without the name of the file."""
     for place, file in enumerate(files):
         Path(f"{prefix}.{place}.et").symlink_to(file.resolve())
     try:
@@ -116,7 +116,7 @@ def _read_linked(prefix: Path, files: list[Path]) -> Trace | str:
 
 
 def _spread(parts: list[Trace], ranks: list[int], path: Path) -> Trace:
-    """One trace of the parts' ranks, which get their own numbers back; ranks between them have no rows."""
+    """One trace of all parts, whose ranks get their original numbers back; ranks between them have no rows."""
     merged = parts[0] if len(parts) == 1 else _concatenate(parts)
     counts = np.zeros(ranks[-1] + 1, np.int64)
     counts[ranks] = np.diff(merged.rank_first)

@@ -1,4 +1,4 @@
-"""A trace as the checks use it: its rows, the order that dependencies give them, and the names of nodes in findings."""
+"""A trace as the checks use it: its rows, their topological order, and the names of nodes in findings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _INT32_MAX = 0x7FFF_FFFF
 
 
 class TraceView:
-    """The nodes of a workload or of a custom collective that could be read.
+    """The readable nodes of a workload or of a custom collective.
 
     Parameters
     ----------
     files
-        Where they come from; its `trace` is not None.
+        The files of the trace; its `trace` is not None.
     is_workload
-        Whether it is the workload.
+        Whether this is the workload.
     """
 
     def __init__(self, files: TraceFiles, *, is_workload: bool) -> None:
@@ -43,7 +43,7 @@ class TraceView:
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that have a file, readable or not."""
+        """Number of ranks that have a file, readable or not."""
         return self.files.ranks[-1] + 1
 
     def rows(self, *kinds: NodeType) -> NDArray[np.bool_]:
@@ -54,12 +54,12 @@ class TraceView:
 
     @cached_property
     def tags(self) -> NDArray[np.int64]:
-        """int64[num_nodes], tags as ASTRA-sim sees them: 32 bits with a sign, then modulo `TAGS`; -1 for those below 0."""
+        """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
         unsigned = self.trace.tag & _UINT32
         return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
 
     def file(self, row: int) -> str:
-        """The file a node is in."""
+        """Name of the file that has a node."""
         return self.files.file(int(self.rank[row]))
 
     def node(self, row: int) -> int:
@@ -87,7 +87,7 @@ class TraceView:
     ) -> FoundRows:
         """A finding at each of these nodes, given as a mask or as rows.
 
-        `describe` is a function of the row or a format: `{kind} of {size}`; see `_fields`.
+        `describe` is a function from a row to its message, or a format such as `{kind} of {size}` with the names of `_fields`.
         """
         rows = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.int64, copy=False)
         if isinstance(describe, str):
@@ -95,7 +95,7 @@ class TraceView:
         return FoundRows(rows, lambda row: self.at(row, describe(row), remedy))
 
     def _fields(self, row: int) -> dict[str, str]:
-        """What a format may name."""
+        """The values that a format may name, as texts."""
         trace, sends = self.trace, self.trace.kind[row] == NodeType.COMM_SEND
         peer = "rank" if self.is_workload else "position"
         return {
@@ -110,7 +110,7 @@ class TraceView:
         }
 
     def kind_name(self, row: int) -> str:
-        """COMP, or ALL_REDUCE for a collective of that pattern."""
+        """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
         kind = int(self.trace.kind[row])
         if kind != NodeType.COMM_COLL:
             return NodeType(kind).name if kind <= max(NodeType) else f"a node of type {kind}"
@@ -118,7 +118,7 @@ class TraceView:
 
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First entry of each row, and rows that depend on it."""
+        """The rows that depend on each row (CSR): first entry of each row, and rows."""
         from astra_tacos.linter import _order_kernels as kernels
 
         first, after = kernels.transpose(self.trace.dep_first, self.trace.dep, self.trace.num_nodes)
@@ -133,24 +133,24 @@ class TraceView:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """int64[num_nodes], rows, rank by rank, in an order that dependencies keep; rows in or behind a cycle end a rank."""
+        """int64[num_nodes], rows in topological order, rank by rank; rows in or behind a cycle come last in their rank."""
         return self._orders[0]
 
     @property
     def ordered(self) -> NDArray[np.int64]:
-        """int64[num_ranks], how many rows of each rank are in no cycle and behind none."""
+        """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
         return self._orders[1]
 
     @cached_property
     def place(self) -> NDArray[np.int64]:
-        """int64[num_nodes], where in `order` a row is."""
+        """int64[num_nodes], place of each row in `order`."""
         place = np.empty(self.trace.num_nodes, np.int64)
         place[self.order] = np.arange(self.trace.num_nodes)
         return place
 
     @cached_property
     def runs(self) -> NDArray[np.bool_]:
-        """bool[num_nodes], whether a row is in no cycle and behind none."""
+        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
         return self.place - self.trace.rank_first[self.rank] < self.ordered[self.rank]
 
     @cached_property
@@ -159,16 +159,16 @@ class TraceView:
         return np.diff(self.trace.dep_first) > 0
 
     def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether a chain of dependencies leads from one row to another row of the same rank."""
+        """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
         return precede(self.trace, self.place, self.order, before, after)
 
 
 def pattern_name(comm_type: int) -> str:
-    """ALL_REDUCE."""
+    """Name of a pattern in the Chakra schema, like ALL_REDUCE."""
     return CommType(comm_type).name if 0 <= comm_type <= max(CommType) else f"a collective of type {comm_type}"
 
 
 def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
-    """`0, 1, 5`, or the first few and how many there are."""
+    """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
     texts = [str(int(rank)) for rank in ranks[:most]]
     return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")

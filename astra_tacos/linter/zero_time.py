@@ -14,9 +14,9 @@ from astra_tacos.units import bytes_per_ns
 
 
 def first_issued(view: TraceView) -> NDArray[np.bool_]:
-    """Which compute nodes, collectives, sends and accesses of the workload are surely issued at time 0.
+    """bool[num_nodes], compute nodes, collectives, sends and accesses of the workload that are certainly issued at time 0.
 
-    Of a rank's nodes that depend on nothing, the lowest id of each slot (`workload/HardwareResource.cc`).
+    Of each rank's nodes without dependencies, these are the lowest id of each slot (`workload/HardwareResource.cc`).
     """
     ready = ~view.depends & view.runs & ~view.columns.is_cpu_op
     first = np.zeros(view.trace.num_nodes, np.bool_)
@@ -30,7 +30,7 @@ def first_issued(view: TraceView) -> NDArray[np.bool_]:
 
 
 def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
-    """Sends of custom traces that are surely issued at time 0, by the trace's place among the prefixes."""
+    """Rows of sends of custom traces that are certainly issued at time 0, by the trace's place among the prefixes."""
     collectives = facts.collectives
     if collectives is None:
         return {}
@@ -51,7 +51,7 @@ def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.
 
 
 def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time that messages hold a link; of several dimensions the slowest. Not a number where there are no dimensions."""
+    """float64[len(rows)], ns that messages hold a link, the slowest of all dimensions; NaN without dimensions."""
     network = facts.inputs.network
     if network is None or not network.dimensions:
         return np.full(len(rows), np.nan)
@@ -61,7 +61,7 @@ def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> 
 
 
 def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time until the first event that a send makes: its link is free again, or without links it arrives."""
+    """float64[len(rows)], ns until the first event of a send: it frees its link, or arrives if the model has no links."""
     network = facts.inputs.network
     if facts.queues or network is None or not network.dimensions:
         return serialisation_ns(facts, view, rows)
@@ -76,7 +76,7 @@ def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArr
 
 
 def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time that the roofline gives compute nodes (`workload/Workload.cc`, `issue_comp`). Not a number where it does not apply."""
+    """float64[len(rows)], ns of compute nodes under the roofline (`workload/Workload.cc`, `issue_comp`); NaN without it."""
     system, columns = facts.system, view.columns
     ops, size = columns.num_ops[rows].astype(np.float64), columns.tensor_size[rows].astype(np.float64)
     applies = (ops > 0) & (size > 0) & ~columns.is_cpu_op[rows]
@@ -89,7 +89,7 @@ def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArr
 
 
 def access_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time of loads and stores (`AnalyticalRemoteMemory.cc`). Not a number where there is no remote memory or no bandwidth."""
+    """float64[len(rows)], ns of loads and stores (`AnalyticalRemoteMemory.cc`); NaN without remote memory or bandwidth."""
     memory = facts.inputs.remote_memory
     if memory is None or memory.kind == "none" or memory.bytes_per_ns == 0:
         return np.full(len(rows), np.nan)

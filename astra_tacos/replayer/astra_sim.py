@@ -1,4 +1,4 @@
-"""Runs of a real ASTRA-sim: the user's own binary, started as its documentation says, and the times in its log."""
+"""Runs of a real ASTRA-sim: the user's binary, started as ASTRA-sim's documentation says, and the times in its log."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AstraSimResult:
-    """What ASTRA-sim printed.
+    """The result of an ASTRA-sim run, as read from its log.
 
     Parameters
     ----------
     binary
-        What was run.
+        The program that ran.
     finish_ns, exposed_comm_ns
-        int64[num_ranks], -1 for ranks without a `finished` line.
+        int64[num_ranks], end and exposed communication of each rank; -1 for ranks without a `finished` line.
     exit_status
-        0 proves nothing, and neither does another: look at `finish_ns`.
+        Exit status of the process. ASTRA-sim may exit with 0 after a stall and with another status after a complete run;
+        `finish_ns` is what counts.
     last_words
-        The last line that looks like trouble, "" if there is none.
+        The last line of the log that looks like an error message, "" if there is none.
     """
 
     binary: Path
@@ -49,17 +50,17 @@ class AstraSimResult:
 
     @property
     def stalled(self) -> list[int]:
-        """Ranks that never finished."""
+        """Ranks without a `finished` line."""
         return [int(rank) for rank in np.flatnonzero(self.finish_ns < 0)]
 
 
 def find_binary(binary: str | Path | None, network: NetworkConfig) -> Path:
-    """The binary to run: as given, else `$ASTRA_SIM_BIN`, else from PATH the one of the network's default backend.
+    """The binary to run: the given one, else `$ASTRA_SIM_BIN`, else the program of the network's default backend on PATH.
 
     Raises
     ------
     ConfigError
-        If it is not there or cannot be run.
+        If it does not exist or is not executable.
     """
     name = default_backend(network).binary
     given = binary or os.environ.get(BINARY_VARIABLE)
@@ -71,7 +72,7 @@ def find_binary(binary: str | Path | None, network: NetworkConfig) -> Path:
 
 
 def backend_of(binary: Path, network: NetworkConfig) -> Backend:
-    """The network model that a binary runs, by what it is called; the network's default where that says nothing."""
+    """The network model of a binary, guessed from its name; the network's default where the name does not tell."""
     name = _letters(binary.name)
     return next((backend for backend in BACKENDS.values() if _letters(backend.name) in name), default_backend(network))
 
@@ -96,7 +97,7 @@ def run_astra_sim(
     Raises
     ------
     ConfigError
-        If it cannot be started, or takes longer than `timeout_s`.
+        If the program cannot be started, or takes longer than `timeout_s`.
     """
     with scratch_directory() as scratch:
         memory = remote_memory or scratch / "remote_memory.json"
@@ -123,7 +124,7 @@ def run_astra_sim(
     text = _COLOUR.sub("", done.stdout.decode(errors="replace"))
     finish_ns, exposed_comm_ns = np.full((2, num_ranks), -1, np.int64)
     for rank, finish, exposed in _FINISHED.findall(text):
-        # The first line counts: a rank whose statistics fail may report again.
+        # The first line of a rank counts: a rank whose statistics fail may report again.
         if int(rank) < num_ranks and finish_ns[int(rank)] < 0:
             finish_ns[int(rank)], exposed_comm_ns[int(rank)] = int(finish), int(exposed)
     trouble = [line.strip() for line in text.splitlines() if _TROUBLE.search(line)]

@@ -1,8 +1,9 @@
-"""Casting: the collectives of a run, each as a program that the members of a communicator group carry out.
+"""Casts: the collectives of a run, each as a program and the communicator group whose members run it.
 
-A collective node names an implementation: the trace of its id, else of its pattern, else ASTRA-sim's native one. In a
-communicator group (not in the group of all ranks that is used without a name) the first node of a pattern that a rank issues
-decides for all later ones of that pattern (`CommunicatorGroup.cc`, `get_collective_plan`): such nodes share a plan.
+A collective node names an implementation: the custom trace for its id, else the one for its pattern, else ASTRA-sim's native
+algorithm. In a communicator group (not in the group of all ranks, which nodes without a group name use) the first node of a
+pattern that a rank issues decides for all later ones of that pattern (`CommunicatorGroup.cc`, `get_collective_plan`): these nodes
+share a plan.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _DIMENSIONS_INVOLVED = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Casts:
-    """The collectives of a run.
+    """The collectives of a run. A cast is one program run by one group.
 
     Parameters
     ----------
@@ -51,17 +52,17 @@ class Casts:
     members
         Ranks of each group that is used, int64 arrays; entry 0 is the group of all ranks.
     cast_program, cast_group
-        int64[num_casts], entries of `programs` and `members`.
+        int64[num_casts], the entry of each cast in `programs` and in `members`.
     custom, native
-        int32[num_nodes], cast of a collective node's custom implementation and of its native one, NO_CAST where there is none
-        or none can be needed.
+        int32[num_nodes], the casts of a collective node's custom and native implementations; NO_CAST where there is none, or
+        where it cannot be needed.
     native_position
-        int32[num_nodes], of the node's rank in its native implementation.
+        int32[num_nodes], the position of the node's rank in its native implementation.
     plan, num_plans
-        int32[num_nodes], the plan that a node shares, NO_PLAN without a group.
+        int32[num_nodes], the plan that a node shares with others, NO_PLAN without a group; and the number of plans.
     position
-        int32[num_nodes], of the node's rank among its group's ranks in ascending order (`CommunicatorGroup.cc` sorts them to
-        find it; a peer, on the other hand, is an entry of the group as it is written).
+        int32[num_nodes], the position of the node's rank among the ranks of its group in ascending order, in which
+        `CommunicatorGroup.cc` sorts them; a peer, in contrast, is an entry of the group in the order of its file.
     """
 
     programs: tuple[CollectiveProgram, ...]
@@ -78,7 +79,7 @@ class Casts:
 
 @dataclass(slots=True)
 class _Casting:
-    """Casts while they are being collected."""
+    """Collects casts, each distinct program and group once."""
 
     members: list[NDArray[np.int64]]
     programs: list[CollectiveProgram] = field(default_factory=list)
@@ -97,7 +98,7 @@ class _Casting:
         return self.program_of[case]
 
     def native_group(self, group: int) -> int:
-        """Entry of `members` for native implementations: a group of all ranks plays by their numbers."""
+        """Entry of `members` for native implementations: in a group of all ranks, positions are ranks."""
         if group == ALL_RANKS or len(self.members[group]) < len(self.members[ALL_RANKS]):
             return group
         if group not in self.native_group_of:
@@ -107,15 +108,15 @@ class _Casting:
 
 
 def cast_collectives(run: Run) -> Casts:
-    """All collectives of a run.
+    """Find the casts of all collective nodes of a run.
 
     Raises
     ------
     ConfigError
-        If a node names a group that does not exist or does not have its rank, a trace has too few ranks or a node that
-        ASTRA-sim cannot run, or no implementation is given.
+        If a node names a group that does not exist or does not contain its rank, a trace has too few ranks or a node that
+        ASTRA-sim cannot run, or a pattern has no implementation.
     ReplayError
-        If a node of a trace waits for one that does not exist, or custom collectives are to be split.
+        If a node of a trace waits for one that does not exist, or `preferred-dataset-splits` would split a custom collective.
     """
     trace, columns = run.workload, run.columns
     collectives = (trace.kind == NodeType.COMM_COLL) & (not run.system.replay_only)
@@ -163,7 +164,7 @@ def cast_collectives(run: Run) -> Casts:
 
 
 def _check_system(run: Run) -> None:
-    """What ASTRA-sim needs for any collective (`Sys.cc`)."""
+    """Check the settings that ASTRA-sim needs for every collective (`Sys.cc`)."""
     system = run.system
     splits, active = system.preferred_dataset_splits, system.active_chunks_per_dimension
     if splits is None or splits < 1:
@@ -180,7 +181,7 @@ def _check_system(run: Run) -> None:
 
 
 def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
-    """The distinct rows of some columns, and where each of them is."""
+    """Each distinct row over some columns, and the indices at which it occurs."""
     if not len(columns[0]):
         return
     cases, which = np.unique(np.stack([column.astype(np.int64) for column in columns], axis=1), axis=0, return_inverse=True)
@@ -192,10 +193,11 @@ def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray
 def _turns(
     run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64], pattern: NDArray[np.int64], everyone: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """0 or 1: which of the two trees of `doubleBinaryTree` the first chunk takes; 0 where that algorithm is not used.
+    """int64[len(rows)], the tree of `doubleBinaryTree` (0 or 1) of each collective's first chunk; 0 for other algorithms.
 
-    They take turns over all chunks of a rank's collectives of a pattern among all ranks, which are taken to run in order of
-    their ids. ASTRA-sim may cut one chunk more than `preferred-dataset-splits` (`Sys::determine_chunk_size`).
+    The trees alternate over all chunks of the collectives of a pattern that a rank runs among all ranks. The collectives are
+    assumed to run in order of ids. ASTRA-sim may cut one chunk more than `preferred-dataset-splits`
+    (`Sys::determine_chunk_size`).
     """
     turn, node_id = np.zeros(len(rank), np.int64), run.workload.node_id[rows]
     for number in np.unique(pattern).tolist():
@@ -211,7 +213,7 @@ def _turns(
 
 
 def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
-    """A custom collective's trace as a program: a reduction takes its duration, 0 meaning 1 ns (`CustomAlgorithm.cc`)."""
+    """The program of a custom collective's trace. A COMP takes its duration, and 1 ns if that is 0 (`CustomAlgorithm.cc`)."""
     return CollectiveProgram(
         source=source,
         rank_first=trace.rank_first,
@@ -228,14 +230,14 @@ def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
 
 
 def _entries(run: Run, groups: UsedGroups) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-    """Members of the groups that are used, all ranks first, and per row its entry of them."""
+    """Members of the groups that are used, the group of all ranks first, and the entry of each row's group among them."""
     ids = [ALL_RANKS, *sorted(set(groups.members) - {ALL_RANKS})]
     members = [np.arange(run.network.num_npus), *(np.array(groups.members[number], np.int64) for number in ids[1:])]
     return members, np.searchsorted(ids, groups.group)
 
 
 def _positions(rank: NDArray[np.int64], groups: UsedGroups, everyone: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
-    """Of each row's rank: the trace that it plays, and its place in a native algorithm, which all ranks play by number."""
+    """The position of each row's rank in a custom trace, and in a native algorithm, where positions of all ranks are ranks."""
     custom, native = rank.copy(), rank.copy()
     for number in set(groups.members) - {ALL_RANKS}:
         chosen = np.flatnonzero(groups.group == number)
@@ -246,14 +248,14 @@ def _positions(rank: NDArray[np.int64], groups: UsedGroups, everyone: NDArray[np
 
 
 def _may_be_native(plan: NDArray[np.int64], num_plans: int, implementation: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether rows may run a native implementation: their own, or that of a row whose plan they share."""
+    """bool[num_rows], whether a row may run a native implementation: its own, or that of a row with which it shares a plan."""
     native_plans = np.zeros(num_plans + 1, np.bool_)
     native_plans[plan[implementation == NATIVE]] = True
     return np.where(plan == NO_PLAN, implementation == NATIVE, native_plans[plan])
 
 
 def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
-    """Program of a custom collective: its entry in `run.prefixes`, and the group that plays it."""
+    """Number of the program of a custom collective; `case` is its entry in `run.prefixes` and the group that runs it."""
     name, group = case
     collective = run.collectives[name]
     user = "the network" if group == ALL_RANKS else f"the group of {node}"
@@ -262,9 +264,10 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
 
 
 def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
-    """Program of a native collective; a group of fewer than all ranks is one dimension, a ring if several are given.
+    """Number of the program of a native collective.
 
-    So is a network that is a list of links, which has no dimensions.
+    A group of fewer than all ranks is one dimension, which runs `ring` if several algorithms are given. The same holds for a
+    network that is a list of links, as it has no dimensions.
     """
     pattern, size_bytes, group, involved, count, turn = case
     system, key = run.system, pattern_key(pattern)

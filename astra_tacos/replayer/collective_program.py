@@ -1,4 +1,4 @@
-"""The program of a collective: the actions of every member of a group, from a custom trace or a native algorithm."""
+"""The `CollectiveProgram` class: what every member of a group does in a collective, from a custom trace or a native algorithm."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 
 class LocalKind(IntEnum):
-    """Kinds of nodes, besides those of `NodeType`, by which a position of a native algorithm keeps order among its own nodes.
+    """Kinds of nodes of a native algorithm, besides those of `NodeType`, that order the nodes of one position.
 
-    A position has pools of tokens, empty at first; a node's `tag` names its pool. These nodes take no time and make no events:
-    what they let go of is issued at once, like what a finished node sets free.
+    A position has pools of tokens (counting semaphores), empty at first; a node's `tag` names its pool. These nodes take no time
+    and make no events: nodes that they unblock are issued at once, as are the children of a finished node.
     """
 
     TAKE = 16
-    """Completes when it has a token of its pool. Those that wait for one are served in the order in which they were issued."""
+    """Takes a token from its pool and completes; waits while the pool is empty. Waiting nodes are served in order of issue."""
     PUT = 17
-    """Puts a token into its pool, for who waits for one, or for who comes; completes at once."""
+    """Puts a token into its pool, which the first waiting TAKE, or else the next TAKE to be issued, gets; completes at once."""
     PULSE = 18
-    """The same, but the token is lost unless someone waits for it."""
+    """The same as PUT, but the token is lost unless a TAKE is waiting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class CollectiveProgram:
     Parameters
     ----------
     source
-        Where it comes from, as messages name it: the prefix of a trace, or a native algorithm.
+        The origin that error messages name: the prefix of a trace, or a native algorithm.
     rank_first
         int64[num_positions + 1], first row of each position.
     node_id
@@ -39,20 +39,22 @@ class CollectiveProgram:
     kind
         uint8[num_nodes], `NodeType`: COMM_SEND, COMM_RECV or COMP; in a native algorithm also `LocalKind`.
     delay_ns
-        int64[num_nodes], how long a COMP takes; 0 for the others. A COMP of a native algorithm may take 0 ns: it ends at the
-        same instant, after whatever its position already has to end then.
+        int64[num_nodes], duration of a COMP; 0 for other nodes. A COMP of a native algorithm may take 0 ns: it ends at the same
+        instant, after all nodes of its position that were already due to end then.
     size_bytes
-        int64[num_nodes], of a message; 0 for others.
+        int64[num_nodes], size of a message; 0 for other nodes.
     peer
-        int64[num_nodes], position that a send goes to or a receive comes from; `ABSENT` for others.
+        int64[num_nodes], position that a send goes to or a receive comes from; `ABSENT` for other nodes.
     tag
-        int64[num_nodes]; of a native algorithm's message, the number of its chunk within the collective; of a `LocalKind`, its
-        pool. Messages of one source, destination, size and tag meet in the order of their issue.
+        int64[num_nodes]. The message of a native algorithm has the number of its chunk within the collective, a `LocalKind` the
+        number of its pool. Messages with the same source, destination, size and tag match first in, first out, by issue.
     dep_first, dep
-        int64[num_nodes + 1] and int64[...], rows of the same position that a node waits for.
+        int64[num_nodes + 1] and int64[...]: `dep[dep_first[i] : dep_first[i + 1]]` are the rows of the same position that row i
+        waits for.
     native
-        ASTRA-sim's own algorithm: nodes that become ready together are issued in order of rows (a custom trace's in the order
-        of a hash set), no node waits for a send, and a position is through when all its nodes but the sends are.
+        Whether this is an algorithm of ASTRA-sim itself. Then nodes that become ready together are issued in order of rows
+        (those of a custom trace in the order of a hash set), no node waits for a send, and a position is finished when all its
+        nodes other than sends are.
     """
 
     source: str

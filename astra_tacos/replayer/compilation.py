@@ -35,9 +35,9 @@ _NATIVE_ACTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """`Code` of a run, how many keys of messages it has, and its sends' ends: `pair` p goes from `pair_src` to `pair_dst`.
+    """The `Code` of a run, its number of message keys, and the ends of its messages: pair p goes from `pair_src` to `pair_dst`.
 
-    Row `program_first[p + 1]` is the first of program p; link l of `Code` is the network's link `used_links[l]`.
+    Row `program_first[p + 1]` is the first row of program p; link l of `Code` is link `used_links[l]` of the network.
     """
 
     code: kernels.Code
@@ -48,7 +48,7 @@ class Compiled:
     used_links: NDArray[np.int32]
 
     def by_link(self, figures: NDArray[np.int64], num_links: int) -> NDArray[np.int64]:
-        """Figures of the used links, as figures of all links."""
+        """int64[num_links]: `figures` of the used links at their places among all links, 0 for the others."""
         spread = np.zeros(num_links, np.int64)
         spread[self.used_links] = figures
         return spread
@@ -57,25 +57,24 @@ class Compiled:
 def compile_run(
     workload: Trace, actions: Actions, casts: Casts, network: NetworkModel, starts_at_once: bool, server: NDArray[np.int32]
 ) -> Compiled:
-    """Lay out workload and programs one after another, number the messages, and find their routes.
+    """Lay out the workload and the programs one after another, number the messages, and find their routes.
 
-    `network` says how messages travel; `starts_at_once` and `server` are as in `Code`, which also says what templates, rows and
-    live nodes are.
+    `Code` defines templates, rows and live nodes.
 
     Parameters
     ----------
     workload
         Traces of all ranks.
     actions
-        What each node does when it is issued.
+        The action of each node when it is issued.
     casts
         Programs of the collectives.
     network
-        Routes of messages.
+        The model that routes messages.
     starts_at_once
-        See `Code`.
+        As in `Code`.
     server
-        See `Code`.
+        int32[num_ranks], as in `Code`.
     """
     num_rows, num_ranks = workload.num_nodes, workload.num_ranks
     programs = casts.programs
@@ -168,7 +167,7 @@ def compile_run(
 
 
 def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.int64]) -> list[tuple[CollectiveProgram, int]]:
-    """Each program and its first row; the workload is before them."""
+    """Each program and its first row, which comes after the rows of the workload."""
     return list(zip(programs, program_first[1:-1].tolist(), strict=True))
 
 
@@ -212,12 +211,12 @@ def _fill_program(nodes: NDArray[np.void], program: CollectiveProgram) -> None:
 
 
 def _streams(program: CollectiveProgram) -> int:
-    """How many streams ASTRA-sim makes of a collective: one per chunk of a native one."""
+    """Number of streams that ASTRA-sim makes of a collective: one per chunk if it is native, else 1."""
     return int(program.tag[program.kind == NodeType.COMM_SEND].max(initial=0)) + 1 if program.native else 1
 
 
 def _pools(program: CollectiveProgram) -> int:
-    """How many pools of tokens a position has."""
+    """Number of pools of tokens of a position."""
     pools = program.tag[program.kind > NodeType.COMM_COLL]
     return int(pools.max()) + 1 if pools.size else 0
 
@@ -225,7 +224,7 @@ def _pools(program: CollectiveProgram) -> int:
 def _children(
     traces: list[Trace | CollectiveProgram], first: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-    """How many rows each waits for, and those that wait for it."""
+    """Number of rows that each row waits for (int32[num_rows]), and the rows that wait for it (CSR)."""
     total = int(first[-1])
     num_waits, child_first = np.zeros(total, np.int32), np.zeros(total + 1, np.int64)
     child = np.empty(sum(len(trace.dep) for trace in traces), np.int32)
@@ -242,7 +241,11 @@ def _roots(num_waits: NDArray[np.int32], template_first: NDArray[np.int64]) -> t
 def _messages(
     workload: Trace, actions: Actions, casts: Casts, program_first: NDArray[np.int64]
 ) -> tuple[NDArray[np.void], NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]:
-    """Addresses of all messages, where each cast's begin (minus its program's first row), and the pairs' ends."""
+    """Number the messages of the workload and of all casts.
+
+    Returns the address of each row, the shift from a program's rows to the addresses of each cast, the number of keys, and the
+    source and destination of each pair.
+    """
     num_ranks = workload.num_ranks
     played = [casts.programs[program] for program in casts.cast_program.tolist()]
     groups = [casts.members[group] for group in casts.cast_group.tolist()]
@@ -291,7 +294,7 @@ def _messages(
 
 
 def _workload_order(workload: Trace, slot: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    """Place of each row among its rank's ids, the row of each place, and where the heap of each rank and slot begins."""
+    """Place of each row among the ids of its rank, the row at each place, and the begin of the heap of each rank and slot."""
     rank = workload.rank
     by_order = np.lexsort((workload.node_id, rank))
     order = np.empty(workload.num_nodes, np.int32)
@@ -307,7 +310,10 @@ def _blocks(
     native_template: NDArray[np.int32],
     template_first: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """int64[num_ranks + 1], room for the largest collective that each rank may run, after the workload's rows."""
+    """int64[num_ranks + 1], first live node of each rank's block, which has room for the largest collective that it may run.
+
+    The blocks come after the rows of the workload.
+    """
     room = np.zeros(workload.num_ranks, np.int64)
     sizes = np.diff(template_first)
     custom_template = np.where(casts.custom >= 0, np.append(cast_template, 0)[casts.custom] + casts.position, -1)

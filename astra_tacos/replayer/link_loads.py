@@ -1,4 +1,4 @@
-"""Loads of links for a network model without links: every message is put on the route that it takes through the network."""
+"""Loads of links for a network model without links: the bytes of every message, summed over the links of its route."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from astra_tacos.run.outcome import LinkLoads
 
 
 def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig) -> LinkLoads:
-    """Loads of all links after a replay without them.
+    """Loads of all links after a replay under a model without links.
 
-    Messages cross the dimensions in order, lowest first, as they do where links are modelled; failed links are there, as they are
-    for a model without links.
+    Messages take the routes of the congestion-aware model: they cross the dimensions in order, lowest first. Failed links count
+    as working, as in the model without links.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, networ
 
 
 def pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
-    """int64[num_pairs], bytes between each pair of `compiled`: messages of the workload, and collectives that ran."""
+    """int64[num_pairs], bytes that went between each pair of `compiled`: in messages of the workload and in collectives."""
     code = compiled.code
     num_rows = len(code.slot)
     sent = np.zeros(len(compiled.pair_src), np.int64)

@@ -11,13 +11,13 @@ from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
 from astra_tacos.units import MAX_SIZE_BYTES, NS_PER_US
 
 LONGEST_NS = 1 << 60
-"""Delays are at most this long, so that sums of a few stay within int64."""
+"""Longest delay, so that sums of a few delays fit int64."""
 _MAX_TAG = (1 << 31) - 1
 _KINDS = [kind.value for kind in NodeType]
 
 
 class NodeCheck:
-    """Rejects rows of a trace, with one line that says which node, what was found and what was expected."""
+    """Rejects rows of a trace. The error is one line: the node, what was found, what was expected."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -25,7 +25,7 @@ class NodeCheck:
     def reject(
         self, bad: NDArray[np.bool_], found: str, expected: str, error: type[AstraTacosError] = ConfigError, **values: object
     ) -> None:
-        """Raise `error` for the first row that is `bad`.
+        """Raise `error` for the first row that is `bad`, if there is one.
 
         Parameters
         ----------
@@ -72,12 +72,12 @@ class NodeCheck:
         self.reject(message & ((trace.tag < 0) | (trace.tag > _MAX_TAG)), "{kind} with comm_tag {tag}", "0 to 2**31 - 1")
 
     def durations(self, chosen: NDArray[np.bool_]) -> None:
-        """Reject durations that do not fit int64 nanoseconds."""
+        """Reject durations that do not fit int64 in nanoseconds."""
         longest = LONGEST_NS // NS_PER_US
         self.reject(chosen & (self.trace.duration_us > longest), "{kind} with duration_micros {duration}", f"at most {longest}")
 
     def dependencies(self) -> None:
-        """Reject dangling dependencies, and ranks in which every node waits for another (`dependancy_solver.cpp`: both throw)."""
+        """Reject dependencies on ids that do not exist, and ranks in which every node waits (`dependancy_solver.cpp` throws)."""
         trace = self.trace
         if (trace.dep == DANGLING).any():
             dangling = np.zeros(trace.num_nodes, np.bool_)
@@ -94,7 +94,7 @@ class NodeCheck:
 
 
 def check_collective(trace: Trace, num_members: int, user: str) -> None:
-    """Everything about a custom collective's trace that can be told from its nodes one by one.
+    """Check every node of a custom collective's trace by itself.
 
     Raises
     ------

@@ -22,9 +22,9 @@ _END = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Message p crosses the links `link[first_hop[p]]` and on, up to a -1.
+    """Message p crosses the links `link[first_hop[p]]`, `link[first_hop[p] + 1]`, ... until an entry of -1.
 
-    Where there are no links at all, b bytes take int(`direct_latency_ns[p]` + b / `direct_bytes_per_ns[p]`) instead.
+    In a model without links, a message p of b bytes takes int(`direct_latency_ns[p]` + b / `direct_bytes_per_ns[p]`) ns instead.
     """
 
     first_hop: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Routes:
 
 
 class NetworkModel(Protocol):
-    """How messages travel. Arrays are per link: ends (switches after the NPUs), latency, bandwidth."""
+    """Routes and rates of messages. Arrays have an entry per link: ends (switches after the NPUs), latency, bandwidth."""
 
     link_src: NDArray[np.int32]
     link_dst: NDArray[np.int32]
@@ -46,14 +46,14 @@ class NetworkModel(Protocol):
 
 
 class CongestionUnaware:
-    """No queues: a message takes int(hops * latency + size / bandwidth) of the first dimension in which its ends differ.
+    """No queues: a message takes int(hops * latency + size / bandwidth) ns in the first dimension in which its ends differ.
 
-    `congestion_unaware/MultiDimTopology.cpp`, `BasicTopology.cpp`. Link failures have no effect.
+    Source: `congestion_unaware/MultiDimTopology.cpp`, `BasicTopology.cpp`. Link failures have no effect.
 
     Raises
     ------
     ConfigError
-        If the network is a graph without dimensions, or overrides links; or a dimension has no such building block.
+        If the network is a graph without dimensions or overrides links, or if this model lacks a dimension's building block.
     """
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -82,11 +82,11 @@ class CongestionUnaware:
 
 
 class CongestionAware:
-    """Links are first in, first out; each hop takes int(latency + size / bandwidth) and holds its link for int(size / bandwidth).
+    """Links are FIFO queues; a hop takes int(latency + size / bandwidth) ns and holds its link for int(size / bandwidth) ns.
 
-    `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. It goes beyond ASTRA-sim, which has one dimension and fewer building
-    blocks here: routes cross the dimensions in order, lowest first, on links of their own; link overrides and failures count; a
-    graph without dimensions takes messages between neighbours.
+    Source: `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. This model goes beyond ASTRA-sim's, which takes one dimension
+    and fewer building blocks: each dimension has its own links, and routes cross the dimensions in order, lowest first; link
+    overrides and failures count; in a graph without dimensions only neighbours exchange messages.
     """
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -126,7 +126,7 @@ class CongestionAware:
 
 @lru_cache(maxsize=8)
 def _topology_of(network: NetworkConfig) -> Topology:
-    """Many runs are replayed on one network."""
+    """The topology of a network, cached, as many runs are replayed on one network."""
     return build_topology(network)
 
 
@@ -134,13 +134,16 @@ NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
     CONGESTION_AWARE: CongestionAware,
     CONGESTION_UNAWARE: CongestionUnaware,
 }
-"""How messages travel under each backend."""
+"""The network model of each backend."""
 
 
 def crossed_pairs(
     network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Neighbours on the route of each pair of NPUs: the pair's number and two NPUs, in order of pair, then of travel."""
+    """The hops between NPUs on the route of each pair: number of the pair, source and target of the hop.
+
+    The three int64 arrays are sorted by pair, then along the route.
+    """
     owners, sources, targets = [], [], []
     if not network.dimensions:
         owners, sources, targets = [np.arange(len(src))], [src], [dst]

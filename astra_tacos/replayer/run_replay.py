@@ -26,7 +26,7 @@ from astra_tacos.run.run import Run
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000
 _ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))
-"""Which actions wait for time to pass."""
+"""Actions that wait for time to pass."""
 
 
 def replay_run(
@@ -37,7 +37,7 @@ def replay_run(
     route_loads: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> RunOutcome:
-    """Replay a run from the first node to the last.
+    """Replay a run from the first node to the last, and return times, bytes and link loads.
 
     Semantics and order of events are those of `astra-sim` (`workload/Workload.cc`, `workload/HardwareResource.cc`,
     `system/Sys.cc`, `system/CommunicatorGroup.cc`, `system/astraccl/custom_collectives/CustomAlgorithm.cc`) on
@@ -49,20 +49,20 @@ def replay_run(
     run
         What to replay.
     backend
-        The network model, or its name; None takes the network's default (`run.backend`).
+        The network model, or its name; None stands for the network's default (`run.backend`).
     record_transmissions
-        Keep every use of a link.
+        Whether to keep every transmission over a link (`RunOutcome.transmissions`).
     route_loads
-        Work out what links would carry, where the backend does not model them.
+        Whether to sum the bytes of messages over their routes where the backend models no links (`RunOutcome.loads`).
     progress
-        Called with (ranks that have finished, ranks) now and then.
+        Called from time to time with the number of ranks that have finished and the number of all ranks.
 
     Raises
     ------
     ConfigError
         If a node or file would make ASTRA-sim stop, or the backend cannot model the network.
     ReplayError
-        If nodes wait for ever; the message says who waits for what.
+        If nodes wait for ever; the message names the chain of waiting nodes.
     """
     chosen = choose_backend(backend, run.network)
     workload = run.workload
@@ -105,14 +105,14 @@ def replay_run(
 def advance(
     compiled: Compiled, state: kernels.Progress, prefix: str, network: str, progress: Callable[[int, int], None] | None
 ) -> kernels.Progress:
-    """Run a replay to its end, and return its last state; `prefix` and `network` are what error messages name.
+    """Run a replay to its end, and return its last state; error messages name the workload `prefix` and the `network`.
 
     Raises
     ------
     ConfigError
-        If a message ends or frees its link at time 0, where ASTRA-sim stops, or the replay outlasts 2**61 ns.
+        If a message ends or frees its link at time 0, where ASTRA-sim aborts, or the replay takes longer than 2**61 ns.
     ReplayError
-        If ranks number a native collective differently, so that its messages never meet.
+        If ranks number a native collective differently, so that its messages never match.
     """
     code = compiled.code
     status = kernels.PAUSED
@@ -152,7 +152,7 @@ def advance(
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
-    """State of a replay before its first event; with `timed`, times are kept of the collectives' nodes too.
+    """The state of a replay before its first event.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     num_servers
         Number of memory servers.
     record
-        Whether the replay is recorded.
+        Whether every transmission over a link is recorded.
     timed
-        Whether the times of the nodes of collectives are kept.
+        Whether the times of nodes of collectives are kept, besides those of the workload.
     """
     code = compiled.code
     num_rows, num_ranks = len(code.slot), len(code.block_first) - 1
@@ -180,7 +180,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     lives["rank"][num_rows:] = np.repeat(np.arange(num_ranks), np.diff(code.block_first))
     lives["waits"][:num_rows] = code.num_waits[:num_rows]
     lives["state"] = kernels.UNTOUCHED
-    # Those that may wait for time to pass at once: nodes of the workload, and of the largest collectives.
+    # Nodes that may wait for time to pass at the same time: those of the workload, and of the largest collectives.
     elapsing = np.concatenate(([0], np.cumsum(_ELAPSES[code.nodes["action"][:-1]])))
     per_template = np.diff(elapsing[template_first])
     largest = int(per_template[num_ranks:].max()) if len(per_template) > num_ranks else 0
@@ -198,7 +198,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     return kernels.Progress(
         scalar=scalar,
         lives=lives,
-        # What is written before it is read is left to the system: pages that are never touched cost nothing.
+        # Arrays that are written before they are read stay uninitialised: pages that are never touched cost nothing.
         messages=np.empty(num_messages, kernels.MESSAGE),
         issue_ns=integers(np.int64, num_timed, -1),
         finish_ns=integers(np.int64, num_timed, -1),
@@ -252,14 +252,17 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
 
 
 def _with_room(state: kernels.Progress) -> kernels.Progress:
-    """Twice the messages, and as many more events."""
+    """The state with room for twice the messages and as many more events."""
     more = len(state.messages)
     messages = np.concatenate((state.messages, np.empty(more, kernels.MESSAGE)))
     return state._replace(messages=messages, events=np.concatenate((state.events, np.empty(more, kernels.EVENT))))
 
 
 def servers(memory: RemoteMemory | None, num_ranks: int) -> tuple[NDArray[np.int32], int]:
-    """Which memory each rank shares with others (`AnalyticalRemoteMemory.cc`, `issue`), -1 if none."""
+    """int32[num_ranks], the memory server that each rank shares with others, -1 if none; and the number of servers.
+
+    Source: `AnalyticalRemoteMemory.cc`, `issue`.
+    """
     ranks = np.arange(num_ranks, dtype=np.int32)
     if memory is not None and memory.kind == "pool":
         return np.zeros(num_ranks, np.int32), 1
@@ -270,7 +273,7 @@ def servers(memory: RemoteMemory | None, num_ranks: int) -> tuple[NDArray[np.int
 
 
 def _most_transmissions(compiled: Compiled, casts: Casts) -> int:
-    """No fewer than the transmissions of a replay: every collective node may run what takes most of its plan's alternatives."""
+    """An upper bound on the transmissions of a replay: a collective node counts with the largest implementation of its plan."""
     code = compiled.code
     if not len(code.hop_link):
         return 0

@@ -1,4 +1,4 @@
-"""Replay of schedules: each link takes its sends in the schedule's order, as early as it can."""
+"""Replay of schedules: each link serves its sends in the order of the schedule, each as early as possible."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from astra_tacos.topology.topology import NO_LINK
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleReplay:
-    """What a replay of a schedule saw.
+    """The times of a replay of a schedule.
 
-    `finish_ns`: int64[num_npus], when an NPU's last send has arrived and its last chunk is usable.
-    `link_busy_ns`: int64[num_links], how long each link was held.
-    `start_ns`, `end_ns`: int64[num_sends], when each send started and arrived.
+    `finish_ns`: int64[num_npus], time at which the last send of an NPU has arrived and its last chunk is usable.
+    `link_busy_ns`: int64[num_links], time for which each link was held.
+    `start_ns`, `end_ns`: int64[num_sends], time at which each send started and arrived.
     """
 
     finish_ns: NDArray[np.int64]
@@ -31,21 +31,22 @@ class ScheduleReplay:
 
     @property
     def collective_time_ns(self) -> int:
-        """When the last NPU has finished."""
+        """Time at which the last NPU finishes, in ns."""
         return int(self.finish_ns.max())
 
 
 def replay_schedule(schedule: Schedule) -> ScheduleReplay:
-    """Replay a schedule under its timing model, in the order of its rows; its times only decide which sends a send waits for.
+    """Replay a schedule under its timing model, in the order of its rows.
 
-    Arithmetic as ASTRA-sim's (`astra-network-analytical`, `congestion_aware/Link.cpp`), truncated to nanoseconds.
+    The times of the schedule only decide which sends a send waits for. Times are truncated to nanoseconds, as in ASTRA-sim
+    (`astra-network-analytical`, `congestion_aware/Link.cpp`).
 
     Raises
     ------
     ConfigError
         If a send names a chunk or channel that does not exist.
     ReplayError
-        If sends wait for one another in a circle.
+        If sends wait for one another in a cycle.
     """
     from astra_tacos.replayer._schedule_replay_kernels import FINISHED, LinkOrder, Messages, Operations, Result, replay_operations
 
@@ -62,7 +63,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
     child_first, child = group_by(done.awaited, np.repeat(np.arange(num_operations), np.diff(done.first)), num_operations)
     through = down != NO_LINK
     links, takers = up, numbers
-    if timing.is_blocking:  # a down-link, too, takes its messages in order
+    if timing.is_blocking:  # a down-link serves its messages in order, too
         links, takers = np.concatenate((up, down[through])), np.concatenate((numbers, numbers[through]))
         order = np.argsort(takers, kind="stable")
         links, takers = links[order], takers[order]

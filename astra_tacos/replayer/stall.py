@@ -1,4 +1,4 @@
-"""Diagnosis of a stalled replay: the chain of waiting from a rank that never finishes to the message or node that causes it."""
+"""Diagnosis of a stalled replay: the chain of waits from a rank that never finishes to the message or node that causes it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from astra_tacos.trace.trace import Trace
 
 _CHAIN_ENDS = 4
 _SHORT_WAY = 2
-"""A cycle that many steps away is told with the way to it."""
+"""A cycle at most this many steps away is described together with the steps that lead to it."""
 _DEPENDENCY = "waits for rank "
-"""How a step begins that is a dependency: all others name what is waited for."""
+"""The first words of a step that is a dependency; all other steps name what is waited for."""
 
 
 class Stall:
-    """A replay in which nothing happens any more."""
+    """A replay that has no events left although some ranks have not finished."""
 
     def __init__(self, run: Run, casts: Casts, compiled: Compiled, state: kernels.Progress, of_collective: bool = False) -> None:
-        """`of_collective`: the workload only stands for one collective, and is not to be mentioned."""
+        """With `of_collective` the workload only stands for one collective, so that texts do not mention it."""
         self._run, self._casts, self._state = run, casts, state
         self._code = compiled.code
         self._program_first = compiled.program_first
@@ -31,13 +31,13 @@ class Stall:
         self._of_collective = of_collective
 
     def describe(self, live: int) -> str:
-        """`rank 3, node 17`, and of which collective."""
+        """A live node in words: `rank 3, node 17`, and its collective if it belongs to one."""
         rank = int(self._state.lives["rank"][live])
         row = self._row(live)
         return self._describe_row(rank, row)
 
     def explain(self, rank: int) -> str:
-        """The chain of waits that begins at a rank; of one that ends in a cycle, the cycle."""
+        """The chain of waits that begins at a rank, in words; if it ends in a cycle, the cycle."""
         live = self._stuck_in_collective(rank) if self._of_collective else self._stuck_in_workload(rank)
         lives, steps = [live], [self.describe(live)]
         while True:
@@ -55,7 +55,7 @@ class Stall:
         return whole if begin <= _SHORT_WAY else f"{steps[0]} waits behind a cycle: {chain}"
 
     def _shortened(self, lives: list[int], steps: list[str]) -> list[str]:
-        """Steps in which dependencies within one rank that follow one another are told as one."""
+        """The steps, with consecutive dependencies within one rank merged into one step."""
         short: list[str] = []
         index = 0
         while index < len(steps):
@@ -79,12 +79,12 @@ class Stall:
         return f"{text} of {self._program_of(row)[0].source}"
 
     def _program_of(self, row: int) -> tuple[CollectiveProgram, int]:
-        """The program of a row, and its first row."""
+        """The program that a row belongs to, and the first row of that program."""
         number = int(np.searchsorted(self._program_first, row, side="right")) - 2
         return self._casts.programs[number], int(self._program_first[number + 1])
 
     def _stuck_in_workload(self, rank: int) -> int:
-        """A node that was issued and is not finished, or else one that could be issued."""
+        """A node of the rank's workload that was issued and is not finished, else one that could be issued."""
         first, end = self._run.workload.rank_first[rank : rank + 2].tolist()
         state = self._state.lives["state"][first:end]
         issued = state == kernels.ISSUED
@@ -101,7 +101,7 @@ class Stall:
         return first + int(np.argmax(issued & receives if (issued & receives).any() else issued))
 
     def _next(self, live: int) -> tuple[int, str] | str:
-        """What a node waits for: another and how to say so, or how the chain ends."""
+        """The live node that a node waits for and the text of this step, or the text that ends the chain."""
         rank, row = int(self._state.lives["rank"][live]), self._row(live)
         if self._state.lives["state"][live] == kernels.ISSUED:
             action = self._code.nodes["action"][row]
@@ -139,11 +139,11 @@ class Stall:
         return row if row < self._num_rows else row + int(self._state.key_shift[rank])
 
     def _awaited_message(self, rank: int, row: int, live: int) -> tuple[int, str] | str:
-        """The send that a receive waits for."""
+        """The next step from a receive: the send that it waits for, or the text that ends the chain."""
         code = self._code
         key = int(code.address["key"][self._key_row(rank, row)])
         source = self._source_of(rank, row)
-        # In the collective that the sender runs, in its workload, or in a collective that it has not begun.
+        # The send is in the collective that the sender runs, in its workload, or in a collective that it has not begun.
         first, end = code.block_first[source : source + 2].tolist()
         if self._state.parent[source] >= 0:
             size = self._size_of_collective(source)
@@ -190,13 +190,13 @@ class Stall:
         return np.flatnonzero(sends & (self._code.address["key"][key_rows] == key))
 
     def _template(self, cast: int, row: int) -> int:
-        """What a collective node of the workload does in a cast."""
+        """The template that a collective node of the workload runs in a cast."""
         if cast == self._casts.native[row]:
             return int(self._code.native_template[row])
         return int(self._code.cast_template[cast]) + int(self._casts.position[row])
 
     def _row_in_cast(self, cast: int, template: int, key: int) -> int | None:
-        """The first row of a template that sends a message of a key."""
+        """The first row of a template that sends a message with this key, None if there is none."""
         rows = np.arange(self._code.template_first[template], self._code.template_first[template + 1])
         sends = np.flatnonzero(
             np.isin(self._code.nodes["action"][rows], (kernels.SEND, kernels.POST))
@@ -205,7 +205,7 @@ class Stall:
         return int(rows[sends[0]]) if sends.size else None
 
     def _missing_message(self, rank: int, row: int, source: int, key: int) -> str:
-        """What a receive waits for, and the send that was probably meant."""
+        """The text for a receive that no send matches, with the send that was probably meant."""
         code = self._code
         trace: Trace | CollectiveProgram = self._run.workload
         base = 0
@@ -242,7 +242,7 @@ def _joined(steps: list[str]) -> str:
 
 
 def explain_stall(run: Run, casts: Casts, compiled: Compiled, state: kernels.Progress, of_collective: bool = False) -> str:
-    """Who waits for what, of the first rank that never finishes, and how many more there are.
+    """One line: the chain of waits of the first rank that never finishes, and the number of other such ranks.
 
     Parameters
     ----------

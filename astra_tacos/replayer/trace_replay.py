@@ -26,24 +26,25 @@ from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceReplay:
-    """What a replay of traces saw. Arrays are read-only.
+    """The times and traffic of a replay of traces. Arrays are read-only.
 
     Parameters
     ----------
     backend
         The network model.
     finish_ns
-        int64[num_ranks], when the last node of a rank completes: what ASTRA-sim prints as `finished, T cycles` for a
-        workload of this one collective.
+        int64[num_ranks], time at which the last node of a rank completes: the T that ASTRA-sim prints as `finished, T cycles`
+        for a workload of this one collective.
     sent_bytes
-        int64[num_ranks].
+        int64[num_ranks], bytes that each rank sent.
     node_issue_ns, node_finish_ns
-        int64[num_nodes], by row of the trace. A send is issued when it joins the queue of its first link.
+        int64[num_nodes], time at which each row of the trace is issued and completes. A send is issued when it joins the queue
+        of its first link.
     link_src, link_dst
-        int32[num_links], devices at the ends of each directed link, switches after the NPUs (`Topology`'s numbers); empty
-        where the backend models none.
+        int32[num_links], devices at the ends of each directed link, switches numbered after the NPUs, as in `Topology`; empty
+        where the backend models no links.
     link_bytes, link_busy_ns
-        int64[num_links], what each link carried, and how long it was held: the sum of int(size / bandwidth).
+        int64[num_links], bytes that each link carried, and time for which it was held: the sum of int(size / bandwidth).
     """
 
     backend: Backend
@@ -58,21 +59,21 @@ class TraceReplay:
 
     @property
     def collective_time_ns(self) -> int:
-        """When the last rank has finished."""
+        """Time at which the last rank finishes, in ns."""
         return int(self.finish_ns.max())
 
 
 def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | None = None) -> TraceReplay:
-    """Replay the traces of a custom collective over all NPUs of a network; `replay_run` says how.
+    """Replay the traces of a custom collective over all NPUs of a network, with the semantics of `replay_run`.
 
     Parameters
     ----------
     trace
-        Nodes COMM_SEND, COMM_RECV and COMP; peers are NPUs.
+        The collective: nodes of kinds COMM_SEND, COMM_RECV and COMP, whose peers are NPUs.
     network
         The network to replay on.
     backend
-        The network model, or its name; None takes the network's default (`run.backend`).
+        The network model, or its name; None stands for the network's default (`run.backend`).
 
     Raises
     ------
@@ -80,7 +81,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
         If a node is of another kind or incomplete, the ranks are not the network's NPUs, the backend cannot model the network,
         or a send ends or frees its link at time 0, where ASTRA-sim stops.
     ReplayError
-        If nodes wait for ever; the message says who waits for what.
+        If nodes wait for ever; the message names the chain of waiting nodes.
     """
     chosen = choose_backend(backend, network)
     if trace.num_ranks != network.num_npus:
@@ -110,7 +111,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
 
 
 def _run_of(trace: Trace, network: NetworkConfig) -> Run:
-    """A run in which every rank has one node, which the trace carries out."""
+    """A run in which every rank has one node: a collective whose custom implementation is the trace."""
     num_ranks = trace.num_ranks
     absent = np.full(num_ranks, ABSENT, np.int64)
     pattern = CommType.ALL_REDUCE

@@ -23,7 +23,11 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actions:
-    """Per node of the workload: `action` uint8, `amount` int64 (ns or bytes), `slot` uint8, `counts` bool (GPU time)."""
+    """Arrays of one entry per node of the workload.
+
+    `action` (uint8) is what the node does when it is issued, `amount` (int64) its ns or bytes, `slot` (uint8) the hardware
+    resource that it occupies, and `counts` (bool) whether its time counts as GPU time.
+    """
 
     action: NDArray[np.uint8]
     amount: NDArray[np.int64]
@@ -32,27 +36,27 @@ class Actions:
 
     @property
     def is_timed(self) -> NDArray[np.bool_]:
-        """Nodes that take `amount` ns by themselves: compute and memory accesses."""
+        """bool[num_nodes], nodes that take `amount` ns by themselves: compute and memory accesses."""
         return np.isin(self.action, (kernels.COMPUTE, kernels.MEMORY))
 
     @property
     def is_collective(self) -> NDArray[np.bool_]:
-        """Nodes that run a collective."""
+        """bool[num_nodes], nodes that run a collective."""
         return np.equal(self.action, kernels.COLLECTIVE)
 
     @property
     def is_send(self) -> NDArray[np.bool_]:
-        """Nodes that send a message."""
+        """bool[num_nodes], nodes that send a message."""
         return np.equal(self.action, kernels.SEND)
 
 
 def workload_actions(run: Run) -> Actions:
-    """Actions of all nodes.
+    """Find the actions of all nodes of a run's workload.
 
     Raises
     ------
     ConfigError
-        If a node would make ASTRA-sim stop: kinds and patterns it lacks, attributes that are missing or of a wrong kind.
+        If a node would make ASTRA-sim stop: its kind or pattern is not supported, or an attribute is missing or of a wrong type.
     ReplayError
         If a node waits for one that does not exist, all nodes of a rank wait, or an All-Gather has no bytes.
     """
@@ -100,7 +104,7 @@ _EXPECTED_OF = {"pg_name": "a string", "involved_dim": "a list of bools"}
 
 
 def _check_values(run: Run, check: NodeCheck) -> None:
-    """Reject values that ASTRA-sim's reader throws at, in attributes that it reads (`feeder_v3/et_feeder_node.h`)."""
+    """Reject attribute values at which ASTRA-sim's reader throws (`feeder_v3/et_feeder_node.h`)."""
     columns, kind = run.columns, run.workload.kind
     faulty = columns.wrong_type | columns.no_value
     if not faulty.any():
@@ -135,7 +139,7 @@ def _add_compute(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: 
     if modelled.any() and not min(peak, bandwidth) > 0:
         key = "peak-perf" if not peak > 0 else "local-mem-bw"
         raise ConfigError(f"{run.system.source}: {key} is 0 or missing, expected more than 0 {roofline}")
-    # In ASTRA-sim's order of operations (`Roofline.cc`, `Workload::issue_comp`).
+    # The order of operations is ASTRA-sim's (`Roofline.cc`, `Workload::issue_comp`), as it decides how results round.
     num_ops = columns.num_ops[modelled].astype(np.float64)
     performance = np.minimum(bandwidth * (num_ops / columns.tensor_size[modelled].astype(np.float64)), peak)
     time_ns = num_ops / performance * _NS_PER_S
@@ -184,7 +188,7 @@ def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount:
 def _access_ns(
     check: NodeCheck, chosen: NDArray[np.bool_], size_bytes: NDArray[np.int64], memory: RemoteMemory
 ) -> NDArray[np.int64]:
-    """`AnalyticalRemoteMemory.cc`, `get_remote_mem_runtime`."""
+    """int64, duration of the chosen accesses in ns (`AnalyticalRemoteMemory.cc`, `get_remote_mem_runtime`)."""
     if memory.bytes_per_ns < 1:
         raise ConfigError(f"{memory.source}: remote-mem-bw is 0 or missing, expected 1 or more, in GB/s")
     if memory.kind == "per-node" and memory.npus_per_node < 1:

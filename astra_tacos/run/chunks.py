@@ -11,7 +11,7 @@ from astra_tacos.errors import ConfigError
 
 
 class SplitSystem(Protocol):
-    """What cutting asks of the system JSON; `SystemConfig` has it."""
+    """The settings of a system JSON that the number of chunks depends on; `SystemConfig` has them."""
 
     @property
     def source(self) -> str:
@@ -23,23 +23,23 @@ class SplitSystem(Protocol):
 
 
 def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitSystem) -> tuple[int, int]:
-    """Size and number of chunks (`Sys::determine_chunk_size`); the last is as large as the others, whatever is left for it.
+    """Size in bytes and number of chunks (`Sys::determine_chunk_size`). The last one has this size even if fewer bytes are left.
 
     Parameters
     ----------
     pattern
-        Key in the system JSON.
+        Pattern of the collective, as the system JSON names it.
     size_bytes
-        Of the collective.
+        Size of the collective.
     num_npus
-        Of the network, also in a communicator group of fewer.
+        Number of NPUs of the network, also for a communicator group of fewer.
     system
-        The system JSON.
+        Settings of the system JSON.
 
     Raises
     ------
     ConfigError
-        Where ASTRA-sim stops, stalls or never ends.
+        If ASTRA-sim would stop, stall or never end.
     """
     splits = system.preferred_dataset_splits
     if splits is None or splits < 1:
@@ -63,13 +63,13 @@ def count_chunks(pattern: str, size_bytes: NDArray[np.int64], num_npus: int, sys
     Parameters
     ----------
     pattern
-        Pattern of the collectives.
+        Pattern of the collectives, as the system JSON names it.
     size_bytes
-        int64[n], their sizes.
+        int64[n], sizes of the collectives.
     num_npus
-        Number of NPUs that take part.
+        Number of NPUs of the network.
     system
-        Settings of the system.
+        Settings of the system JSON.
     """
     sizes, which = np.unique(size_bytes, return_inverse=True)
     counts = np.zeros(len(sizes), np.int64)

@@ -1,4 +1,4 @@
-"""Communicator groups as ASTRA-sim reads them: the group that a node names, its ranks, and which nodes share a plan.
+"""Communicator groups as ASTRA-sim reads them: the group that a node names, its ranks, and the nodes that share a plan.
 
 Source: `workload/Workload.cc` (`extract_comm_group`, `initialize_comm_groups`) and `system/CommunicatorGroup.cc`.
 """
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from astra_tacos.run.run import Run
 
 ALL_RANKS = 0
-"""Id of the group of all ranks: `pg_name` is absent, "" or "0"."""
+"""Id of the group of all ranks, for nodes whose `pg_name` is absent, "" or "0"."""
 UNKNOWN = -1
-"""Id of a group whose name is no number."""
+"""Id that stands for a group whose name is not a number."""
 NO_PLAN = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedGroups:
-    """Groups that some nodes of a workload name.
+    """The groups that the nodes at some rows of a workload name.
 
     Parameters
     ----------
     group
-        int64[number of nodes], id of each node's group.
+        int64[num_rows], id of each node's group.
     members
         Ranks of each of these groups, as the file lists them.
     """
@@ -43,20 +43,20 @@ class UsedGroups:
 
 
 def group_ids(columns: WorkloadColumns) -> NDArray[np.int64]:
-    """int64[num_nodes], id of each node's group: ALL_RANKS without a name, UNKNOWN where the name is no number."""
+    """int64[num_nodes], id of each node's group: ALL_RANKS without a name, UNKNOWN where the name is not a number."""
     ids = [ALL_RANKS if name in ("", "0") else group_id(name) or UNKNOWN for name in columns.group_names]
     return np.array([*ids, ALL_RANKS], np.int64)[columns.group]
 
 
 def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
-    """Ranks of those of the groups that are known, in the order in which `used` names them."""
+    """Ranks of each group in `used`, in that order; groups that are not in `groups` are left out."""
     everyone = {ALL_RANKS: tuple(range(num_npus))} if (used == ALL_RANKS).any() else {}
     known = {**groups, **everyone}
     return {group: known[group] for group in dict.fromkeys(used.tolist()) if group in known}
 
 
 def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each rank is in its group; False for groups that are not known."""
+    """bool[len(rank)], whether each rank is in its group; False for groups that `members` does not have."""
     inside = np.zeros(len(group), np.bool_)
     for number in np.unique(group).tolist():
         if number in members:
@@ -66,7 +66,7 @@ def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], 
 
 
 def used_groups(run: Run, rows: NDArray[np.int64]) -> UsedGroups:
-    """Groups of these rows of the workload.
+    """Find the groups of these rows of the workload.
 
     Raises
     ------
@@ -90,12 +90,12 @@ def used_groups(run: Run, rows: NDArray[np.int64]) -> UsedGroups:
 
 
 def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None:
-    """Check that the groups of these rows have the rows' ranks.
+    """Check that the group of each row contains the row's rank.
 
     Raises
     ------
     ConfigError
-        If one has not.
+        If one does not.
     """
     trace = run.workload
     outside = ~is_member(groups.members, groups.group, trace.rank[rows])
@@ -106,22 +106,28 @@ def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None
 
 
 def sorted_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which trace of a custom collective ranks of a group play: their places in ascending order (`pos_in_group`)."""
+    """int64[len(rank)], place of each rank among the group's ranks in ascending order (`pos_in_group`).
+
+    It is the number of the trace of a custom collective that the rank runs.
+    """
     return np.searchsorted(np.sort(np.array(members, np.int64)), rank)
 
 
 def listed_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which entry of a group ranks are: who a position in a trace means, and the place in a native ring of some ranks."""
+    """int64[len(rank)], place of each rank in the group as its file lists it.
+
+    It is the number by which peers in a custom trace name the rank, and its place in a native ring over some of all ranks.
+    """
     order = np.argsort(np.array(members, np.int64), kind="stable")
     listed: NDArray[np.int64] = order[np.searchsorted(np.array(members, np.int64)[order], rank)]
     return listed
 
 
 def plan_numbers(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Which nodes share a plan, and how many plans there are.
+    """int64[num_nodes], the plan of each node, equal for nodes that share one; and the number of plans.
 
-    On each rank a group keeps to what the first node of each pattern named (`get_collective_plan`). The group of all ranks
-    that is used without a name keeps nothing: its nodes have NO_PLAN.
+    On each rank the first node of a pattern in a group sets the implementation of all later ones (`get_collective_plan`): they
+    share a plan. The group of all ranks that is used without a name remembers nothing: its nodes have NO_PLAN.
     """
     plan = np.full(len(rank), NO_PLAN, np.int64)
     shared = np.flatnonzero(group != ALL_RANKS)

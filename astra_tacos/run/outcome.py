@@ -1,4 +1,4 @@
-"""The outcome of replaying a run: what was observed."""
+"""The `RunOutcome` class: times, bytes and link loads that the replay of a run found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from astra_tacos.run.backend import Backend
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transmissions:
-    """Every time a link carried a message, in order of start. Arrays are read-only.
+    """The transmissions of messages over links, in order of start. Arrays are read-only.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Transmissions:
     src, dst
         int32[n], ranks that sent and will receive the message.
     size_bytes, start_ns, end_ns
-        int64[n]; the link is held from start to end.
+        int64[n], size of the message, and the times from and to which it holds the link.
     """
 
     link: NDArray[np.int32]
@@ -34,16 +34,16 @@ class Transmissions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkLoads:
-    """What messages put on the links of their routes, where the model has no links that they could wait for.
+    """Loads of links where the network model has no links: sums over the routes that messages would take.
 
     Parameters
     ----------
     src, dst
         int32[num_links], devices at the ends of each directed link, switches after the NPUs.
     dimension
-        int16[num_links], the network's dimension that it belongs to.
+        int16[num_links], the dimension of the network that each link belongs to.
     size_bytes, busy_ns
-        int64[num_links], what it carries, and the time that this takes at its bandwidth, which may be more than the run takes.
+        int64[num_links], bytes that each link carries, and their time at its bandwidth, which may exceed the time of the run.
     """
 
     src: NDArray[np.int32]
@@ -55,32 +55,32 @@ class LinkLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOutcome:
-    """What a replay of a run saw. Arrays are read-only.
+    """The result of the replay of a run. Arrays are read-only.
 
     Parameters
     ----------
     backend
         The network model.
     approximate
-        Why the result is no exact image of ASTRA-sim's; empty where it is.
+        Reasons why the times may differ from ASTRA-sim's; empty if they are exact.
     finish_ns, compute_ns, sent_bytes
-        int64[num_ranks]: when a rank's last node completes (ASTRA-sim's `finished, T cycles`); the sum of its GPU compute
-        nodes; the bytes it sent.
+        int64[num_ranks]: time at which a rank's last node completes (T in ASTRA-sim's `finished, T cycles`); the sum of the
+        durations of its GPU compute nodes; the bytes that it sent.
     node_issue_ns, node_finish_ns
-        int64[num_nodes], by row of the workload; -1 for nodes that never ran (a cycle, which ASTRA-sim drops).
+        int64[num_nodes], by row of the workload; -1 for nodes that never ran, as they are in a cycle, which ASTRA-sim drops.
     collective
-        int32[num_nodes], entry of `collective_names` that a collective node ran, -1 for other nodes.
+        int32[num_nodes], entry of `collective_names`: what a collective node ran; -1 for other nodes.
     collective_names
-        Custom trace or native algorithm.
+        Custom traces and native algorithms.
     replaced
         int64[...], rows of collective nodes that ran another node's implementation, as their communicator group remembers the
         first of each pattern (`CommunicatorGroup.cc`, `get_collective_plan`).
     link_src, link_dst
-        int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty where the backend models none.
+        int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty if the backend has no links.
     link_bytes, link_busy_ns
-        int64[num_links], what each link carried, and how long it was held.
+        int64[num_links], bytes that each link carried, and time for which it was held.
     transmissions, loads
-        None unless asked for; `loads` only where the model has no links.
+        None unless asked for; `loads` only if the backend has no links.
     """
 
     backend: Backend
@@ -107,5 +107,5 @@ class RunOutcome:
 
     @property
     def end_ns(self) -> int:
-        """When the last rank has finished."""
+        """Time at which the last rank finishes, in ns."""
         return int(self.finish_ns.max())

@@ -1,4 +1,7 @@
-"""Conversion of the outcome of a replay into a recording."""
+"""`record_run`: makes a `Recording` out of replays in memory.
+
+`run.recording` defines what a recording holds, and reads and writes it.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +27,29 @@ _KIND_OF = {
 
 
 class _Texts:
-    """Distinct texts, numbered as they come up."""
+    """Numbers distinct texts in the order in which they first occur."""
 
     def __init__(self) -> None:
         self.entry_of: dict[str, int] = {}
 
     def entries(self, texts: list[str]) -> NDArray[np.int32]:
-        """Number of each text, -1 for empty ones."""
+        """int32[len(texts)], number of each text, -1 for empty ones."""
         return np.array([self.entry_of.setdefault(text, len(self.entry_of)) if text else -1 for text in texts], np.int32)
 
 
 def record_run(
     run: Run, after: RunOutcome, before: RunOutcome | None = None, pattern: NDArray[np.int64] | None = None
 ) -> Recording:
-    """What a report needs of replays of a run.
+    """Make the recording of one or two replays of a run, which holds all that a report needs.
 
     Parameters
     ----------
     run
-        The run, which says what nodes there are.
+        The run; its workload has the nodes of both replays.
     after, before
-        Replays of it, and of what it was before; all of the same nodes.
+        Outcome of this run, and of the same run before it was planned, if that is to be recorded too.
     pattern
-        int64[num_nodes], `CommType` of collective nodes where it is not what they say, as they carry another.
+        int64[num_nodes], `CommType` that each collective node stands for (`planner.patterns`); None for the one in its trace.
     """
     trace, columns = run.workload, run.columns
     kind = np.full(256, OTHER, np.uint8)

@@ -1,4 +1,7 @@
-"""Recordings of replays on disk: one `.npz` with the data of a report, of the run as it is and as it was before a plan."""
+"""The `Recording` class: the data of a report on a run, as it is and as it was before a plan, and its `.npz` file.
+
+`run.recorded_run` makes a recording out of replays.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 
 REPLAY_FILE = "replay.npz"
-"""Its name in the directory of a plan or replay."""
+"""Name of the recording's file in the directory of a plan or replay."""
 FORMAT = "astra_tacos replay 1"
 _MOST = 1 << 60
-"""Limit on nanoseconds or bytes, so that their sums do not overflow."""
+"""Limit on nanoseconds and bytes in a file, so that their sums do not overflow."""
 _MOST_TEXT_BYTES = 1 << 30
-"""Nodes have names."""
+"""Limit on the bytes of all texts; it is high because every node has a name."""
 KINDS = ("compute", "collective", "send", "receive", "memory", "other")
-"""What a node does, by number. GPU compute nodes compute; those of the CPU are `other`."""
+"""Kinds of nodes by number. Compute nodes of the GPU are `compute`, those of the CPU `other`."""
 COMPUTE, COLLECTIVE, SEND, RECEIVE, MEMORY, OTHER = range(len(KINDS))
 
 
@@ -36,15 +39,15 @@ class Nodes:
     rank_first
         int64[num_ranks + 1], first node of each rank.
     node_id
-        uint64[num_nodes], ids as the workload has them.
+        uint64[num_nodes], ids in the workload.
     kind
         uint8[num_nodes], entry of `KINDS`.
     pattern
         int8[num_nodes], `CommType` of a collective, -1 for other nodes.
     size_bytes
-        int64[num_nodes], of a collective or message, -1 for other nodes.
+        int64[num_nodes], size of a collective or message, -1 for other nodes.
     group, name
-        int32[num_nodes], entries of `texts`: the group's id and the node's name; -1 where there is none.
+        int32[num_nodes], entries of `Recording.texts`: the group's id and the node's name; -1 where there is none.
     """
 
     rank_first: NDArray[np.int64]
@@ -68,24 +71,24 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedReplay:
-    """One replay.
+    """The times and traffic of one replay.
 
     Parameters
     ----------
     finish_ns, compute_ns, sent_bytes
-        int64[num_ranks].
+        int64[num_ranks], end of each rank, time that its GPU computed, bytes that it sent.
     issue_ns, end_ns
-        int64[num_nodes], when a node began and ended; -1 if it never ran.
+        int64[num_nodes], time at which a node began and ended; -1 if it never ran.
     algorithm
-        int32[num_nodes], entry of `texts` that a collective ran, -1 for other nodes.
+        int32[num_nodes], entry of `Recording.texts`: the implementation that a collective ran; -1 for other nodes.
     link_src, link_dst, link_dimension
         int32, int32 and int16[num_links]: ends of each directed link, switches after the NPUs, and its dimension, -1 if none.
     link_bytes, link_busy_ns
-        int64[num_links].
+        int64[num_links], bytes that each link carried, and time for which it was held.
     approximate
-        Why it is no exact image of ASTRA-sim's replay; empty where it is.
+        Reasons why the times may differ from ASTRA-sim's; empty if they are exact.
     links_are_routed
-        Whether the model has no links, so that theirs are sums over the messages' routes.
+        Whether the network model has no links, so that bytes and times of links are sums over the routes of messages.
     """
 
     finish_ns: NDArray[np.int64]
@@ -109,26 +112,26 @@ class RecordedReplay:
 
     @property
     def run_end_ns(self) -> int:
-        """When the last rank has finished."""
+        """Time at which the last rank finishes, in ns."""
         return int(self.finish_ns.max())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Replays of a run.
+    """The replays of a run, and its nodes.
 
     Parameters
     ----------
     network, shape, block_sizes, num_npus
-        The network's name, its shape in words, NPUs of each dimension (none of a graph), and in all.
+        The network's name, its shape in words, the NPUs of each dimension (empty for a graph), and the number of all NPUs.
     backend
         Name of the network model.
     texts
-        What nodes' names, groups and algorithms are entries of.
+        Texts that names of nodes, groups and algorithms are entries of.
     nodes
-        Nodes of the workload; the same rows before and after.
+        Nodes of the workload, the same in both replays.
     after, before
-        Replay of the run, and of what it was before a plan; `before` is None if there was no other, or it does not end.
+        Replay of the run, and of the same run before a plan; `before` is None if there was no plan, or if that replay stalls.
     """
 
     network: str
@@ -168,7 +171,7 @@ _OF_RANKS, _OF_NODES, _OF_LINKS = ("finish_ns", "compute_ns", "sent_bytes"), ("i
 
 
 def save_recording(recording: Recording, path: Path) -> None:
-    """Write a recording: the same bytes for the same recording."""
+    """Write a recording to `path`. Equal recordings make equal bytes."""
     arrays: dict[str, NDArray[Any]] = {f"nodes_{name}": getattr(recording.nodes, name) for name in _NODES}
     header: dict[str, Any] = {"format": FORMAT}
     header |= {name: getattr(recording, name) for name in ("network", "shape", "block_sizes", "num_npus", "backend", "texts")}
@@ -185,7 +188,7 @@ def load_recording(path: Path) -> Recording:
     Raises
     ------
     ConfigError
-        If the file is none, or its columns do not fit one another.
+        If the file is not a recording, or its columns do not fit one another.
     """
     with opened_archive(path, "recorded replay") as archive:
         header = archive.header(_MOST_TEXT_BYTES)
@@ -231,7 +234,7 @@ def _replay(archive: Archive, when: str, header: dict[str, Any] | None, nodes: N
 
 
 def _check(nodes: Nodes, num_texts: int, replays: list[RecordedReplay]) -> None:
-    """Entries are in range, and so is what they are entries of; else ValueError."""
+    """Check that numbers and times are in range; raises ValueError."""
     num_nodes = len(nodes.node_id)
     first = nodes.rank_first
     if nodes.num_ranks < 1 or first[0] != 0 or first[-1] != num_nodes or (np.diff(first) < 0).any():

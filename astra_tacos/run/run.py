@@ -38,15 +38,15 @@ class Run:
     workload
         Traces of all ranks, with `workload` columns.
     system, network, groups, remote_memory
-        As their files say; `remote_memory` None where no file was given.
+        Contents of their files; `remote_memory` is None if no file was given.
     prefixes
-        Prefixes of the custom collectives' traces, as the system's files name them; those that a node of the workload names.
+        Prefixes of the traces of custom collectives that some node of the workload uses, as the system's files name them.
     collectives
-        Their traces, in that order.
+        Traces of these prefixes, in the same order.
     implementation
-        int32[num_nodes] of the workload, entry of `prefixes` that a collective node names, NATIVE (-1) for others.
+        int32[num_nodes], entry of `prefixes` that a collective node of the workload uses; NATIVE (-1) for other nodes.
     directory
-        Where ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML begin there.
+        The directory in which ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
     """
 
     workload: Trace
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def columns(self) -> WorkloadColumns:
-        """The workload's own columns."""
+        """The attributes of the workload's nodes, as columns."""
         if self.workload.workload is None:
             raise ValueError("the workload was read without its columns")
         return self.workload.workload
@@ -75,21 +75,23 @@ def read_run(
     remote_memory: str | Path | None = None,
     directory: str | Path = Path(),
 ) -> Run:
-    """Read all files of a run. Traces past the network's NPUs or a custom collective's groups are not opened, as in ASTRA-sim.
+    """Read all files of a run.
+
+    As in ASTRA-sim, traces of ranks beyond the network, or of positions beyond a custom collective's groups, are not opened.
 
     Parameters
     ----------
     workload
         Prefix of the traces: `PREFIX.<rank>.et`.
     system, network, groups, remote_memory
-        Files. A path of groups that contains "empty" stands for no groups, as in ASTRA-sim (`Workload.cc`).
+        Paths of the files. A path of groups that contains "empty" stands for no groups, as in ASTRA-sim (`Workload.cc`).
     directory
-        Where ASTRA-sim is started.
+        The directory in which ASTRA-sim is started.
 
     Raises
     ------
     ConfigError
-        If a file cannot be read or is no such file; one line with file and place.
+        If a file cannot be read or has wrong contents; the message is one line with file and place.
     """
     system_config = read_system(system, directory)
     network_config = read_network(network)
@@ -117,12 +119,12 @@ def read_run(
 
 
 def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Which custom trace each collective node names: its own first, then its pattern's (`CollectiveImplLookup.cc`).
+    """Find the custom trace of each collective node: that of its id, else that of its pattern (`CollectiveImplLookup.cc`).
 
     Returns
     -------
     prefixes, implementation
-        Prefixes that are named, and per node its entry of them, NATIVE where there is none.
+        Prefixes that are used, and int32[num_nodes], the entry of each node among them, NATIVE where it has none.
     """
     columns = workload.workload
     if columns is None:
@@ -154,7 +156,7 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
 
 
 def _position_counts(workload: Trace, implementation: NDArray[np.int32], groups: CommunicatorGroups, num_npus: int) -> list[int]:
-    """How many traces the largest group that names each custom collective opens."""
+    """For each custom collective, the number of traces that the largest group that uses it opens."""
     if workload.workload is None:
         raise ValueError("the workload was read without its columns")
     group, sizes = group_ids(workload.workload), {number: len(ranks) for number, ranks in groups.members.items()}
@@ -176,10 +178,10 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path, most_po
 
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The ids by which ASTRA-sim looks for nodes' traces, as 32-bit integers (`CollectiveImplLookup.cc`): nodes may share one."""
+    """The ids by which ASTRA-sim looks up custom traces: the lowest 32 bits (`CollectiveImplLookup.cc`), not always distinct."""
     return node_id % np.uint64(_INT32)
 
 
 def pattern_key(comm_type: int) -> str:
-    """Name of a pattern in the system JSON."""
+    """Name of a pattern in the system JSON, like `all-reduce`."""
     return PATTERN_KEYS[CommType(comm_type)]

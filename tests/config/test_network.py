@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -162,6 +163,33 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yml", tmp_path):
         with pytest.raises(ConfigError, match="cannot be read"):
             read_network(path)
+
+
+class _Counted(int):
+    """A device id that counts comparisons."""
+
+    compared = 0
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.compared += 1
+        return int.__eq__(self, other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "entry"),
+    [
+        ("failed_links", lambda device: [_Counted(device), _Counted(device + 1)]),
+        ("link_overrides", lambda device: {"src": _Counted(device), "dst": _Counted(device + 1), "latency": 1}),
+    ],
+)
+def test_many_links_are_not_each_compared_with_all_others(monkeypatch: pytest.MonkeyPatch, key: str, entry: Any) -> None:
+    dimensions = {"topology": ["Ring"], "npus_count": [1000], "bandwidth": [1.0], "latency": [1.0]}
+    document = dimensions | {"astra_tacos": {key: [entry(device) for device in range(999)]}}
+    monkeypatch.setattr("astra_tacos.config.network.read_yaml_mapping", lambda path: document)
+    monkeypatch.setattr(_Counted, "compared", 0)
+    assert len(getattr(read_network("x"), key)) == 999
+    assert _Counted.compared < 10 * 999
 
 
 def test_disconnected_by_failures(tmp_path: Path) -> None:

@@ -145,6 +145,26 @@ def test_options_are_read_from_text_or_refused(name: str, tmp_path: Path, made: 
     export_schedule(made, tmp_path / "out", name, **given)
 
 
+@every
+def test_options_of_programs_are_checked_before_anything_is_written(name: str, tmp_path: Path, made: Schedule) -> None:
+    for key in EXPORTERS[name].options:
+        parameter = key.replace("-", "_")
+        for strange in (object(), float("nan"), "no such word", [1], -3, 1 << 100):
+            with pytest.raises(ConfigError) as caught:
+                export_schedule(made, tmp_path / "out", name, **{parameter: strange})
+            assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@every
+def test_a_scalar_of_numpy_is_a_number(name: str, tmp_path: Path, made: Schedule) -> None:
+    read = [EXPORTERS[name].read_option(f"{key}={option.example}") for key, option in EXPORTERS[name].options.items()]
+    whole = {key: value for key, value in read if type(value) is int}
+    export_schedule(made, tmp_path / "a", name, **whole)
+    EXPORTERS[name].export(made, tmp_path / "b", **{key: np.int64(value) for key, value in whole.items()})
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
 def test_formats_that_do_not_exist() -> None:
     with pytest.raises(ConfigError, match=r"^format: found 'pdf', expected run-directory, chakra, msccl-xml, "):
         export_schedule(None, "x", "pdf")  # type: ignore[arg-type]

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from types import GenericAlias
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import astra_tacos.kernels
-from astra_tacos.kernels.arrays import F64, I64, I64_2D_OUT, I64_OUT
+from astra_tacos.kernels.arrays import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout
 from astra_tacos.kernels.compiled import borrowed, kernel
 
 KERNEL = """
@@ -90,6 +91,21 @@ def test_one_signature_takes_read_only_writable_and_narrower_arrays() -> None:
         assert call(read, written) == 2.0
         assert written.tolist() == read.tolist()
     assert len(copied._dispatcher.overloads) == 1
+
+
+def test_arrays_are_annotated_as_every_numpy_has_them() -> None:
+    """From NumPy 2.5 on, `NDArray` is an alias whose one argument is the entries' type."""
+    alias: Any = type("Alias", (), {"__class_getitem__": classmethod(GenericAlias)})
+    new = Annotated[alias[np.int64], Layout()]
+
+    @kernel
+    def total(numbers: I64, flags: BOOL) -> int:
+        return numbers.sum() + flags.sum()
+
+    total.py_func.__annotations__["numbers"] = new
+    assert total(np.arange(4), np.ones(2, bool)) == 8
+    with pytest.raises(TypeError, match="numbers is float64, expected int64"):
+        total(np.ones(4), np.ones(2, bool))
 
 
 def test_what_a_kernel_cannot_take_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Assembly of phases: from the roles of the members of a line to the nodes of all positions."""
+"""Assembly of a collective's program: from the roles of the members of lines to the nodes of all positions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Block:
     Parameters
     ----------
     follows
-        Whether it begins when the block before it ends.
+        Whether it begins when the previous block ends.
     queues
-        Whether it then asks its dimension for a token, which it gives back when it ends.
+        Whether it first takes a token of its dimension, which it returns when it ends.
     """
 
     chunk: int
@@ -47,7 +47,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """What a role does in a block, on positions `at`; `peer` is int64[len(at), role.num_rows], positions."""
+    """A role in a block on the positions `at`; `peer` is int64[len(at), role.num_rows], positions."""
 
     role: Role
     at: NDArray[np.int64]
@@ -56,7 +56,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """Where blocks stand: int64[num_blocks, num_positions], rows `begin` to `end` - 1, of which `last` ends the phase."""
+    """Rows of the blocks, int64[num_blocks, num_positions] each: rows `begin` to `end` - 1, of which `last` ends the phase."""
 
     blocks: Sequence[Block]
     parts: Sequence[Sequence[_Part]]
@@ -70,7 +70,9 @@ class _Layout:
 
 
 def assemble(source: str, num_positions: int, blocks: Sequence[Block], limit: int) -> CollectiveProgram:
-    """Nodes of all blocks: by position, then block. A dimension that is asked for tokens has `limit` of them at first.
+    """The program of all blocks; rows are sorted by position, then block.
+
+    A dimension whose blocks queue has `limit` tokens at first. Error messages name `source`.
 
     Raises
     ------
@@ -131,7 +133,7 @@ def _parts(block: Block, num_positions: int) -> list[_Part]:
 
 
 def _dependencies(layout: _Layout, num_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`dep_first` and `dep`: those of the roles; what starts a block waits for its token, or else for the block before."""
+    """`dep_first` and `dep`: dependencies of the roles, and of each block's first rows on its token or the previous block."""
     num_deps = np.zeros(num_nodes, np.int64)
     for number, block in enumerate(layout.blocks):
         if block.queues:

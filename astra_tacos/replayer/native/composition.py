@@ -1,7 +1,8 @@
 """Native collectives over several dimensions and chunks, as programs (`Sys.cc`, `generate_collective` and what it calls).
 
-They are exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the same nanosecond as in ASTRA-sim. Not
-modelled: `model-shared-bus`, `--num-queues-per-dim` other than 1, `--injection-scale` and `--rendezvous-protocol`.
+The programs are exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the same nanosecond as in
+ASTRA-sim. These options are not modelled: `model-shared-bus`, `--num-queues-per-dim` other than 1, `--injection-scale` and
+`--rendezvous-protocol`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
     "halvingDoubling": halving_doubling,
     "doubleBinaryTree": double_binary_tree,
 }
-"""By the name that a system JSON gives them; there, `direct4` is `direct` with a window, and `oneRing` a `ring` of all NPUs."""
+"""Algorithms by their names in a system JSON. There, `direct4` is `direct` with a window of 4, `oneRing` a `ring` of all NPUs."""
 
 _SUB_GROUP_ENDPOINT_NS = 10
 _NAME = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)([1-9][0-9]{0,4})?")
 
 
 class NativeSystem(SplitSystem, Protocol):
-    """What a native collective asks of the system JSON; `SystemConfig` has it."""
+    """The settings of a system JSON that native collectives depend on; `SystemConfig` has them."""
 
     @property
     def active_chunks_per_dimension(self) -> int:
@@ -74,32 +75,33 @@ def native_program(
     involved: Sequence[bool] | None = None,
     earlier_chunks: int = 0,
 ) -> CollectiveProgram:
-    """What ASTRA-sim's native implementations make every NPU of a group do.
+    """The program of a native collective: the actions of every NPU of a group under ASTRA-sim's native implementations.
 
     Parameters
     ----------
     pattern
         One of `PATTERNS`.
     implementations
-        As the system JSON lists them, one per dimension; dimensions without one take no part.
+        Names in the system JSON, one per dimension; dimensions without one take no part.
     size_bytes
-        `comm_size` of the workload's node. ASTRA-sim raises what is too small, but for an All-Gather.
+        `comm_size` of the workload's node. ASTRA-sim raises sizes that are too small, except that of an All-Gather.
     dimensions
-        Sizes; position = c0 + n0 * (c1 + n1 * ...). A communicator group of some of the NPUs is one dimension.
+        Sizes n0, n1, ...; the NPU at coordinates c0, c1, ... has position c0 + n0 * (c1 + n1 * ...). A communicator group of
+        some of the NPUs is one dimension.
     system
-        Its `local_reduction_delay_ns` is without effect, unless `model-shared-bus` is on.
+        Settings. `local_reduction_delay_ns` has no effect, as `model-shared-bus` is not modelled.
     num_npus
-        NPUs of the network, if the group has fewer.
+        Number of NPUs of the network, if the group has fewer.
     involved
-        Dimensions that take part, of those that have an entry; None is all.
+        Whether each dimension takes part; dimensions past the end do not. None stands for all.
     earlier_chunks
-        Chunks of this pattern that the same NPUs, all of them, have run before in this simulation: the two trees of
-        `doubleBinaryTree` take turns, also from one collective to the next. Only whether it is odd matters.
+        Number of chunks of this pattern that all NPUs together have run before in this simulation, because the two trees of
+        `doubleBinaryTree` alternate across collectives. Only its parity matters.
 
     Raises
     ------
     ConfigError
-        Where ASTRA-sim stops, crashes, stalls or never ends; and if the program is too large.
+        Where ASTRA-sim stops, crashes, stalls or never ends, and if the program is too large.
     """
     if pattern not in PATTERNS:
         raise ConfigError(f"native collective: found {pattern!r}, expected {', '.join(PATTERNS)}")
@@ -147,10 +149,10 @@ def native_program(
 def _layout(
     pattern: str, implementations: Sequence[str], dimensions: Sequence[int], sub_group: bool, system: NativeSystem
 ) -> list[LogicalDimension]:
-    """The logical topology (`GeneralComplexTopology.cc`; of a group of some NPUs, `CommunicatorGroup.cc`)."""
+    """The logical topology of the network (`GeneralComplexTopology.cc`) or of a group of some NPUs (`CommunicatorGroup.cc`)."""
     key = f"{system.source}: {pattern}-implementation"
     if sub_group and len(implementations) > 1:
-        implementations = ("ring",)  # whatever they are
+        implementations = ("ring",)  # ASTRA-sim runs a ring, whatever the list names
     if not 1 <= len(implementations) <= len(dimensions):
         found = f"{len(implementations)} {'entry' if len(implementations) == 1 else 'entries'}"
         raise ConfigError(f"{key} has {found}, expected one for each of the {len(dimensions)} dimensions")
@@ -159,7 +161,7 @@ def _layout(
     for index, (name, size) in enumerate(zip(implementations, dimensions, strict=False)):
         everyone, algorithm, window = _parse(f"{key}[{index}]", name)
         if everyone:
-            # A line through all NPUs, whatever the dimensions before it; later implementations do not count.
+            # One line through all NPUs, independent of earlier dimensions; later implementations do not count.
             layout.append(LogicalDimension(index, name, algorithm, window, math.prod(dimensions), 1))
             break
         layout.append(LogicalDimension(index, name, algorithm, window, size, stride))
@@ -171,7 +173,7 @@ def _layout(
 
 
 def _parse(where: str, name: str) -> tuple[bool, str, int | None]:
-    """Whether it runs over all NPUs as one dimension, its algorithm, and its window."""
+    """Parse the name of an implementation: whether it runs over all NPUs as one dimension, its algorithm, its window."""
     match = _NAME.fullmatch(name)
     everyone = match is not None and match[1] is not None
     algorithm = match[2] if match else ""
@@ -184,7 +186,7 @@ def _parse(where: str, name: str) -> tuple[bool, str, int | None]:
 
 
 def _steps(pattern: str, layout: list[LogicalDimension], involved: Sequence[bool] | None, system: NativeSystem) -> list[_Step]:
-    """The phases of a chunk, in order: of dimensions that have more than one NPU and take part."""
+    """The phases of a chunk, in order; dimensions of one NPU, or not involved, have none."""
     dimensions = [
         dimension
         for dimension in layout

@@ -9,15 +9,15 @@ from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 
 
 def direct(request: PhaseRequest) -> Phase:
-    """To each of the others in turn, the next one first; an All-Reduce goes round twice, and waits in between.
+    """Every member sends to each of the others in turn, the next higher one first.
 
-    Where a packet overtakes one that is being reduced, ASTRA-sim writes to memory it has freed (`PacketBundle::call`), and
-    now and then crashes; this is what it computes where it does not.
+    An All-Reduce does so twice, with a barrier in between. Where a packet overtakes one that is being reduced, ASTRA-sim writes
+    to freed memory (`PacketBundle::call`) and sometimes crashes; the phase is what ASTRA-sim computes if it does not crash.
 
     Raises
     ------
     ConfigError
-        See `PhaseRequest.check`.
+        As in `PhaseRequest.check`.
     """
     num_members = request.num_members
     others = num_members - 1

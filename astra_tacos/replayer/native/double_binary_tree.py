@@ -12,7 +12,7 @@ from astra_tacos.trace.trace import ABSENT
 
 _COMP, _SEND, _RECV = NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV
 
-# Nodes of a role: kind (or that of a reduction), peer of a message, rows it waits for.
+# Nodes of a role: kind (of a message or reduction), peer of a message, rows that it waits for.
 _REDUCE = -1
 _Row = tuple[int, str, tuple[int, ...]]
 _LEAF: tuple[_Row, ...] = ((_COMP, "", ()), (_SEND, "up", (0,)), (_RECV, "up", (0,)), (_COMP, "", (2,)))
@@ -34,16 +34,17 @@ _ROOT: tuple[_Row, ...] = ((_RECV, "left", ()), (_COMP, "", (0,)), (_REDUCE, "",
 
 
 def double_binary_tree(request: PhaseRequest) -> Phase:
-    """The whole chunk goes to the root and back, also in patterns other than All-Reduce: ASTRA-sim has nothing else here.
+    """Reduce the whole chunk up a binary tree to its root, then broadcast it down the tree.
 
-    In one tree the root is the last member, and below it is a complete tree of the others in order (`BinaryTree.cc`). In the
-    other tree the root is member 0, and all others have moved up by one. The phases of a dimension take them in turn.
+    ASTRA-sim does so for every pattern, not for All-Reduce only. In one tree the root is the last member, and the others form an
+    in-order complete tree below it (`BinaryTree.cc`). In the other tree the root is member 0, and all other members have moved up
+    by one. The phases of a dimension alternate between the two.
 
     Raises
     ------
     ConfigError
-        For a number of NPUs that is no power of 2, and for communicator groups of some NPUs, where ASTRA-sim crashes; and see
-        `PhaseRequest.check`.
+        For a number of NPUs that is not a power of 2, and for communicator groups of some NPUs, where ASTRA-sim crashes; and as
+        in `PhaseRequest.check`.
     """
     num_members = request.num_members
     if request.sub_group:
@@ -51,7 +52,7 @@ def double_binary_tree(request: PhaseRequest) -> Phase:
     if num_members & (num_members - 1):
         raise ConfigError(f"{request.title}: ASTRA-sim crashes; expected a power of 2")
     request.check(len(_INNER) * num_members, np.array([request.size_bytes]))
-    # Places in the tree are numbered from 1, so that their lowest bit is half the way down to their children.
+    # Places in the tree are numbered in order from 1: half the lowest set bit of a place is the distance to its children.
     place = np.arange(1, num_members)
     height = place & -place
     above = np.where(place & (2 * height), place - height, place + height)

@@ -1,9 +1,9 @@
-"""Sequences of messages: what `ring`, `direct` and `halvingDoubling` have in common.
+"""Sequences of messages, which `ring`, `direct` and `halvingDoubling` have in common.
 
-A member creates packets: a window of them at the start, and one for each message that it receives. A packet costs the endpoint
-delay, and a reduction where the algorithm asks for one. With the k-th packet that has passed, the member sends its k-th message
-and posts the receive of the k-th message from others. When all messages are sent and all packets have passed, the phase is over
-(`Ring.cc` and similar files: `insert_packet`, `ready`, `iteratable`).
+A member creates packets: a window of packets at the start, and one for each message that it receives. A packet takes the endpoint
+delay, and the time of a reduction if the algorithm asks for one. When its k-th packet completes, the member sends its k-th
+message and posts the receive of the k-th message from others. The phase ends when all messages are sent and all packets have
+completed (`Ring.cc` and similar files: `insert_packet`, `ready`, `iteratable`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from astra_tacos.replayer.native.role_builder import RoleBuilder
 from astra_tacos.trace.schema import NodeType
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)
-"""Pools: of messages received, of packets that have passed, of what opens the barrier; nothing waits for the last."""
+"""Pools: messages received, packets completed, tokens that open the barrier, end of the phase (nothing waits for that one)."""
 
 
 def exchange(
@@ -28,25 +28,25 @@ def exchange(
     sender: NDArray[np.int64],
     barrier: int | None = None,
 ) -> Phase:
-    """The phase in which every member sends the same number of messages.
+    """A phase in which every member sends the same number of messages.
 
     Parameters
     ----------
     request
         Members, chunk and settings of the phase.
     size_bytes
-        int64[num_messages + window], of packets; those past the last message only end the phase.
+        int64[num_messages + window], sizes of packets; packets past the last message only end the phase.
     reduced
-        bool[num_messages + window], packets that cost a reduction.
+        bool[num_messages + window], whether each packet takes a reduction.
     receiver, sender
-        int64[num_members, num_messages], members that message i goes to, and that the message asked for along with it is from.
+        int64[num_members, num_messages], the member that message i goes to, and the source of the i-th posted receive.
     barrier
-        Messages from this number on wait for the first packet that passes after all earlier messages have been received.
+        Messages from this number on wait for the first packet that completes after all earlier messages have been received.
     """
     num_members, num_messages = receiver.shape
     packet = np.arange(len(reduced))
     message, window = packet[:num_messages], len(packet) - num_messages
-    # With one message under way, or nothing left to send after the first window, it does not matter which arrives first.
+    # With one message in flight, or none left to send after the first window, the order of arrival does not matter.
     by_arrival = 1 < window < num_messages
     plan = RoleBuilder(np.arange(num_members))
 
@@ -56,7 +56,7 @@ def exchange(
     reduction_ns = request.reduction_ns(size_bytes[reduced])
     passed[reduced] = plan.add(packet[reduced], NodeType.COMP, delay_ns=reduction_ns, after=begun[reduced])
     if by_arrival and len(np.unique(reduced[window:])) > 1:
-        # A packet that is not reduced overtakes one that is: the first to pass lets go of the next message.
+        # A packet without a reduction overtakes one with a reduction: the first to complete releases the next message.
         plan.add(packet, LocalKind.PUT, pool=_PASSED, after=passed)
         passed = plan.add(packet, LocalKind.TAKE, pool=_PASSED)
     if barrier is not None and by_arrival:
@@ -81,10 +81,10 @@ def exchange(
 
 
 def packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> NDArray[np.bool_]:
-    """Which packets cost a reduction.
+    """bool[num_packets], whether each packet takes a reduction.
 
-    Packets go round: `window` of the first kind, that never do, then `num_responses` of the second, that do in a
-    Reduce-Scatter, and in every other turn of an All-Reduce, the first included (`insert_packet`).
+    Two kinds of packets alternate: `window` packets of the first kind, which never take a reduction, then `num_responses` of the
+    second kind, which take one in a Reduce-Scatter, and in an All-Reduce in every other turn from the first (`insert_packet`).
 
     Parameters
     ----------

@@ -13,13 +13,16 @@ from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 
 
 def halving_doubling(request: PhaseRequest) -> Phase:
-    """Half, a quarter ... of the data to partners 1, 2 ... away (Reduce-Scatter), the same backwards (All-Gather), or both.
+    """Recursive halving and doubling.
+
+    A Reduce-Scatter sends a half, a quarter ... of the data to partners at distance 1, 2 ...; an All-Gather takes the same steps
+    backwards; an All-Reduce is a Reduce-Scatter and an All-Gather.
 
     Raises
     ------
     ConfigError
-        For an All-to-All, where ASTRA-sim stops; for a number of NPUs with which two of them do not choose each other, where it
-        stalls (powers of 2 are fine, for an All-Gather also 6, 12, 20 and others); and see `PhaseRequest.check`.
+        For an All-to-All, at which ASTRA-sim stops; for a number of NPUs at which partners do not choose each other and
+        ASTRA-sim stalls (powers of 2 run; for an All-Gather also 6, 12, 20 and others); and as in `PhaseRequest.check`.
     """
     num_members, pattern = request.num_members, request.pattern
     if pattern == "all-to-all":
@@ -31,7 +34,7 @@ def halving_doubling(request: PhaseRequest) -> Phase:
     sizes, partners = [size], []
     for _ in range(num_messages):
         partners.append(_partners(request, distance))
-        # What an odd size loses on the way down is not made up for on the way up.
+        # A halved odd size loses a byte, which doubling does not restore.
         distance, size = int(distance * factor), int(size / factor)
         if distance == num_members and pattern == "all-reduce":
             factor = 0.5

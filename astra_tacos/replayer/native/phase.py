@@ -14,35 +14,35 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 NUM_POOLS = 4
 """Pools of tokens (`LocalKind`) that an algorithm may use in a phase."""
 MAX_NODES = 1 << 26
-"""Nodes of the largest program: each takes some 60 bytes, and several times that while it is built and replayed."""
+"""Most nodes of a program. A node takes about 60 bytes, and several times that while it is built and replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRequest:
-    """What an algorithm is asked for.
+    """The parameters of a phase, from which an algorithm makes it.
 
     Parameters
     ----------
     name
-        Of the algorithm as the system JSON writes it, for messages.
+        Name of the algorithm in the system JSON, for error messages.
     pattern
         One of `PATTERNS`.
     num_members
-        NPUs of the line, 2 or more; members are 0 to num_members - 1.
+        Number of NPUs of the line, 2 or more; members are 0 to num_members - 1.
     size_bytes
-        What a member has at first: its shard (All-Gather) or the whole buffer.
+        Bytes that a member has at first: its shard (All-Gather) or the whole buffer.
     window
-        Of `direct`, messages that a member has in flight; None is all at once.
+        For `direct`: most messages that a member has in flight; None for no limit.
     backwards
-        Messages go to lower members (`RingTopology::Direction::Anticlockwise`).
+        Whether messages go to lower members (`RingTopology::Direction::Anticlockwise`).
     sub_group
-        The line is a communicator group of some of the NPUs (`RingTopology::Dimension::Local`).
+        Whether the line is a communicator group of some of the NPUs (`RingTopology::Dimension::Local`).
     other_tree
-        Of `doubleBinaryTree`, whether it is the turn of the tree whose root is member 0.
+        For `doubleBinaryTree`: whether to take the tree whose root is member 0.
     endpoint_ns
-        What passes before a message is sent, and after one is received.
+        Delay before a message is sent, and again after one is received.
     local_mem_bw_gbps
-        Decimal GB/s at which a member reduces; 0 takes no time.
+        Memory bandwidth for reductions in decimal GB/s; at 0, reductions take no time.
     """
 
     name: str
@@ -58,36 +58,36 @@ class PhaseRequest:
 
     @property
     def title(self) -> str:
-        """For messages: `ring all-reduce over 8 NPUs`."""
+        """Title for error messages, like `ring all-reduce over 8 NPUs`."""
         return f"{self.name} {self.pattern} over {self.num_members} NPUs"
 
     @property
     def share_bytes(self) -> int:
-        """Size of a message to each of the others: the shard (All-Gather), or that member's part of the buffer."""
+        """Size of the message to each other member: the whole shard (All-Gather), else 1 / num_members of the buffer."""
         return self.size_bytes if self.pattern == "all-gather" else self.size_bytes // self.num_members
 
     @property
     def final_bytes(self) -> int:
-        """What a member has in the end."""
+        """Bytes that a member has at the end of the phase."""
         if self.pattern == "all-gather":
             return self.size_bytes * self.num_members
         return self.size_bytes // self.num_members if self.pattern == "reduce-scatter" else self.size_bytes
 
     def reduction_ns(self, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Time to reduce messages: two reads and a write, each truncated to whole ns (`PacketBundle.cc`)."""
+        """int64, time to reduce messages of these sizes: two reads and a write, each truncated to ns (`PacketBundle.cc`)."""
         if self.local_mem_bw_gbps == 0:
-            # ASTRA-sim casts an infinity to uint64, of which GCC's code for x86-64 makes 0.
+            # ASTRA-sim casts an infinity to uint64, which GCC's code for x86-64 turns into 0.
             return np.zeros(len(size_bytes), np.int64)
         pass_ns = size_bytes / (self.local_mem_bw_gbps * BYTES_PER_GB) * float(NS_PER_S)
         return 3 * pass_ns.astype(np.int64)
 
     def check(self, num_nodes: int, message_bytes: NDArray[np.int64]) -> None:
-        """Refuse what is too large to be built, or has messages that ASTRA-sim cannot send.
+        """Check the number of nodes of the phase, and the sizes of its messages.
 
         Raises
         ------
         ConfigError
-            One line.
+            If the phase has more than `MAX_NODES` nodes, or a message that ASTRA-sim cannot send.
         """
         if num_nodes > MAX_NODES:
             raise ConfigError(f"{self.title}: {num_nodes:,} nodes, expected at most {MAX_NODES:,}")
@@ -101,7 +101,7 @@ class PhaseRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Role:
-    """What some members of a line do, alike but for their peers. Rows are those of one member; m is their number.
+    """The m rows that several members of a line have in common; only their peers differ.
 
     Parameters
     ----------
@@ -110,13 +110,13 @@ class Role:
     kind, delay_ns, size_bytes
         uint8[m], int64[m] and int64[m], as in `CollectiveProgram`.
     pool
-        int64[m], pool of a `LocalKind`, 0 to `NUM_POOLS` - 1; `ABSENT` for others.
+        int64[m], pool of a `LocalKind`, 0 to `NUM_POOLS` - 1; `ABSENT` for other nodes.
     peer
-        int64[k, m], members; `ABSENT` for all but messages.
+        int64[k, m], the member at the other end of each message; `ABSENT` for other nodes.
     dep_first, dep
-        int64[m + 1] and int64[...], rows a row waits for; those that wait for none start the phase.
+        int64[m + 1] and int64[...], rows that each row waits for (CSR); rows that wait for none start the phase.
     last
-        Row that ends the phase when it completes.
+        The row whose completion ends the phase.
     """
 
     member: NDArray[np.int64]
@@ -137,7 +137,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase:
-    """Roles of all members of a line, and what each has in the end, in bytes."""
+    """The roles of all members of a line, and the bytes that each member has at the end."""
 
     roles: tuple[Role, ...]
     final_bytes: int

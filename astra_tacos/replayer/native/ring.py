@@ -1,4 +1,4 @@
-"""`ring`: every member forwards to its neighbour what it has just received (`Ring.cc`)."""
+"""`ring`: every member forwards each message that it receives to its neighbour (`Ring.cc`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 
 
 def ring(request: PhaseRequest) -> Phase:
-    """All-Reduce in 2 (n - 1) steps, Reduce-Scatter and All-Gather in n - 1, All-to-All in n (n - 1) / 2.
+    """A ring algorithm: an All-Reduce takes 2 (n - 1) steps, Reduce-Scatter and All-Gather n - 1, All-to-All n (n - 1) / 2.
 
     Raises
     ------
     ConfigError
-        See `PhaseRequest.check`.
+        As in `PhaseRequest.check`.
     """
     num_members = request.num_members
     steps = {"all-reduce": 2 * (num_members - 1), "all-to-all": num_members * (num_members - 1) // 2}

@@ -1,4 +1,4 @@
-"""Builder of roles: nodes are added in any order, and sorted into rows at the end."""
+"""The `RoleBuilder` class: takes nodes in any order, and sorts them into the rows of a role at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Values = NDArray[np.int64] | int
 
 
 class RoleBuilder:
-    """Nodes of a role, named by handles (int64 arrays)."""
+    """The nodes of a role, referred to by handles (int64 arrays)."""
 
     def __init__(self, member: NDArray[np.int64]) -> None:
         self._member = member
@@ -33,26 +33,26 @@ class RoleBuilder:
         peer: _Values = ABSENT,
         after: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Add a node per entry of `place`, by which rows are sorted; those of one place stand in the order of calls.
+        """Add one node per entry of `place`, and return their handles (int64[nodes]).
 
-        `peer` is int64[k, nodes]; `after` are other nodes, one each, that they wait for.
+        Rows are sorted by place; nodes of one place stay in the order of calls.
 
         Parameters
         ----------
         place
             int64[nodes], sort key of each node.
         kind
-            Kind of all nodes.
+            Kind of all these nodes.
         delay_ns
-            Duration.
+            Durations of COMP nodes.
         size_bytes
-            Size of a message.
+            Sizes of messages.
         pool
-            Pool that the node takes from or adds to.
+            Pool that the nodes take tokens from or put tokens into.
         peer
-            int64[k, nodes], positions of partners.
+            int64[k, nodes], the members at the other end of messages, for each of the role's k members.
         after
-            int64[nodes], another node that each waits for.
+            int64[nodes], handles: one other node that each node waits for.
         """
         handles = np.arange(self._num_nodes, self._num_nodes + len(place))
         self._num_nodes += len(place)
@@ -63,7 +63,7 @@ class RoleBuilder:
         return handles
 
     def wait(self, node: NDArray[np.int64], other: NDArray[np.int64]) -> None:
-        """Let every node wait for the other one beside it; the two arrays are broadcast."""
+        """Add a dependency: `node[i]` waits for `other[i]`; the two arrays broadcast."""
         nodes, others = np.broadcast_arrays(node, other)
         self._edges.append((nodes.ravel(), others.ravel()))
 
