@@ -24,9 +24,13 @@ _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
-    "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work),
-    "trees": Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work),
-    "routed": Synthesizer(routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True),
+    "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True),
+    "trees": Synthesizer(
+        trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True
+    ),
+    "routed": Synthesizer(
+        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+    ),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),

@@ -10,6 +10,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.dispatch.joining import MOST_MESSAGES, join_messages
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
@@ -21,13 +22,28 @@ _WORK_OF_ALL_TRIALS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A collective in some number of chunks, with its delays and a lower bound on its time."""
+    """A collective in some number of chunks.
+
+    Parameters
+    ----------
+    collective, timing
+        The chunks and their delays.
+    bound_ns
+        No algorithm is faster, whatever its chunks.
+    chunked_bound_ns
+        No algorithm whose sends carry one of these chunks each is faster.
+    is_smallest
+        Whether there is none with fewer chunks.
+    is_fixed
+        Whether it is the only one.
+    """
 
     collective: Collective
     timing: Timing
-    bound_ns: int
+    bound_ns: float
+    chunked_bound_ns: float
+    is_smallest: bool = True
     is_fixed: bool = True
-    """Whether it is the only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +92,24 @@ class Candidate:
             return 0
         return 1 if self.is_advised else 2 * is_between(self.cut.collective.chunks_per_npu)
 
+    @property
+    def may_join(self) -> bool:
+        """Whether its sends, of one chunk each, are joined to messages: of the fewest chunks, where latency counts most."""
+        cut = self.cut
+        by_chunk = SYNTHESIZERS[self.synthesizer].by_chunk
+        return by_chunk and cut.is_smallest and self.trial == 0 and cut.collective.least_sends <= MOST_MESSAGES
+
+    @property
+    def bound_ns(self) -> float:
+        """It is not faster than this."""
+        by_chunk = SYNTHESIZERS[self.synthesizer].by_chunk and not self.may_join
+        return self.cut.chunked_bound_ns if by_chunk else self.cut.bound_ns
+
     def make(self, topology: Topology) -> TimedSchedule:
         """Its schedule."""
         schedule = SYNTHESIZERS[self.synthesizer].make(topology, self.cut.collective, self.cut.timing, self.seed)
+        if self.may_join:
+            schedule = join_messages(schedule)
         return TimedSchedule(schedule, exact_time_ns(schedule))
 
 

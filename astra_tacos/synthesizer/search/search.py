@@ -168,7 +168,7 @@ def search(
         counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
         cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
     timings = [compute_timing(topology, what, model, options.reduce_bandwidth_gbps) for what in cuts]
-    timed = [_bounded(topology, what, timing, options) for what, timing in zip(cuts, timings, strict=True)]
+    timed = [_bounded(topology, what, timing, options, what is cuts[0]) for what, timing in zip(cuts, timings, strict=True)]
     candidates, refusals = list_candidates(topology, timed, advised, options.trials, options.seed)
 
     leaderboard = Leaderboard(max(what.chunks_per_npu for what in cuts))
@@ -207,5 +207,6 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
     return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)
 
 
-def _bounded(topology: Topology, collective: Collective, timing: Timing, options: SearchOptions) -> Cut:
-    return Cut(collective, timing, lower_bound(topology, collective, timing).time_ns, not options.chooses_chunks)
+def _bounded(topology: Topology, collective: Collective, timing: Timing, options: SearchOptions, is_smallest: bool) -> Cut:
+    chunked = lower_bound(topology, collective, timing).time_ns
+    return Cut(collective, timing, 0, chunked, is_smallest, not options.chooses_chunks)

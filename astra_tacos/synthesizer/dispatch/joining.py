@@ -1,0 +1,71 @@
+"""Joining: neighbouring messages of a link that could leave together become one, which pays the link's latency once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.csr import members_of
+from astra_tacos.schedule.dependencies import operations, previous_on_link
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.settle import exact_time_ns, settle
+
+MOST_MESSAGES = 100_000
+_LONGEST = (1 << 20, 8, 4, 2)
+"""Most messages that become one; a joined message arrives as a whole, so shorter ones can be faster."""
+_MOST_ROUNDS = 4
+
+
+def join_messages(schedule: Schedule) -> Schedule:
+    """The schedule with messages joined as long as that makes it faster, or not slower with fewer messages.
+
+    A message can join those before it on its link if it goes over the same channel, both add or both copy, and what it carries is
+    at its source when the first of them starts.
+    """
+    best, best_ns = schedule, exact_time_ns(schedule)
+    if schedule.num_messages > MOST_MESSAGES:
+        return best
+    for _ in range(_MOST_ROUNDS):
+        tried = [_joined(best, longest) for longest in _LONGEST]
+        timed = [(exact_time_ns(other), other.num_messages, i) for i, other in enumerate(tried)]
+        time, messages, which = min(timed)
+        if (time, messages) >= (best_ns, best.num_messages):
+            break
+        best, best_ns = tried[which], time
+    return best
+
+
+def _joined(schedule: Schedule, longest: int) -> Schedule:
+    """Runs of messages that could have left together, of at most so many each, as one message at the place of their first."""
+    previous, row = previous_on_link(schedule), schedule.message_row
+    channel, reduces, start = schedule.channel[row].tolist(), schedule.reduces[row].tolist(), schedule.start_ns[row].tolist()
+    ready = _ready_ns(schedule).tolist()
+    head = list(range(schedule.num_messages))
+    length = [1] * schedule.num_messages
+    for message, before in enumerate(previous.tolist()):
+        if before < 0:
+            continue
+        first = head[before]
+        alike = channel[first] == channel[message] and reduces[first] == reduces[message]
+        if alike and ready[message] <= start[first] and length[first] < longest:
+            head[message] = first
+            length[first] += 1
+    heads = np.array(head, np.int64)
+    order = np.argsort(heads, kind="stable")
+    sends = Sends(schedule.chunk, schedule.channel, schedule.reduces, schedule.message_first, schedule.sums, schedule.value)
+    begin, _ = members_of(sends.first, order)
+    in_order = sends.in_order(order)
+    first_of = np.flatnonzero(np.diff(heads[order], prepend=-1))
+    message_first = np.append(begin[first_of], len(schedule.chunk))
+    rows = Sends(in_order.chunk, in_order.channel, in_order.reduces, message_first, in_order.sums, in_order.value)
+    return settle(schedule.topology, schedule.collective, schedule.timing, rows, schedule.synthesizer, schedule.seed)
+
+
+def _ready_ns(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_messages], when everything that a message carries is at its source."""
+    done = operations(schedule)
+    usable = np.concatenate((schedule.done_ns[schedule.message_row], schedule.addition_end_ns))
+    ready = np.zeros(len(done.first) - 1, np.int64)
+    np.maximum.at(ready, np.repeat(np.arange(len(ready)), np.diff(done.first)), usable[done.awaited])
+    return ready[: done.num_messages]

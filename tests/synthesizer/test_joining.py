@@ -1,0 +1,48 @@
+"""Joining of messages: legal, never slower, and known by hand where latency is all there is."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers.networks import topology
+from helpers.schedules import schedules
+from hypothesis import given, settings
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.algorithms.tacos import tacos
+from astra_tacos.synthesizer.dispatch.joining import join_messages
+from astra_tacos.verifier.schedule_oracle import verify
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules())
+def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
+    joined = join_messages(of)
+    assert verify(joined) == ()
+    assert exact_time_ns(joined) <= exact_time_ns(of)
+    assert joined.num_messages <= of.num_messages or exact_time_ns(joined) < exact_time_ns(of)
+    assert joined.num_sends == of.num_sends
+    replay = replay_schedule(joined)
+    assert np.array_equal(replay.start_ns, joined.start_ns)
+    assert np.array_equal(replay.end_ns, joined.end_ns)
+    assert np.array_equal(replay.finish_ns, joined.npu_finish_ns)
+
+
+def test_chunks_of_one_npu_leave_together() -> None:
+    """Two NPUs, 1,000 ns: four chunks of one byte each take the latency once instead of four times."""
+    pair = topology(("FullyConnected", 2, 1.0, 1000.0))
+    gathered = COLLECTIVES["all-gather"](2, 4, 4)
+    apart = tacos(pair, gathered, compute_timing(pair, gathered, "blocking"), 0)
+    assert apart.collective_time_ns == 4 * 1000
+    joined = join_messages(apart)
+    assert (joined.collective_time_ns, joined.num_messages) == (1003, 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedules())
+def test_exact_time_is_near_the_predicted_one(of) -> None:
+    """Truncation shortens each delay by less than 1 ns, rounding of reductions moves each by half a microsecond at most."""
+    slack = 1.0 + (501.0 if of.timing.reduce_bandwidth_gbps else 1.0)
+    assert abs(exact_time_ns(of) - of.collective_time_ns) <= slack * 2 * of.num_sends
