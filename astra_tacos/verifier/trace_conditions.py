@@ -1,4 +1,7 @@
-"""What a collective demands of the memory of a trace: every rank has the whole buffer, chunk i at its place i."""
+"""What a collective demands of the memory of a trace: every rank has the whole buffer, chunk i at its place i.
+
+With partial sums, results are in a buffer of their own, as what a rank contributes may still be sent when a sum is made.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def _candidates(program: Program) -> list[str]:
         return ["reduce"]
     offset = program.action_dst % program.buffers.stride
     copies = np.isin(kind, (Action.RECV, Action.COPY)) & (offset < num_chunks) & (program.action_dst >= 0)
-    scattered = not copies.any() and num_chunks % program.num_ranks == 0
+    scattered = (program.buffers.result > 0 or not copies.any()) and num_chunks % program.num_ranks == 0
     return ["all-reduce", "reduce-scatter"] if scattered else ["all-reduce"]
 
 
@@ -155,4 +158,4 @@ def _after(program: Program, name: str, root: int | None) -> Iterator[tuple[int,
         owned = [range(_num_chunks(program))] * num_ranks
     for rank, chunks in enumerate(owned):
         for chunk in chunks:
-            yield rank * stride + chunk, (chunk, contributors[chunk])
+            yield rank * stride + program.buffers.result + chunk, (chunk, contributors[chunk])
