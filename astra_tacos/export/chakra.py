@@ -233,7 +233,12 @@ def _attributes(
     names_chunks = is_message | (kind == _REDUCE) | (kind == _ADD)
     message = np.where(kind == _ADD, 0, number)  # of additions, no message's values are taken
     total = schedule.collective.num_chunks
-    of_message = (schedule.message_bytes, schedule.src[row], schedule.dst[row], first_tag + np.arange(len(row)))
+    of_message: tuple[NDArray[np.integer], ...] = (
+        schedule.message_bytes,
+        schedule.src[row],
+        schedule.dst[row],
+        first_tag + np.arange(len(row)),
+    )
     columns: list[tuple[str, NDArray[np.bool_], NDArray[np.integer] | int]] = [("is_cpu_op", np.ones(len(kind), np.bool_), 0)]
     columns += [
         (name, is_message, column[message] if len(row) else column)

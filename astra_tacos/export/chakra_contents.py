@@ -1,12 +1,12 @@
 """What the nodes of Chakra traces say that they move: chunks, or places of a rank's memory.
 
-Without partial sums, a rank has one value of each chunk, in one buffer. A message of neighbouring chunks names the first and their
-number (`msg_chunk_idx`, `msg_chunk_cnt`), as converters do; another one lists them (`msg_chunk_list`).
+Without partial sums, a rank has one value of each chunk, in one buffer. A message of neighbouring chunks names the first and
+their number (`msg_chunk_idx`, `msg_chunk_cnt`), as converters do; another one lists them (`msg_chunk_list`).
 
-With partial sums, a rank needs several values of a chunk at a time, and its memory has three parts: of `total_chunk_cnt` = n
-chunks, places 0 to n - 1 are the rank's own contributions, places n to 2 n - 1 are where whole sums have to be in the end, and what
-else it has is in places of its own from 2 n on. A message lists places (`place_list`), where it is read from at its source and
-goes to at its destination; an addition lists the place of the sum, then those of its parts.
+With partial sums, a rank needs several values of a chunk at a time, and its memory has three parts: of n = `total_chunk_cnt`
+chunks, places 0 to n - 1 are the rank's own contributions, places n to 2 n - 1 are where whole sums have to be in the end, and
+what else it has is in places of its own from 2 n on. A message lists places (`place_list`), those it is read from at its source
+and those it goes to at its destination; an addition lists the place of the sum, then those of its parts.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ def _of_chunks(schedule: Schedule) -> Contents:
         ones, chunk = np.ones(num_messages, np.int64), schedule.chunk.astype(np.int64)
         return Contents(chunk, ones, absent, absent, none, np.zeros(1, np.int64), np.empty(0, np.int32), False)
     message, first = schedule.message_of, schedule.message_first
-    chunk = schedule.chunk[np.lexsort((schedule.chunk, message))]
+    ascending = schedule.chunk[np.lexsort((schedule.chunk, message))]
     count = np.diff(first)
     breaks = np.zeros(schedule.num_messages, np.bool_)
-    breaks[message[1:][(message[1:] == message[:-1]) & (np.diff(chunk) != 1)]] = True
+    breaks[message[1:][(message[1:] == message[:-1]) & (np.diff(ascending) != 1)]] = True
     listed = np.flatnonzero(breaks)
     number = np.full(schedule.num_messages, -1, np.int64)
     number[listed] = np.arange(len(listed))
     list_first, at = members_of(first, listed)
-    begin = chunk[first[:-1]].astype(np.int64)
-    return Contents(begin, np.where(breaks, 0, count), number, number, none, list_first, chunk[at], False)
+    begin = ascending[first[:-1]].astype(np.int64)
+    return Contents(begin, np.where(breaks, 0, count), number, number, none, list_first, ascending[at], False)
 
 
 def _of_places(schedule: Schedule, sums: PartialSums, additions: Additions) -> Contents:
@@ -112,9 +112,7 @@ def _of_places(schedule: Schedule, sums: PartialSums, additions: Additions) -> C
     return Contents(zeros, zeros, number, num_messages + number, added, list_first, place, True)
 
 
-def _places(
-    schedule: Schedule, sums: PartialSums, npu: NDArray[np.int64], value: NDArray[np.integer]
-) -> NDArray[np.int32]:
+def _places(schedule: Schedule, sums: PartialSums, npu: NDArray[np.int64], value: NDArray[np.integer]) -> NDArray[np.int32]:
     """The place of each value at an NPU."""
     total = schedule.collective.num_chunks
     at = npu * sums.num_values + value
@@ -129,4 +127,5 @@ def _places(
     begins = np.searchsorted(npus, np.arange(schedule.topology.num_npus))
     place = 2 * total + before - np.append(before, 0)[begins][npus]
     place = np.where(own, chunk, np.where(is_result, total + chunk, place))
-    return place[which].astype(np.int32)
+    places: NDArray[np.int32] = place[which].astype(np.int32)
+    return places

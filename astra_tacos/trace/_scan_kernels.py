@@ -450,8 +450,8 @@ class Table(NamedTuple):
 
     `numbers` has 5, 8, 13 or 16 lines: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks; if wanted
     communication type, operations, tensor size, priority, own rank, involved dimensions, their count, byte offset. `flags`: kind,
-    whether a receive reduces, whether it is an operation of the CPU, which lists it has. `marks`: wrong type, no value, number of the group (0: none,
-    else one more).
+    whether a receive reduces, whether it is an operation of the CPU, which lists it has (bits: chunks, places). `marks`: wrong
+    type, no value, number of the group (0: none, else one more).
     """
 
     room: I64  # [4]

@@ -73,9 +73,7 @@ def at_node(trace: Trace, row: int | np.signedinteger, code: str, what: str, chu
     return Violation(code, f"{trace.describe_node(int(row))}: {what}", npu=npu, chunk=chunk)
 
 
-def contents_of(
-    trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]
-) -> Contents | None:
+def contents_of(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]) -> Contents | None:
     """What messages and additions name; None if the trace does not tell, or what it tells makes no sense.
 
     Parameters
@@ -94,9 +92,7 @@ def contents_of(
     """
     kind = trace.kind
     names_range = (chunks.chunk != ABSENT) & (chunks.num_chunks != ABSENT)
-    names_list, names_places = (
-        lists.lengths(trace.num_nodes) != ABSENT for lists in (chunks.chunk_lists, chunks.place_lists)
-    )
+    names_list, names_places = (lists.lengths(trace.num_nodes) != ABSENT for lists in (chunks.chunk_lists, chunks.place_lists))
     additions = np.flatnonzero(names_places & (kind == NodeType.COMP))
     are_places = bool(names_places[messages].any()) or len(additions) > 0
     told = (names_places if are_places else names_range | names_list) & (chunks.total_chunks != ABSENT)
@@ -143,9 +139,7 @@ def _out_of_range(trace: Trace, rows: NDArray[np.int64], total: int) -> list[Vio
     return [at_node(trace, row, "chunk-range", f"chunks are not within the {total} of others") for row in rows]
 
 
-def _of_chunks(
-    trace: Trace, chunks: ChunkColumns, named: NDArray[np.int64], total: int, violations: list[Violation]
-) -> Contents:
+def _of_chunks(trace: Trace, chunks: ChunkColumns, named: NDArray[np.int64], total: int, violations: list[Violation]) -> Contents:
     """Chunks of messages, and of COMP nodes that name those that they reduce."""
     names = np.zeros(trace.num_nodes, np.bool_)
     names[named] = True
@@ -168,9 +162,7 @@ def _of_chunks(
     return contents
 
 
-def _of_places(
-    trace: Trace, lists: NumberLists, named: NDArray[np.int64], total: int, violations: list[Violation]
-) -> Contents:
+def _of_places(trace: Trace, lists: NumberLists, named: NDArray[np.int64], total: int, violations: list[Violation]) -> Contents:
     lists = _lists_of(lists, np.sort(named))
     length = np.zeros(trace.num_nodes, np.int64)
     length[lists.node] = np.diff(lists.first)

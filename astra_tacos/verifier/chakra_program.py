@@ -1,8 +1,8 @@
 """Chakra traces as a `Program`: sends and receives match by tag, source, destination and size; reductions are COMP nodes.
 
-`chakra_contents` says what nodes move. A receive with `is_rrc` writes its data to a location of its own; the COMP node that depends on it adds them to the chunk. COMP
-nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the COMP nodes of a custom collective
-so).
+`chakra_contents` says what nodes move. A receive with `is_rrc` writes its data to places of its own; the COMP node that depends
+on it adds them to the chunks. COMP nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the
+COMP nodes of a custom collective so).
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _actions(
     within = np.arange(len(op)) - first[which]
     src = np.where(kind == Action.SEND, named, NOWHERE)
     dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own[op] + within, named))
-    parts = [(op, kind, src, dst, trace.peer[op])]
+    parts: list[tuple[NDArray[np.int64], ...]] = [(op, kind, src, dst, trace.peer[op])]
     reduced, comps = (np.array(column, np.int64) for column in zip(*reductions, strict=True)) if reductions else (at[:0], at[:0])
     _, at = members_of(contents.first, reduced)
     which = np.repeat(np.arange(len(reduced)), contents.count[reduced])

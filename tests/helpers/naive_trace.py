@@ -140,7 +140,9 @@ def naive_columns(files: list[bytes], prefix: str = "naive") -> Trace:
 def lists_of(listed: list[tuple[int, list[int]]]) -> NumberLists:
     first = np.cumsum([0, *(len(values) for _, values in listed)])
     return NumberLists(
-        np.array([row for row, _ in listed], np.int64), first, np.array([value for _, values in listed for value in values], np.int32)
+        np.array([row for row, _ in listed], np.int64),
+        first,
+        np.array([value for _, values in listed for value in values], np.int32),
     )
 
 
