@@ -23,7 +23,10 @@ _LAYOUT = "astra_tacos.replayer._run_layout_kernels"
 _PROGRAM = "astra_tacos.verifier._order_kernels"
 _SORT = "astra_tacos.kernels.graph:topological_order"
 
-READING = (f"{_SCAN}:count_nodes", f"{_SCAN}:scan_nodes", "astra_tacos.trace._row_kernels:ids_to_rows")
+READING = (
+    *(f"{_SCAN}:{name}" for name in ("count_nodes", "scan_nodes", "read_lists")),
+    "astra_tacos.trace._row_kernels:ids_to_rows",
+)
 """Traces, from files."""
 WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
 """Traces, to files."""

@@ -1,7 +1,8 @@
 """Schedules as Chakra traces of an ASTRA-sim custom collective: one file per NPU.
 
 A message becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; its reduction
-becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts.
+becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts. Nodes
+name the chunks that they move, or the places in memory of the values (`chakra_contents`).
 ASTRA-sim issues every node that is ready, so the traces also have to fix the order of messages on a link: `serial` makes each
 send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work
 (1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready
@@ -24,6 +25,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
+from astra_tacos.export.chakra_contents import Contents, contents_of
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
@@ -39,11 +41,11 @@ LinkOrder = Literal["serial", "tokens"]
 LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens")
 """ASTRA-sim takes tags modulo this."""
 
-_TOKEN, _SEND, _RECV, _REDUCE, _ADD, _REDUCING_RECV = range(6)
+_TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)
 _NAMES = ("token_", "send_", "recv_", "reduce_", "add_")
 _NODE_TYPES = np.array((NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP, NodeType.COMP), np.uint8)
-_CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "total_chunk_cnt")
-_MESSAGE_ATTRIBUTES = ("is_cpu_op", "comm_size", "comm_src", "comm_dst", "comm_tag", *_CHUNK_ATTRIBUTES)
+_MESSAGE_ATTRIBUTES = ("comm_size", "comm_src", "comm_dst", "comm_tag")
+_CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_list", "total_chunk_cnt", "is_rrc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
     number, kind = layout.number, layout.kind
     data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, layout, link_order)
-    attr_first, attr_key, attr_value = _attributes(schedule, layout, first_tag)
+    contents = contents_of(schedule, done.additions)
+    attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag)
     node_id = layout.node_id
     sizes = schedule.sizes
     duration = np.zeros(len(number), np.int64)
@@ -160,6 +163,8 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
         attr_first=attr_first,
         attr_key=attr_key,
         attr_value=attr_value,
+        list_first=contents.first,
+        list_entry=contents.entry,
     )
     return table, layout.npu_first
 
@@ -220,42 +225,51 @@ def _grouped(
 
 
 def _attributes(
-    schedule: Schedule, layout: _Layout, first_tag: int
+    schedule: Schedule, layout: _Layout, contents: Contents, first_tag: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    number, row = layout.number, schedule.message_row
-    # A variant is a kind of node, or a receive that reduces; each has its attributes, in this order.
-    has = np.zeros((len(ATTRIBUTE_KEYS), 6), bool)
-    has[ATTRIBUTE_KEYS["is_cpu_op"]] = True
-    for name in _MESSAGE_ATTRIBUTES:
-        has[ATTRIBUTE_KEYS[name], [_SEND, _RECV, _REDUCING_RECV]] = True
-    for name in _CHUNK_ATTRIBUTES:
-        has[ATTRIBUTE_KEYS[name], _REDUCE] = True
-    has[ATTRIBUTE_KEYS["is_rrc"], _REDUCING_RECV] = True
-    received = np.flatnonzero(layout.kind == _RECV)
-    variant = layout.kind.astype(np.uint8)
-    variant[received[schedule.reduces[row[number[received]]]]] = _REDUCING_RECV
-    first = np.zeros(len(number) + 1, np.int64)
-    np.cumsum(has.sum(axis=0)[variant], out=first[1:])
-    keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
-    columns: dict[str, NDArray[np.integer] | int] = {
-        "is_cpu_op": 0,
-        "comm_size": schedule.message_bytes,
-        "comm_src": schedule.src[row],
-        "comm_dst": schedule.dst[row],
-        "comm_tag": np.arange(first_tag, first_tag + schedule.num_messages),
-        "msg_chunk_cnt": 1,
-        "msg_chunk_idx": schedule.chunk[row],
-        "total_chunk_cnt": schedule.collective.num_chunks,
-        "is_rrc": 1,
-    }
-    offset = np.cumsum(has, axis=0) - has
-    for name, column in columns.items():
-        key = ATTRIBUTE_KEYS[name]
-        rows = np.flatnonzero(has[key][variant])
-        slots = first[rows] + offset[key][variant[rows]]
-        keys[slots] = key
-        values[slots] = column if isinstance(column, int) else column[number[rows]]
-    return first, keys, values
+    """Attributes of all nodes, in the order of the columns."""
+    number, kind, row = layout.number, layout.kind, schedule.message_row
+    is_message = (kind == _SEND) | (kind == _RECV)
+    names_chunks = is_message | (kind == _REDUCE) | (kind == _ADD)
+    message = np.where(kind == _ADD, 0, number)  # of additions, no message's values are taken
+    total = schedule.collective.num_chunks
+    of_message: tuple[NDArray[np.integer], ...] = (
+        schedule.message_bytes,
+        schedule.src[row],
+        schedule.dst[row],
+        first_tag + np.arange(len(row)),
+    )
+    columns: list[tuple[str, NDArray[np.bool_], NDArray[np.integer] | int]] = [("is_cpu_op", np.ones(len(kind), np.bool_), 0)]
+    columns += [
+        (name, is_message, column[message] if len(row) else column)
+        for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True)
+    ]
+    range_first, range_count, listed = contents.of_nodes(kind == _ADD, kind == _SEND, number)
+    in_range, in_list = names_chunks & (range_count > 0), names_chunks & (range_count == 0)
+    reduces = np.zeros(len(kind), np.bool_)
+    receives = np.flatnonzero(kind == _RECV)
+    reduces[receives] = schedule.reduces[row[number[receives]]]
+    values: tuple[tuple[NDArray[np.bool_], NDArray[np.int64] | int], ...] = (
+        (in_range, range_count),
+        (in_range, range_first),
+        (in_list & (not contents.are_places), listed),
+        (in_list & contents.are_places, listed),
+        (names_chunks, total),
+        (reduces, 1),
+    )
+    columns += [(name, *value) for name, value in zip(_CHUNK_ATTRIBUTES, values, strict=True)]
+    counts = np.zeros(len(kind) + 1, np.int64)
+    for _, has, _ in columns:
+        counts[1:] += has
+    first = np.cumsum(counts)
+    keys, numbers = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
+    free = first[:-1].copy()
+    for name, has, column in columns:
+        nodes = np.flatnonzero(has)
+        keys[free[nodes]] = ATTRIBUTE_KEYS[name]
+        numbers[free[nodes]] = column if isinstance(column, int) else column[nodes]
+        free[nodes] += 1
+    return first, keys, numbers
 
 
 def why_no_custom_collective(collective: Collective) -> str | None:

@@ -48,7 +48,7 @@ _NAME, _DOC_STRING = 1 << 3 | 2, 2 << 3 | 2
 # Fields of an attribute's value: a scalar type has an odd number, the list of it the next one.
 _INT32, _INT64, _UINT32, _UINT64, _SINT32, _SINT64 = 7, 9, 11, 13, 15, 17
 _FIXED32, _FIXED64, _SFIXED32, _SFIXED64, _BOOL, _STRING, _BYTES = 19, 21, 23, 25, 27, 29, 31
-_BOOL_LIST, _STRING_LIST = 28, 30
+_INT32_LIST, _BOOL_LIST, _STRING_LIST = 8, 28, 30
 _FIRST_VALUE, _LAST_VALUE = 3, 32
 _WIRE_OF = np.full(33, _WIRE_SPAN, np.int64)
 _WIRE_OF[7:18:2] = _WIRE_VARINT
@@ -59,14 +59,15 @@ _WIRE_OF[[5, _FIXED32, _SFIXED32]] = _WIRE_32
 # Attributes by key. The first of them are `WORKLOAD_ATTRIBUTES` of trace.py, which numba cannot read from there.
 ATTRIBUTES = (
     *("is_cpu_op", "comm_type", "comm_size", "num_ops", "tensor_size", "comm_src", "comm_dst", "comm_tag", "comm_priority"),
-    *("pg_name", "involved_dim", "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc"),
+    *("pg_name", "involved_dim", "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc", "msg_chunk_list", "place_list"),
 )
 _IS_CPU_OP, _COMM_TYPE, _COMM_SIZE, _NUM_OPS, _TENSOR_SIZE, _COMM_SRC, _COMM_DST, _COMM_TAG, _COMM_PRIORITY = range(9)
 _PG_NAME, _INVOLVED_DIM, _CHUNK, _NUM_CHUNKS, _TOTAL_CHUNKS, _IS_RRC = range(9, 15)
-_NUM_ATTRIBUTES = 15
+CHUNK_LIST, PLACE_LIST = 15, 16
+_NUM_ATTRIBUTES = 17
 # Then, in `values`: bit sets of attributes, how long `pg_name` (whose address is its value) and `involved_dim` are.
-_SEEN, _WRONG_TYPE, _NO_VALUE, _SIZE, _COUNT = range(15, 20)
-_NUM_VALUES = 20
+_SEEN, _WRONG_TYPE, _NO_VALUE, _SIZE, _COUNT = range(17, 22)
+_NUM_VALUES = 22
 _WORKLOAD_MARKS = (1 << 11) - 1
 # The last one is where the byte offset goes, the fourth from the end is the own rank's.
 _WORKLOAD_NUMBERS = (_COMM_TYPE, _NUM_OPS, _TENSOR_SIZE, _COMM_PRIORITY, _COMM_SRC, _INVOLVED_DIM, _COUNT, _COUNT)
@@ -76,15 +77,15 @@ _ABSENT = -1
 _MAX_DIMS = 63
 
 # A name's first and next eight bytes, times a number that gives each of the names above a slot of its own.
-_NAME_FACTOR = 0xA3D4BA77B50B6F95
-_NAME_SHIFT = np.uint64(60)
-_NAME_LOW = np.zeros(16, np.uint64)
-_NAME_HIGH = np.zeros(16, np.uint64)
-_NAME_SIZE = np.zeros(16, np.int64)
-_NAME_KEY = np.full(16, -1, np.int64)
+_NAME_FACTOR = 0xE4B06CE60741C7A9
+_NAME_SHIFT = np.uint64(59)
+_NAME_LOW = np.zeros(32, np.uint64)
+_NAME_HIGH = np.zeros(32, np.uint64)
+_NAME_SIZE = np.zeros(32, np.int64)
+_NAME_KEY = np.full(32, -1, np.int64)
 for _key, _name in enumerate(ATTRIBUTES):
     _words = [int.from_bytes(_name.encode()[first : first + 8], "little") for first in (0, 8)]
-    _slot = (sum(_words) * _NAME_FACTOR) % (1 << 64) >> 60
+    _slot = (sum(_words) * _NAME_FACTOR) % (1 << 64) >> 59
     _NAME_LOW[_slot], _NAME_HIGH[_slot] = _words
     _NAME_SIZE[_slot], _NAME_KEY[_slot] = len(_name), _key
 _NAME_MULTIPLIER = np.uint64(_NAME_FACTOR)
@@ -391,7 +392,9 @@ def _attribute(at, end, values):
     elif key == _INVOLVED_DIM and case == _BOOL_LIST:
         values[key] = np.int64(bits)
         values[_COUNT] = count
-    elif key == _PG_NAME or key == _INVOLVED_DIM or case < _INT32 or case > _BOOL or case & 1 == 0:
+    elif (key == CHUNK_LIST or key == PLACE_LIST) and case == _INT32_LIST:
+        values[key] = 1
+    elif key == _PG_NAME or key == _INVOLVED_DIM or key >= CHUNK_LIST or case < _INT32 or case > _BOOL or case & 1 == 0:
         values[_WRONG_TYPE] |= 1 << key
     else:
         values[key] = _integer(case, bits)
@@ -447,13 +450,13 @@ class Table(NamedTuple):
 
     `numbers` has 5, 8, 13 or 16 lines: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks; if wanted
     communication type, operations, tensor size, priority, own rank, involved dimensions, their count, byte offset. `flags`: kind,
-    whether a receive reduces, whether it is an operation of the CPU. `marks`: wrong type, no value, number of the group (0: none,
-    else one more).
+    whether a receive reduces, whether it is an operation of the CPU, which lists it has (bits: chunks, places). `marks`: wrong
+    type, no value, number of the group (0: none, else one more).
     """
 
     room: I64  # [4]
     numbers: I64_2D_OUT  # [lines, rows]
-    flags: U8_2D_OUT  # [3, rows]
+    flags: U8_2D_OUT  # [4, rows]
     marks: U32_2D_OUT  # [3 or 0, rows]
     dep_first: I64_OUT  # [rows + 1], where a row's dependencies end goes into the row after
     dep: I64_OUT  # ids
@@ -612,6 +615,7 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
                     table.numbers[line, row] = values[key]
                     line += 1
                 table.flags[1, row] = values[_IS_RRC] != 0
+                table.flags[3, row] = (values[CHUNK_LIST] > 0) | (values[PLACE_LIST] > 0) << 1
             if len(table.marks):
                 for key in _WORKLOAD_NUMBERS:
                     table.numbers[line, row] = values[key]
@@ -660,3 +664,78 @@ def find_nodes(data: U8, size: int, rows: I64, places: I64_2D_OUT):
             found += at >= 0
         row += 1
     return found
+
+
+@helper
+def _numbers(at, end, out, count):
+    """The elements of an int32 list, which `_list` has passed, into `out` from place `count` on; returns where they end."""
+    while 0 <= at < end:
+        tag, value, at = _field(at, end, _LIST_DEPTH)
+        is_packed = tag & 7 == _WIRE_SPAN
+        if at < 0 or tag >> 3 != 1 or (not is_packed and tag & 7 != _WIRE_VARINT):
+            continue
+        entry = np.int64(value)
+        while entry < at or not is_packed:
+            if is_packed:
+                value, entry = _varint(entry, at)
+                if entry < 0:
+                    return count
+            if count < len(out):
+                out[count] = _integer(_INT32, value)
+            count += 1
+            if not is_packed:
+                break
+    return count
+
+
+@helper
+def _listed(at, end, key, out, count):
+    """As `_numbers`, of an attribute that `_attribute` has passed; -1 if it is not the one of this key."""
+    before = count
+    found = np.int64(-1)
+    case = np.int64(0)
+    while 0 <= at < end:
+        tag, value, at = _field(at, end, _INNER_DEPTH)
+        field = tag >> 3
+        first = np.int64(value)
+        if tag == _NAME:
+            found = _name_key(first, at - first)
+        elif _FIRST_VALUE <= field <= _LAST_VALUE and tag & 7 == _WIRE_OF[field]:
+            if case != field:
+                count = before
+            if field == _INT32_LIST:
+                count = _numbers(first, at, out, count)
+            case = field
+    return count if found == key else -1
+
+
+@kernel
+def read_lists(data: U8, size: int, rows: I64, key: int, ends: I64_OUT, entries: I32_OUT):
+    """The lists that the nodes in `rows`, which ascend, have in the attribute `key`.
+
+    Parameters
+    ----------
+    ends
+        [len(rows)], where each list ends in `entries`.
+    entries
+        The lists one after another, as far as there is room; call the kernel twice, first to count.
+    """
+    begin = np.int64(data.ctypes.data)
+    end = begin + size
+    at = _frame(begin, end)[1]
+    row = found = count = 0
+    while 0 <= at < end and found < len(rows):
+        at, stop = _frame(at, end)
+        if stop >= 0 and rows[found] == row:
+            while 0 <= at < stop:
+                tag, value, at = _field(at, stop, _NODE_DEPTH)
+                if tag == _ATTRIBUTE and at >= 0:
+                    after = _listed(np.int64(value), at, key, entries, count)
+                    if after >= 0:
+                        count = after
+                        break
+            ends[found] = count
+            found += 1
+        at = stop
+        row += 1
+    return count

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.kernels.arrays import I64, U8, U8_OUT, U16
+from astra_tacos.kernels.arrays import I32, I64, U8, U8_OUT, U16
 from astra_tacos.kernels.compiled import borrowed, helper, kernel
 
 _U7 = np.uint64(7)
 _U127 = np.uint64(127)
 _U128 = np.uint64(128)
+_INT32_LIST = 8 << 3 | 2
 
 
 class Nodes(NamedTuple):
@@ -29,7 +30,9 @@ class Nodes(NamedTuple):
     data: I64
     attr_first: I64
     attr_key: U8
-    attr_value: I64  # of a string, the number that it is made of
+    attr_value: I64  # of a string, the number that it is made of; of a list, its number
+    list_first: I64
+    list_entry: I32
 
 
 class Texts(NamedTuple):
@@ -92,6 +95,15 @@ def _put_ids(out, at, field, first, ids, row):
     return at
 
 
+@helper
+def _list_size(nodes, number):
+    """Bytes of a message whose field 1 is a packed list."""
+    size = 0
+    for slot in range(nodes.list_first[number], nodes.list_first[number + 1]):
+        size += _varint_size(np.uint64(nodes.list_entry[slot]))
+    return 1 + _varint_size(np.uint64(size)) + size if size else 0
+
+
 @kernel
 def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, keys: Texts, key_field: I64):
     """Length-prefixed nodes `begin` to `end - 1` into `out`; returns how many bytes. Zero fields are left out, as in proto3.
@@ -111,6 +123,8 @@ def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, 
         bound += names.first[nodes.name[row] + 1] - names.first[nodes.name[row]]
         for slot in range(nodes.attr_first[row], nodes.attr_first[row + 1]):
             bound += 48 + keys.first[nodes.attr_key[slot] + 1] - keys.first[nodes.attr_key[slot]]
+            if key_field[nodes.attr_key[slot]] == _INT32_LIST:
+                bound += 10 * (nodes.list_first[nodes.attr_value[slot] + 1] - nodes.list_first[nodes.attr_value[slot]])
         if bound > len(body):
             body = np.empty(2 * bound, np.uint8)
         size = 0
@@ -138,11 +152,16 @@ def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, 
             length = keys.first[nodes.attr_key[slot] + 1] - key
             field = key_field[nodes.attr_key[slot]]
             value = nodes.attr_value[slot]
-            is_text = field & 7 == 2
+            is_list = field == _INT32_LIST
+            is_text = field & 7 == 2 and not is_list
             digits = _num_digits(value) if is_text else 0
+            listed = _list_size(nodes, value) if is_list else 0
             size = _put_varint(body, size, np.uint64(10 << 3 | 2))
             inner = 1 + _varint_size(np.uint64(length)) + length + _varint_size(np.uint64(field))
-            inner += 1 + digits if is_text else _varint_size(np.uint64(value))
+            if is_list:
+                inner += _varint_size(np.uint64(listed)) + listed
+            else:
+                inner += 1 + digits if is_text else _varint_size(np.uint64(value))
             size = _put_varint(body, size, np.uint64(inner))
             size = _put_varint(body, size, np.uint64(1 << 3 | 2))
             size = _put_varint(body, size, np.uint64(length))
@@ -150,9 +169,11 @@ def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, 
                 body[size + k] = keys.bytes[key + k]
             size += length
             size = _put_varint(body, size, np.uint64(field))
-            size = _put_varint(body, size, np.uint64(digits if is_text else value))
+            size = _put_varint(body, size, np.uint64(listed if is_list else digits if is_text else value))
             if is_text:
                 size = _put_decimal(body, size, value, digits)
+            if is_list:
+                size = _put_ids(body, size, 1 << 3 | 2, nodes.list_first, nodes.list_entry, value)
         at = _put_varint(out, at, np.uint64(size))
         for k in range(size):
             out[at + k] = body[k]

@@ -20,11 +20,12 @@ from astra_tacos.trace.scan import (
     WORKLOAD_NUMBERS,
     Columns,
     Extent,
+    Variable,
     fill,
     measure,
     room_for,
 )
-from astra_tacos.trace.trace import ABSENT, ChunkColumns, Trace, WorkloadColumns
+from astra_tacos.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace, WorkloadColumns
 
 _Result = TypeVar("_Result")
 
@@ -58,15 +59,15 @@ def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads
         rank_dep = np.cumsum([0, *(extent.num_deps for extent in extents)], dtype=np.int64)
         columns = room_for(int(rank_first[-1]), int(rank_dep[-1]), chunks=chunks, workload=workload)
 
-        def read(rank: int) -> tuple[str, ...]:
+        def read(rank: int) -> Variable:
             extent, file = measured[rank]
             return fill(file or loads[rank](), extent, columns, int(rank_first[rank]), int(rank_dep[rank]))
 
-        names = list(_in_threads(read, range(len(loads)), threads))
-        group_names = _number_groups(columns, rank_first, names) if workload else ()
+        rest = list(_in_threads(read, range(len(loads)), threads))
+        group_names = _number_groups(columns, rank_first, [each.group_names for each in rest]) if workload else ()
     except MemoryError:
         raise ConfigError(f"{prefix}: traces are too large for this machine's memory") from None
-    return _trace(prefix, rank_first, columns, group_names, chunks, workload)
+    return _trace(prefix, rank_first, columns, rest, group_names, chunks, workload)
 
 
 def _measure(loads: Sequence[Callable[[], FileBytes]], threads: int) -> list[tuple[Extent, FileBytes | None]]:
@@ -109,15 +110,32 @@ def _number_groups(columns: Columns, rank_first: NDArray[np.int64], names: list[
     return group_names
 
 
+def _join_lists(lists: Sequence[NumberLists]) -> NumberLists:
+    lengths = np.concatenate([np.diff(each.first) for each in lists])
+    node, entry = np.concatenate([each.node for each in lists]), np.concatenate([each.entry for each in lists])
+    return NumberLists(node, np.concatenate(([0], np.cumsum(lengths))), entry)
+
+
 def _trace(
-    prefix: str, rank_first: NDArray[np.int64], columns: Columns, group_names: tuple[str, ...], chunks: bool, workload: bool
+    prefix: str,
+    rank_first: NDArray[np.int64],
+    columns: Columns,
+    rest: Sequence[Variable],
+    group_names: tuple[str, ...],
+    chunks: bool,
+    workload: bool,
 ) -> Trace:
     names = [*NODE_NUMBERS, *(CHUNK_NUMBERS if chunks else ()), *(WORKLOAD_NUMBERS if workload else ())]
     numbers: dict[str, NDArray[Any]] = dict(zip(names, columns.numbers, strict=True))
     kind, reduces, is_cpu_op = (columns.flags[FLAGS.index(name)] for name in ("kind", "reduces", "is_cpu_op"))
     of_chunks = of_workload = None
     if chunks:
-        of_chunks = ChunkColumns(**{name: numbers[name] for name in CHUNK_NUMBERS}, reduces=reduces.view(np.bool_))
+        of_chunks = ChunkColumns(
+            **{name: numbers[name] for name in CHUNK_NUMBERS},
+            reduces=reduces.view(np.bool_),
+            chunk_lists=_join_lists([each.chunk_lists for each in rest]),
+            place_lists=_join_lists([each.place_lists for each in rest]),
+        )
     if workload:
         wrong_type, no_value, group = (columns.marks[MARKS.index(name)] for name in ("wrong_type", "no_value", "group"))
         of_workload = WorkloadColumns(

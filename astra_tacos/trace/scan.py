@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.file_bytes import FileBytes
+from astra_tacos.trace.trace import NO_LISTS, NumberLists
 
 NODE_NUMBERS = ("node_id", "duration_us", "size_bytes", "peer", "tag")
 CHUNK_NUMBERS = ("chunk", "num_chunks", "total_chunks")
@@ -17,7 +18,7 @@ WORKLOAD_NUMBERS = (
     *("comm_type", "num_ops", "tensor_size", "comm_priority", "own"),
     *("involved_dims", "involved_count", "byte_offset"),
 )
-FLAGS = ("kind", "reduces", "is_cpu_op")
+FLAGS = ("kind", "reduces", "is_cpu_op", "lists")
 MARKS = ("wrong_type", "no_value", "group")
 _MAX_NODES = (1 << 31) - 1
 
@@ -54,7 +55,7 @@ class Columns:
     numbers
         int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, and of `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` those that are wanted.
     flags
-        uint8[3, num_nodes], `FLAGS`; those not wanted have no meaning.
+        uint8[4, num_nodes], `FLAGS`; those not wanted have no meaning. Bits of `lists`: `msg_chunk_list`, `place_list`.
     marks
         uint32[3 or 0, num_nodes], `MARKS`, if the workload's columns are wanted; of `group` 0 is none, and else one more.
     dep_first, dep
@@ -108,8 +109,25 @@ def measure(file: FileBytes) -> Extent:
     return Extent(num_nodes, num_deps, most_held, size, file.size)
 
 
-def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, first_dep: int) -> tuple[str, ...]:
-    """Fill one rank's rows of the columns; group names are numbered within the rank, and returned.
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """What of a rank is of no size known before.
+
+    Parameters
+    ----------
+    group_names
+        Names of groups, as they are numbered within the rank.
+    chunk_lists, place_lists
+        As in `ChunkColumns`.
+    """
+
+    group_names: tuple[str, ...]
+    chunk_lists: NumberLists = NO_LISTS
+    place_lists: NumberLists = NO_LISTS
+
+
+def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, first_dep: int) -> Variable:
+    """Fill one rank's rows of the columns; returns the rest.
 
     Raises
     ------
@@ -140,7 +158,27 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     if second != UNIQUE:
         (message_at,), (node_id,), _ = find(file, np.array([second]))
         raise ConfigError(f"{file.at(message_at)}: a second node has the id {node_id}, expected ids to be unique")
-    return _texts(file, names[:, :num_names])
+    group_names = _texts(file, names[:, :num_names])
+    if len(columns.numbers) in (len(NODE_NUMBERS), len(NODE_NUMBERS) + len(WORKLOAD_NUMBERS)):
+        return Variable(group_names)
+    lists = columns.flags[FLAGS.index("lists"), first_row:end_row]
+    return Variable(group_names, *_lists(file, lists, first_row))
+
+
+def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[NumberLists, NumberLists]:
+    """The lists of chunks and of places of the nodes that have them, bits 0 and 1 of `has`."""
+    if not has.any():
+        return NO_LISTS, NO_LISTS
+    from astra_tacos.trace._scan_kernels import CHUNK_LIST, PLACE_LIST, read_lists
+
+    found = []
+    for bit, key in ((1, CHUNK_LIST), (2, PLACE_LIST)):
+        rows = np.flatnonzero(has & bit)
+        ends = np.zeros(len(rows), np.int64)
+        entries = np.empty(read_lists(file.data, file.size, rows, key, ends, np.empty(0, np.int32)), np.int32)
+        read_lists(file.data, file.size, rows, key, ends, entries)
+        found.append(NumberLists(rows + first_row, np.concatenate(([0], ends)), entries))
+    return found[0], found[1]
 
 
 def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int], tuple[str, ...]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import members_of
 from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
+from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, NumberLists, Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable
 
 
@@ -31,6 +32,12 @@ def trace_of_table(table: NodeTable, rank_first: NDArray[np.int64], name: str) -
         column[attributes[found]] = table.attr_value[found]
         return column
 
+    def lists(attribute: str) -> NumberLists:
+        number = values(attribute)
+        node = np.flatnonzero(number >= 0)
+        first, at = members_of(table.list_first, number[node])
+        return NumberLists(node, first, table.list_entry[at])
+
     sends, receives = table.kind == NodeType.COMM_SEND, table.kind == NodeType.COMM_RECV
     dep_first, dep = _dependencies(table, rank_first)
     return Trace(
@@ -49,6 +56,8 @@ def trace_of_table(table: NodeTable, rank_first: NDArray[np.int64], name: str) -
             num_chunks=values("msg_chunk_cnt"),
             total_chunks=values("total_chunk_cnt"),
             reduces=values("is_rrc") > 0,
+            chunk_lists=lists("msg_chunk_list"),
+            place_lists=lists("place_list"),
         ),
     )
 

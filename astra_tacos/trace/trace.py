@@ -28,6 +28,32 @@ WORKLOAD_ATTRIBUTES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NumberLists:
+    """Lists of numbers that some nodes have in an attribute.
+
+    Parameters
+    ----------
+    node
+        int64[num_lists], rows of the nodes that have one, ascending.
+    first, entry
+        int64[num_lists + 1] and int32[...]: list i is `entry[first[i]:first[i + 1]]`.
+    """
+
+    node: NDArray[np.int64]
+    first: NDArray[np.int64]
+    entry: NDArray[np.int32]
+
+    def lengths(self, num_nodes: int) -> NDArray[np.int64]:
+        """int64[num_nodes], the length of each node's list, `ABSENT` where it has none."""
+        lengths = np.full(num_nodes, ABSENT, np.int64)
+        lengths[self.node] = np.diff(self.first)
+        return lengths
+
+
+NO_LISTS = NumberLists(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ChunkColumns:
     """Which chunks a node moves, as converters write it for collectives; `ABSENT` where a node does not say.
 
@@ -37,12 +63,26 @@ class ChunkColumns:
         int64[num_nodes], `msg_chunk_idx`, `msg_chunk_cnt`, `total_chunk_cnt`.
     reduces
         bool[num_nodes], `is_rrc`.
+    chunk_lists
+        `msg_chunk_list`, the chunks of messages that do not carry neighbouring ones.
+    place_lists
+        `place_list`, of collectives with partial sums: the places of a rank's memory that a message is read from or goes to, or
+        where a sum goes to and where its parts are.
     """
 
     chunk: NDArray[np.int64]
     num_chunks: NDArray[np.int64]
     total_chunks: NDArray[np.int64]
     reduces: NDArray[np.bool_]
+    chunk_lists: NumberLists = NO_LISTS
+    place_lists: NumberLists = NO_LISTS
+
+    @property
+    def moved(self) -> NDArray[np.int64]:
+        """int64[num_nodes], how many chunks a node names; `ABSENT` if it does not say."""
+        num_nodes = len(self.chunk)
+        listed = np.maximum(self.chunk_lists.lengths(num_nodes), self.place_lists.lengths(num_nodes))
+        return np.where(listed == ABSENT, self.num_chunks, listed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +24,18 @@ ATTRIBUTE_FIELDS = {
     "num_ops": "int64",
     "tensor_size": "uint64",
     "pg_name": "string",
+    "msg_chunk_list": "int32_list",
+    "place_list": "int32_list",
 }
 """The attributes that are written, with the value types that every reader of Chakra traces takes.
 
-Values are numbers; a string is the decimal text of one (groups have numbers for names)."""
+Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
+`NodeTable.list_first`."""
 ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
 _VARINT, _LENGTH = 0, 2
 _TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
-_TAGS["string"] = 29 << 3 | _LENGTH
+_TAGS |= {"string": 29 << 3 | _LENGTH, "int32_list": 8 << 3 | _LENGTH}
+_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_FIELDS[name] == "int32_list"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +52,8 @@ class NodeTable:
         Ids of the nodes depended on.
     attr_first, attr_key, attr_value
         Attributes: key in `ATTRIBUTE_KEYS`, value int64.
+    list_first, list_entry
+        int64[num_lists + 1] and int32[...], the lists that attributes have; none by default.
     """
 
     node_id: NDArray[np.int64]
@@ -63,6 +69,8 @@ class NodeTable:
     attr_first: NDArray[np.int64]
     attr_key: NDArray[np.uint8]
     attr_value: NDArray[np.int64]
+    list_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    list_entry: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
@@ -77,6 +85,10 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     longest_name = int(np.diff(name_first).max(initial=0))
     bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)
     bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 48)
+    if len(table.list_first) > 1:
+        attributes = slice(int(table.attr_first[begin]), int(table.attr_first[end]))
+        lists = table.attr_value[attributes][np.isin(table.attr_key[attributes], _LIST_KEYS)]
+        bound += 10 * int(np.diff(table.list_first)[lists].sum())
     out = np.empty(bound, np.uint8)
     nodes = Nodes(
         table.node_id,
@@ -91,6 +103,8 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
         table.attr_first,
         table.attr_key,
         table.attr_value,
+        table.list_first,
+        table.list_entry,
     )
     size = encode_nodes(out, begin, end, nodes, Texts(name_first, name_bytes), Texts(key_first, key_bytes), fields)
     return _METADATA + out[:size].tobytes()

@@ -1,22 +1,25 @@
 """Chakra traces as a `Program`: sends and receives match by tag, source, destination and size; reductions are COMP nodes.
 
-A receive with `is_rrc` writes its data to a location of its own; the COMP node that depends on it adds them to the chunk. COMP
-nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the COMP nodes of a custom collective
-so).
+`chakra_contents` says what nodes move. A receive with `is_rrc` writes its data to places of its own; the COMP node that depends
+on it adds them to the chunks. COMP nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the
+COMP nodes of a custom collective so).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.csr import members_of
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
+from astra_tacos.verifier.chakra_contents import Contents, at_node, contents_of, uneven_sizes
 from astra_tacos.verifier.messages import match_messages, successors
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
+from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program, Region, expand
 from astra_tacos.verifier.program_order import local_places
 from astra_tacos.verifier.violation import Violation
 
@@ -39,7 +42,7 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     rank = trace.rank
     after = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
     dangling = after[trace.dep == DANGLING]
-    violations += [_at(trace, row, "dangling-dependency", "depends on a node that does not exist") for row in dangling]
+    violations += [at_node(trace, row, "dangling-dependency", "depends on a node that does not exist") for row in dangling]
     before, after = trace.dep[trace.dep != DANGLING], after[trace.dep != DANGLING]
     sends, recvs = _sound_messages(trace, rank, violations)
     place = local_places(trace.num_nodes, before, after)
@@ -47,13 +50,19 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     matched_send, matched_recv = match_messages(send_key, place[sends], recv_key, place[recvs])
     violations += _unmatched(trace, rank, np.delete(sends, matched_send), np.delete(recvs, matched_recv))
     alike = [successors(send_key, place[sends]), successors(recv_key, place[recvs])]
-    buffers = _buffers(trace, chunks, np.concatenate((sends, recvs)), violations)
-    reductions = _reductions(trace, chunks, before, after, recvs, violations) if buffers else []
-    actions = _actions(trace, chunks, rank, sends, recvs, reductions, buffers)
-    order = np.argsort(actions[0], kind="stable")
+    messages = np.concatenate((sends, recvs))
+    contents = contents_of(trace, chunks, messages, violations) if len(messages) else None
+    buffers, reductions = None, []
+    if contents is not None:
+        violations += uneven_sizes(trace, chunks, contents, messages)
+        buffers = _buffers(trace, contents, recvs)
+        reductions = _reductions(trace, chunks, contents, (before, after), recvs, violations)
+    actions = _actions(trace, contents, rank, (sends, recvs), reductions, chunks.reduces, buffers)
+    order = np.argsort(actions.columns[0], kind="stable")
     action_of = np.empty(len(order), np.int64)
     action_of[order] = np.arange(len(order))
-    op, kind, src, dst, count, peer = (column[order] for column in actions)
+    op, kind, src, dst, count, peer = (column[order] for column in actions.columns)
+    message_send, message_recv = _paired(trace, actions, (matched_send, len(sends) + matched_recv), sends, violations)
     program = Program(
         num_ranks=trace.num_ranks,
         op_rank=rank,
@@ -66,8 +75,8 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
         action_dst=dst,
         action_count=count,
         action_peer=peer,
-        message_send=action_of[matched_send],
-        message_recv=action_of[len(sends) + matched_recv],
+        message_send=action_of[message_send],
+        message_recv=action_of[message_recv],
         alike_first=np.concatenate((sends[alike[0][0]], recvs[alike[1][0]])),
         alike_second=np.concatenate((sends[alike[0][1]], recvs[alike[1][1]])),
         adds_commute=True,
@@ -76,9 +85,20 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     return program, violations
 
 
-def _at(trace: Trace, row: int | np.signedinteger, code: str, what: str, chunk: int | None = None) -> Violation:
-    npu = int(np.searchsorted(trace.rank_first, row, side="right")) - 1
-    return Violation(code, f"{trace.describe_node(int(row))}: {what}", npu=npu, chunk=chunk)
+def _paired(
+    trace: Trace,
+    actions: _Actions,
+    matched: tuple[NDArray[np.int64], NDArray[np.int64]],
+    sends: NDArray[np.int64],
+    violations: list[Violation],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Actions that belong together, chunk by chunk; adds a violation for messages whose ends name different numbers of chunks."""
+    sent, received = (np.diff(actions.first)[ends] for ends in matched)
+    for at in np.flatnonzero(sent != received).tolist():
+        what = f"sends {sent[at]} chunks, its receive expects {received[at]}"
+        violations.append(at_node(trace, sends[matched[0][at]], "chunk-count", what))
+    both = np.minimum(sent, received)
+    return expand(actions.first[matched[0]], both), expand(actions.first[matched[1]], both)
 
 
 def _sound_messages(
@@ -100,7 +120,7 @@ def _sound_messages(
     for code, fault, what in faults:
         wrong = message & fault
         sound &= ~wrong
-        violations += [_at(trace, row, code, what) for row in np.flatnonzero(wrong)]
+        violations += [at_node(trace, row, code, what) for row in np.flatnonzero(wrong)]
     return np.flatnonzero(is_send & sound), np.flatnonzero(is_recv & sound)
 
 
@@ -120,106 +140,119 @@ def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], 
         if rest:
             recv = rest.pop(0)
             sizes = f"sends {trace.size_bytes[row]} bytes, {trace.describe_node(recv)} expects {trace.size_bytes[recv]}"
-            violations.append(_at(trace, row, "size-mismatch", f"{sizes} (tag {tag})"))
+            violations.append(at_node(trace, row, "size-mismatch", f"{sizes} (tag {tag})"))
         else:
-            violations.append(_at(trace, row, "unmatched-send", f"no receive at rank {dst} with tag {tag}"))
+            violations.append(at_node(trace, row, "unmatched-send", f"no receive at rank {dst} with tag {tag}"))
     for (src, _, tag), rows in waiting.items():
-        violations += [_at(trace, row, "unmatched-recv", f"no send from rank {src} with tag {tag}") for row in rows]
+        violations += [at_node(trace, row, "unmatched-recv", f"no send from rank {src} with tag {tag}") for row in rows]
     return violations
 
 
-def _buffers(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]) -> Buffers | None:
-    """The buffer that messages refer to; None if the trace does not tell, or what it tells makes no sense."""
-    columns = np.stack((chunks.chunk[messages], chunks.num_chunks[messages], chunks.total_chunks[messages]))
-    told = (columns != ABSENT).all(axis=0)
-    if not told.any():
-        return None
-    found = len(violations)
-    what = "has no msg_chunk_idx, msg_chunk_cnt or total_chunk_cnt, although others have"
-    violations += [_at(trace, row, "missing-attribute", what) for row in messages[~told]]
-    total = int(columns[2].max())
-    if total * trace.num_ranks > MAX_LOCATIONS:
-        raise ConfigError(f"{trace.prefix}: total_chunk_cnt {total} on {trace.num_ranks} ranks, expected at most {MAX_LOCATIONS}")
-    chunk, count, _ = columns
-    outside = told & ((columns[2] != total) | (chunk < 0) | (count < 1) | (chunk > total - count))
-    violations += [_at(trace, row, "chunk-range", f"chunks are not within the {total} of others") for row in messages[outside]]
-    foreign = ~np.isin(trace.kind, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
-    what = "is neither COMP, COMM_SEND nor COMM_RECV, as a collective's nodes have to be"
-    violations += [_at(trace, row, "node-kind", what) for row in np.flatnonzero(foreign)]
-    if len(violations) > found:
-        return None
-    violations += _uneven(trace, chunks, messages)
-    received = trace.kind[messages] == NodeType.COMM_RECV
-    room = np.bincount(trace.rank[messages], np.where(received, count, 0), trace.num_ranks).max()
+def _buffers(trace: Trace, contents: Contents, received: NDArray[np.int64]) -> Buffers:
+    """The memory that messages and additions refer to; behind the chunks, every receive of a rank that reduces has places."""
+    total = contents.total
+    if contents.are_places:
+        stride = max(int(contents.offset.max(initial=0)) + 1, 2 * total)
+        own = Region("input chunk", 0, is_whole=True), Region("chunk", total, is_whole=True), Region("place", 2 * total)
+        return Buffers(stride, own, result=total)
+    room = np.bincount(trace.rank[received], contents.count[received], trace.num_ranks).max(initial=0)
     return Buffers(total + int(room), (Region("chunk", 0, is_whole=True), Region("place", total)))
-
-
-def _uneven(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64]) -> list[Violation]:
-    """Violations for messages with the same chunks but another size than the first such message."""
-    moved = np.stack((chunks.chunk[messages], chunks.num_chunks[messages]), axis=1)
-    _, first, which = np.unique(moved, axis=0, return_index=True, return_inverse=True)
-    expected = trace.size_bytes[messages[first[which.ravel()]]]
-    return [
-        _at(trace, messages[at], "size-uneven", f"has {trace.size_bytes[messages[at]]} bytes, others for it {expected[at]}")
-        for at in np.flatnonzero(trace.size_bytes[messages] != expected)
-    ]
 
 
 def _reductions(
     trace: Trace,
     chunks: ChunkColumns,
-    before: NDArray[np.int64],
-    after: NDArray[np.int64],
+    contents: Contents,
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]],
     recvs: NDArray[np.int64],
     violations: list[Violation],
 ) -> list[tuple[int, int]]:
-    """Pairs of a reducing receive and the COMP node that does it: the one that names the chunk, else the only one there is."""
+    """Pairs of a reducing receive and the COMP node that does it: the one that names its chunks, else the only one there is."""
+    before, after = edges
     following: dict[int, list[int]] = defaultdict(list)
-    edges = np.flatnonzero(
+    reducing = np.flatnonzero(
         chunks.reduces[before] & (trace.kind[before] == NodeType.COMM_RECV) & (trace.kind[after] == NodeType.COMP)
     )
-    for recv, comp in zip(before[edges].tolist(), after[edges].tolist(), strict=True):
+    for recv, comp in zip(before[reducing].tolist(), after[reducing].tolist(), strict=True):
         following[recv].append(comp)
+    names_none = (chunks.chunk == ABSENT) & (contents.count == 0)
     pairs = []
     for recv in recvs[chunks.reduces[recvs]].tolist():
-        chunk = int(chunks.chunk[recv])
+        named = contents.of(recv)
+        chunk = named[0]
         near = list(dict.fromkeys(following[recv]))
-        comps = [comp for comp in near if chunks.chunk[comp] == chunk] or [comp for comp in near if chunks.chunk[comp] == ABSENT]
+        comps = [comp for comp in near if contents.of(comp) == named] or [comp for comp in near if names_none[comp]]
         if len(comps) == 1:
             pairs.append((recv, comps[0]))
         elif comps:
-            violations.append(_at(trace, recv, "reduction-twice", f"{len(comps)} COMP nodes reduce what arrives", chunk))
+            violations.append(at_node(trace, recv, "reduction-twice", f"{len(comps)} COMP nodes reduce what arrives", chunk))
         else:
-            violations.append(_at(trace, recv, "reduction-missing", "is_rrc, but no COMP node depends on it", chunk))
+            violations.append(at_node(trace, recv, "reduction-missing", "is_rrc, but no COMP node depends on it", chunk))
     return pairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Actions:
+    """Columns of actions, one per chunk that an operation moves: of sends, of receives, of reductions and additions.
+
+    `first` says where the actions of each send and each receive begin, in that order.
+    """
+
+    columns: tuple[NDArray[np.int64], ...]
+    first: NDArray[np.int64]
 
 
 def _actions(
     trace: Trace,
-    chunks: ChunkColumns,
+    contents: Contents | None,
     rank: NDArray[np.int64],
-    sends: NDArray[np.int64],
-    recvs: NDArray[np.int64],
+    messages: tuple[NDArray[np.int64], NDArray[np.int64]],
     reductions: list[tuple[int, int]],
+    reduces: NDArray[np.bool_],
     buffers: Buffers | None,
-) -> tuple[NDArray[np.int64], ...]:
-    """Columns of actions: of sends, of receives, of reductions."""
-    reduced = np.array([recv for recv, _ in reductions], np.int64)
-    ops = np.concatenate((sends, recvs, np.array([comp for _, comp in reductions], np.int64)))
-    source = np.concatenate((sends, recvs, reduced))
-    kind = np.repeat((Action.SEND, Action.RECV, Action.REDUCE), (len(sends), len(recvs), len(reduced))).astype(np.int64)
-    nowhere = np.full(len(ops), NOWHERE, np.int64)
-    peer = np.where(kind == Action.REDUCE, NOWHERE, trace.peer[source])
-    if buffers is None:
-        return ops, kind, nowhere, nowhere, np.ones(len(ops), np.int64), peer
-    chunk_at = rank[source] * buffers.stride + chunks.chunk[source]
-    # A reducing receive has a place of its own behind the buffer of its rank.
-    own = np.zeros(trace.num_nodes, np.int64)
-    size = np.where(chunks.reduces[recvs], chunks.num_chunks[recvs], 0)
+) -> _Actions:
+    sends, recvs = messages
+    both = np.concatenate(messages)
+    kind = np.repeat((Action.SEND, Action.RECV), (len(sends), len(recvs))).astype(np.int64)
+    if contents is None or buffers is None:
+        nowhere = np.full(len(both), NOWHERE, np.int64)
+        columns = both, kind, nowhere, nowhere, np.ones(len(both), np.int64), trace.peer[both]
+        return _Actions(columns, np.arange(len(both) + 1))
+    base = rank * buffers.stride
+    first, at = members_of(contents.first, both)
+    which = np.repeat(np.arange(len(both)), np.diff(first))
+    op, kind = both[which], kind[which]
+    named = base[op] + contents.offset[at]
+    # A reducing receive has places of its own behind the buffer of its rank.
+    size = np.where(reduces[recvs], contents.count[recvs], 0)
     passed = np.cumsum(size) - size
     begins = np.searchsorted(rank[recvs], np.arange(trace.num_ranks))
-    own[recvs] = passed - np.append(passed, 0)[begins][rank[recvs]]
-    own_at = rank[source] * buffers.stride + buffers.regions[1].first + own[source]
-    src = np.where(kind == Action.SEND, chunk_at, np.where(kind == Action.REDUCE, own_at, NOWHERE))
-    dst = np.where(kind == Action.SEND, NOWHERE, np.where((kind == Action.RECV) & chunks.reduces[source], own_at, chunk_at))
-    return ops, kind, src, dst, chunks.num_chunks[source], peer
+    own = np.zeros(trace.num_nodes, np.int64)
+    own[recvs] = buffers.regions[-1].first + passed - np.append(passed, 0)[begins][rank[recvs]]
+    within = np.arange(len(op)) - first[which]
+    src = np.where(kind == Action.SEND, named, NOWHERE)
+    dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own[op] + within, named))
+    parts: list[tuple[NDArray[np.int64], ...]] = [(op, kind, src, dst, trace.peer[op])]
+    reduced, comps = (np.array(column, np.int64) for column in zip(*reductions, strict=True)) if reductions else (at[:0], at[:0])
+    _, at = members_of(contents.first, reduced)
+    which = np.repeat(np.arange(len(reduced)), contents.count[reduced])
+    recv = reduced[which]
+    within = np.arange(len(at)) - np.repeat(np.cumsum(contents.count[reduced]) - contents.count[reduced], contents.count[reduced])
+    reduce, nowhere = np.full(len(at), Action.REDUCE, np.int64), np.full(len(at), NOWHERE, np.int64)
+    parts.append((comps[which], reduce, base[recv] + own[recv] + within, base[recv] + contents.offset[at], nowhere))
+    parts.append(_additions(trace, contents, base))
+    op, kind, src, dst, peer = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _Actions((op, kind, src, dst, np.ones(len(op), np.int64), peer), first)
+
+
+def _additions(trace: Trace, contents: Contents, base: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Of each addition, the first part goes to the place of the sum, and the others are added to it there."""
+    nodes = np.flatnonzero(contents.adds & (trace.kind == NodeType.COMP))
+    first, at = members_of(contents.first, nodes)
+    which = np.repeat(np.arange(len(nodes)), np.diff(first))
+    within = np.arange(len(at)) - first[which]
+    part = within > 0
+    op = nodes[which][part]
+    kind = np.where(within[part] == 1, Action.COPY, Action.REDUCE).astype(np.int64)
+    src, dst = base[op] + contents.offset[at[part]], base[op] + contents.offset[contents.first[op]]
+    return op, kind, src, dst, np.full(len(op), NOWHERE, np.int64)

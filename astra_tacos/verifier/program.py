@@ -59,8 +59,9 @@ def verify_trace(
 ) -> ProgramVerdict:
     """Judge the Chakra traces of a collective.
 
-    What messages contain can be checked if sends and receives have the attributes `msg_chunk_idx`, `msg_chunk_cnt` and
-    `total_chunk_cnt` (and reducing receives `is_rrc`); else only the structure is.
+    What messages contain can be checked if sends and receives have the attributes `total_chunk_cnt` and `msg_chunk_idx` with
+    `msg_chunk_cnt`, or `msg_chunk_list` (and reducing receives `is_rrc`), or, with partial sums, `place_list`; else only the
+    structure is.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def verify_trace(
         collective_name, wrong = check_trace_values(program, order, collective_name, root)
         violations += wrong
         unchecked = None
-    return ProgramVerdict(collective_name, program.num_ranks, len(program.message_send), unchecked, tuple(violations))
+    return ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -131,7 +132,7 @@ def judge_msccl_file(file: MscclFile, collective_name: str | None = None, topolo
         elif file.collective is not None:
             faults += check_msccl_values(file, layout, program, order)
         violations += faults
-        num_messages = len(program.message_send)
+        num_messages = program.num_messages
     return ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
 
 
@@ -161,6 +162,7 @@ def _check_channels(program: Program, topology: Topology) -> list[Violation]:
     sends = np.flatnonzero(program.action_kind == Action.SEND)
     src, dst = program.op_rank[program.action_op[sends]], program.action_peer[sends]
     absent = np.flatnonzero(topology.channel_of(src, dst) < 0)
+    absent = absent[np.unique(program.action_op[sends[absent]], return_index=True)[1]]  # one of a message's chunks
     return [
         Violation(
             "no-channel",

@@ -61,10 +61,13 @@ class Buffers:
         Locations per rank.
     regions
         What they are for, by first location.
+    result
+        Where the results of a rank begin.
     """
 
     stride: int
     regions: tuple[Region, ...]
+    result: int = 0
 
     def describe(self, location: int) -> str:
         """`npu 3, chunk 5`, or another place of that rank."""
@@ -127,6 +130,11 @@ class Program:
     alike_second: NDArray[np.int64]
     adds_commute: bool
     buffers: Buffers | None
+
+    @property
+    def num_messages(self) -> int:
+        """Number of sends that have their receive; each has one action per chunk, or one in all."""
+        return len(np.unique(self.action_op[self.message_send]))
 
     @property
     def num_ops(self) -> int:

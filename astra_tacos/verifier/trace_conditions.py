@@ -1,4 +1,7 @@
-"""What a collective demands of the memory of a trace: every rank has the whole buffer, chunk i at its place i."""
+"""What a collective demands of the memory of a trace: every rank has the whole buffer, chunk i at its place i.
+
+With partial sums, results are in a buffer of their own, as what a rank contributes may still be sent when a sum is made.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +76,12 @@ def _candidates(program: Program) -> list[str]:
 
     Without reductions that is an all-gather, or a broadcast if one rank receives nothing; or else what brings each chunk to one
     rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies
-    of chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce.
+    of chunks to where they belong make no sense in a reduce-scatter; where one rank sends nothing, it is a reduce. Where results
+    are in buffers of their own, it is a reduce if one rank has any.
     """
     assert program.buffers is not None
+    if program.buffers.result:
+        return ["reduce"] if len(_ranks_with_results(program)) == 1 else ["all-reduce", "reduce-scatter"]
     kind, num_chunks = program.action_kind, _num_chunks(program)
     sent, received = _messages(program)
     if not np.isin(kind, (Action.RECV_REDUCE, Action.REDUCE)).any():
@@ -88,6 +94,15 @@ def _candidates(program: Program) -> list[str]:
     copies = np.isin(kind, (Action.RECV, Action.COPY)) & (offset < num_chunks) & (program.action_dst >= 0)
     scattered = not copies.any() and num_chunks % program.num_ranks == 0
     return ["all-reduce", "reduce-scatter"] if scattered else ["all-reduce"]
+
+
+def _ranks_with_results(program: Program) -> NDArray[np.int64]:
+    """The ranks at which something is put where results have to be."""
+    assert program.buffers is not None
+    offset = program.action_dst % program.buffers.stride
+    within = (program.action_dst >= 0) & (offset >= program.buffers.result)
+    within &= offset < program.buffers.result + _num_chunks(program)
+    return np.unique(program.action_dst[within] // program.buffers.stride)
 
 
 def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -113,6 +128,10 @@ def _root(program: Program, name: str, root: int | None) -> int:
     """The given root, or what looks like one."""
     if root is not None and root < program.num_ranks:
         return root
+    if name == "reduce" and program.buffers is not None and program.buffers.result:
+        with_results = _ranks_with_results(program)
+        if len(with_results) == 1:
+            return int(with_results[0])
     sent, received = _messages(program)
     return int(np.argmin(received if name in ("broadcast", "scatter") else sent))
 
@@ -155,4 +174,4 @@ def _after(program: Program, name: str, root: int | None) -> Iterator[tuple[int,
         owned = [range(_num_chunks(program))] * num_ranks
     for rank, chunks in enumerate(owned):
         for chunk in chunks:
-            yield rank * stride + chunk, (chunk, contributors[chunk])
+            yield rank * stride + program.buffers.result + chunk, (chunk, contributors[chunk])

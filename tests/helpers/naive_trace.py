@@ -11,10 +11,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from astra_tacos.trace.schema import NodeType, schema_module
-from astra_tacos.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, ChunkColumns, Trace, WorkloadColumns
+from astra_tacos.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, ChunkColumns, NumberLists, Trace, WorkloadColumns
 
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
 TEXTS = ("string_val", "bytes_val")
+LISTS = {"msg_chunk_list": "chunk_lists", "place_list": "place_lists"}
 _MOST = (1 << 63) - 1
 
 
@@ -65,6 +66,7 @@ def naive_columns(files: list[bytes], prefix: str = "naive") -> Trace:
     chunk: dict[str, list[int]] = {name: [] for name in ("chunk", "num_chunks", "total_chunks", "reduces")}
     names = [name for name in WorkloadColumns.__slots__ if name not in ("group_names", "group")]
     work: dict[str, list[int]] = {name: [] for name in names}
+    lists: dict[str, list[tuple[int, list[int]]]] = {name: [] for name in LISTS}
     group: list[int] = []
     group_names: list[str] = []
     rank_first, dep_first, dep = [0], [0], []
@@ -96,6 +98,9 @@ def naive_columns(files: list[bytes], prefix: str = "naive") -> Trace:
                 total_chunks=found.get("total_chunk_cnt", ABSENT),
                 reduces=found.get("is_rrc", 0) != 0,
             )
+            for name in LISTS:
+                if name in found:
+                    lists[name].append((len(chunk["chunk"]) - 1, found[name]))
             dimensions = found.get("involved_dim")
             add(
                 work,
@@ -125,10 +130,19 @@ def naive_columns(files: list[bytes], prefix: str = "naive") -> Trace:
         **{name: of[name] for name in ("duration_us", "size_bytes", "peer", "tag")},
         dep_first=np.array(dep_first),
         dep=np.array(dep, np.int64),
-        chunks=ChunkColumns(**{name: of[name] for name in chunk}),
+        chunks=ChunkColumns(**{name: of[name] for name in chunk}, **{LISTS[name]: lists_of(lists[name]) for name in LISTS}),
         workload=WorkloadColumns(
             **{name: of[name] for name in work}, group=np.array(group, np.int32), group_names=tuple(group_names)
         ),
+    )
+
+
+def lists_of(listed: list[tuple[int, list[int]]]) -> NumberLists:
+    first = np.cumsum([0, *(len(values) for _, values in listed)])
+    return NumberLists(
+        np.array([row for row, _ in listed], np.int64),
+        first,
+        np.array([value for _, values in listed for value in values], np.int32),
     )
 
 
@@ -156,7 +170,9 @@ def naive_attributes(node: Any) -> tuple[dict[str, Any], int, int]:
             found[name] = value if isinstance(value, str) else value.decode(errors="backslashreplace")
         elif name == "involved_dim" and which == "bool_list":
             found[name] = list(attribute.bool_list.values)
-        elif name not in ("pg_name", "involved_dim") and which in [f"{kind}_val" for kind in INTEGERS]:
+        elif name in LISTS and which == "int32_list":
+            found[name] = list(attribute.int32_list.values)
+        elif name not in ("pg_name", "involved_dim", *LISTS) and which in [f"{kind}_val" for kind in INTEGERS]:
             found[name] = min(int(getattr(attribute, which)), _MOST)
         else:
             wrong_type |= mark
@@ -175,11 +191,13 @@ def naive_trace(prefix: Path) -> Trace:
 def assert_equal(found: Trace, expected: Trace) -> None:
     """Both have the same columns, of the same types."""
     pairs = [(found, expected), (found.chunks, expected.chunks), (found.workload, expected.workload)]
+    if found.chunks is not None and expected.chunks is not None:
+        pairs += [(getattr(found.chunks, name), getattr(expected.chunks, name)) for name in LISTS.values()]
     for ours, theirs in pairs:
         for name in type(theirs).__slots__ if theirs is not None and ours is not None else ():
             value, wanted = getattr(ours, name), getattr(theirs, name)
             if isinstance(wanted, np.ndarray):
                 assert value.dtype == wanted.dtype, name
                 assert value.tolist() == wanted.tolist(), name
-            elif name not in ("prefix", "chunks", "workload"):
+            elif name not in ("prefix", "chunks", "workload", *LISTS.values()):
                 assert value == wanted, name

@@ -10,7 +10,7 @@ VARINT, FIXED64, SPAN, OPEN, CLOSE, FIXED32 = range(6)
 WIRE_OF = dict.fromkeys(range(3, 29, 2), VARINT)
 WIRE_OF |= {3: FIXED64, 5: FIXED32, 19: FIXED32, 21: FIXED64, 23: FIXED32, 25: FIXED64, 29: SPAN, 31: SPAN}
 """Wire type of the fields that are an attribute's value; a list has the number after."""
-NAMES = [*WORKLOAD_ATTRIBUTES, "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc"]
+NAMES = [*WORKLOAD_ATTRIBUTES, "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc", "msg_chunk_list", "place_list"]
 NEAR = [
     "",
     "colour",
@@ -136,7 +136,8 @@ class Builder:
     def value(self, name: str) -> bytes:
         """A value of an attribute, most often of a type that fits its name."""
         if self.chance(75):
-            field = {"pg_name": 29, "involved_dim": 28, "is_cpu_op": 27, "is_rrc": 27}.get(name, self.source.choice([7, 9, 13]))
+            usual = {"pg_name": 29, "involved_dim": 28, "is_cpu_op": 27, "is_rrc": 27, "msg_chunk_list": 8, "place_list": 8}
+            field = usual.get(name, self.source.choice([7, 9, 13]))
         else:
             field = self.source.randrange(3, 33)
         if field % 2 == 0:

@@ -16,16 +16,16 @@ from astra_tacos.trace.writer import ATTRIBUTE_FIELDS, ATTRIBUTE_KEYS, NodeTable
 
 FEW_IDS = st.integers(0, 12)
 """Few enough for dependencies to meet nodes, in this rank, in another, or in none."""
-MOST_OF_FIELD = {"bool": 1, "int32": (1 << 31) - 1}
+LISTS = st.lists(st.lists(st.integers(0, (1 << 31) - 1), max_size=200), min_size=4, max_size=4)
+MOST_OF_FIELD = {"bool": 1, "int32": (1 << 31) - 1, "int32_list": 3}
 
 
 @st.composite
 def attributes(draw: st.DrawFn) -> list[tuple[int, int]]:
     """Some attributes, in any order, some of them more than once."""
     names = draw(st.lists(st.sampled_from(sorted(ATTRIBUTE_FIELDS)), max_size=12))
-    return [
-        (ATTRIBUTE_KEYS[name], draw(st.integers(0, MOST_OF_FIELD.get(ATTRIBUTE_FIELDS[name], (1 << 63) - 1)))) for name in names
-    ]
+    most = [MOST_OF_FIELD.get(ATTRIBUTE_FIELDS[name], (1 << 63) - 1) for name in names]
+    return [(ATTRIBUTE_KEYS[name], draw(st.integers(0, limit))) for name, limit in zip(names, most, strict=True)]
 
 
 @st.composite
@@ -37,6 +37,7 @@ def tables(draw: st.DrawFn) -> tuple[NodeTable, np.ndarray]:
     lists.append(draw(some))
     first = [np.cumsum([0, *map(len, entry)]) for entry in lists]
     ctrl, data, attribute = ([value for entry in column for value in entry] for column in lists)
+    numbers = draw(LISTS)
     table = NodeTable(
         node_id=np.array(ids, np.int64),
         kind=np.array([draw(st.integers(0, 7)) for _ in ids], np.uint8),
@@ -51,6 +52,8 @@ def tables(draw: st.DrawFn) -> tuple[NodeTable, np.ndarray]:
         attr_first=first[2],
         attr_key=np.array([key for key, _ in attribute], np.uint8),
         attr_value=np.array([value for _, value in attribute], np.int64),
+        list_first=np.cumsum([0, *map(len, numbers)]),
+        list_entry=np.array([value for entry in numbers for value in entry], np.int32),
     )
     return table, np.cumsum([0, *map(len, ranks)])
 

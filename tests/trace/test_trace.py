@@ -21,6 +21,7 @@ from astra_tacos.trace.trace import ABSENT, DANGLING
 from astra_tacos.trace.writer import ATTRIBUTE_FIELDS, ATTRIBUTE_KEYS, NodeTable, encode_trace
 
 INT64 = st.integers(0, (1 << 63) - 1)
+LISTS = st.lists(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=300), min_size=3, max_size=3)
 
 
 def message(item) -> bytes:
@@ -56,8 +57,8 @@ def flat(lists: list[list], dtype: type = np.int64) -> np.ndarray:
     return np.array([value for entry in lists for value in entry], dtype)
 
 
-def as_bool(name: str, value: int) -> int:
-    return value % 2 if ATTRIBUTE_FIELDS[name] == "bool" else value
+def as_stored(name: str, value: int) -> int:
+    return value % {"bool": 2, "int32_list": 3}.get(ATTRIBUTE_FIELDS[name], 1 << 62)
 
 
 def as_field(name: str, value: int) -> int | str:
@@ -65,10 +66,10 @@ def as_field(name: str, value: int) -> int | str:
 
 
 @settings(max_examples=100, deadline=None)
-@given(nodes())
-def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
+@given(nodes(), LISTS)
+def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> None:
     names = ("send_", "something longer_", "n" * 3000)
-    attributes = [[(name, as_bool(name, value)) for name, value in row["attributes"]] for row in rows]
+    attributes = [[(name, as_stored(name, value)) for name, value in row["attributes"]] for row in rows]
     table = NodeTable(
         node_id=np.array([row["id"] for row in rows]),
         kind=np.array([row["kind"] for row in rows], np.uint8),
@@ -83,6 +84,8 @@ def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
         attr_first=first(attributes),
         attr_key=flat([[ATTRIBUTE_KEYS[name] for name, _ in entry] for entry in attributes], np.uint8),
         attr_value=flat([[value for _, value in entry] for entry in attributes]),
+        list_first=first(lists),
+        list_entry=flat(lists, np.int32),
     )
     expected = message(schema.GlobalMetadata(version="0.0.4"))
     for row, entry in zip(rows, attributes, strict=True):
@@ -91,6 +94,9 @@ def test_encoding_is_protobufs_own(rows: list[dict]) -> None:
         node.data_deps.extend(row["data"])
         node.duration_micros = row["duration"]
         for name, value in entry:
+            if ATTRIBUTE_FIELDS[name] == "int32_list":
+                node.attr.add(name=name, int32_list=schema.Int32List(values=lists[value]))
+                continue
             node.attr.add(name=name, **{f"{ATTRIBUTE_FIELDS[name]}_val": as_field(name, value)})
         expected += message(node)
     assert encode_trace(table, 0, len(rows)) == expected
