@@ -1,8 +1,7 @@
 """Chakra traces as a `Program`: sends and receives match by tag, source, destination and size; reductions are COMP nodes.
 
-A receive with `is_rrc` writes its data to a location of its own; the COMP node that depends on it adds them to the chunk. COMP
-nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the COMP nodes of a custom collective
-so).
+A receive with `is_rrc` writes its data to its own location; the COMP node that depends on it adds them to the chunk. COMP nodes
+of one rank may run in parallel, as in a custom collective of ASTRA-sim, so that additions to one chunk commute.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _MAX_TAGS = 500_000_000
 
 
 def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
-    """A trace's program, and what is wrong with single nodes, dependencies, messages and reductions.
+    """The program of a trace, and violations of single nodes, dependencies, messages and reductions.
 
     Raises
     ------
     ConfigError
-        If the trace has more chunks than any collective, or was read without its chunks.
+        If the trace has more chunks than a collective can have, or was read without its chunks.
     """
     chunks = trace.chunks
     if chunks is None:
@@ -84,7 +83,7 @@ def _at(trace: Trace, row: int | np.signedinteger, code: str, what: str, chunk: 
 def _sound_messages(
     trace: Trace, rank: NDArray[np.int64], violations: list[Violation]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of sends and of receives that say what is needed to match them; adds a violation for each of the others."""
+    """Rows of the sends and receives that have all attributes for matching; adds a violation for each of the others."""
     is_send, is_recv = trace.kind == NodeType.COMM_SEND, trace.kind == NodeType.COMM_RECV
     message = is_send | is_recv
     faults = (
@@ -110,7 +109,7 @@ def _keys(trace: Trace, rank: NDArray[np.int64], rows: NDArray[np.int64], *, sen
 
 
 def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], recvs: NDArray[np.int64]) -> list[Violation]:
-    """Violations for sends and receives without a counterpart; if only the size differs, one for both."""
+    """Violations for sends and receives without a counterpart; one for both if they differ in size only."""
     waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for row, src, dst, tag in zip(recvs.tolist(), *(k.tolist() for k in _keys(trace, rank, recvs, sends=False)[:3]), strict=True):
         waiting[src, dst, tag].append(row)
@@ -129,7 +128,7 @@ def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], 
 
 
 def _buffers(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]) -> Buffers | None:
-    """The buffer that messages refer to; None if the trace does not tell, or what it tells makes no sense."""
+    """The memory that messages refer to; None if the trace does not state it, or states it inconsistently."""
     columns = np.stack((chunks.chunk[messages], chunks.num_chunks[messages], chunks.total_chunks[messages]))
     told = (columns != ABSENT).all(axis=0)
     if not told.any():
@@ -155,7 +154,7 @@ def _buffers(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], vi
 
 
 def _uneven(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64]) -> list[Violation]:
-    """Violations for messages with the same chunks but another size than the first such message."""
+    """Violations for messages that have another size than the first message with the same chunks."""
     moved = np.stack((chunks.chunk[messages], chunks.num_chunks[messages]), axis=1)
     _, first, which = np.unique(moved, axis=0, return_index=True, return_inverse=True)
     expected = trace.size_bytes[messages[first[which.ravel()]]]
@@ -173,7 +172,7 @@ def _reductions(
     recvs: NDArray[np.int64],
     violations: list[Violation],
 ) -> list[tuple[int, int]]:
-    """Pairs of a reducing receive and the COMP node that does it: the one that names the chunk, else the only one there is."""
+    """Pairs of a reducing receive and its COMP node: the one that names the chunk, else the one that names no chunk."""
     following: dict[int, list[int]] = defaultdict(list)
     edges = np.flatnonzero(
         chunks.reduces[before] & (trace.kind[before] == NodeType.COMM_RECV) & (trace.kind[after] == NodeType.COMP)
@@ -203,7 +202,7 @@ def _actions(
     reductions: list[tuple[int, int]],
     buffers: Buffers | None,
 ) -> tuple[NDArray[np.int64], ...]:
-    """Columns of actions: of sends, of receives, of reductions."""
+    """Columns of actions, in the order sends, receives, reductions."""
     reduced = np.array([recv for recv, _ in reductions], np.int64)
     ops = np.concatenate((sends, recvs, np.array([comp for _, comp in reductions], np.int64)))
     source = np.concatenate((sends, recvs, reduced))
@@ -213,7 +212,7 @@ def _actions(
     if buffers is None:
         return ops, kind, nowhere, nowhere, np.ones(len(ops), np.int64), peer
     chunk_at = rank[source] * buffers.stride + chunks.chunk[source]
-    # A reducing receive has a place of its own behind the buffer of its rank.
+    # A reducing receive has its own place behind the buffer of its rank.
     own = np.zeros(trace.num_nodes, np.int64)
     size = np.where(chunks.reduces[recvs], chunks.num_chunks[recvs], 0)
     passed = np.cumsum(size) - size
