@@ -105,7 +105,7 @@ def _stand_in_note(topology: Topology) -> str:
 
 
 def _stand_in_of(dimension: Dimension) -> Dimension:
-    block = dimension.building_block.unaware_stand_in(dimension.size)
+    block = dimension.building_block.unaware_substitute(dimension.size)
     if block is None:
         raise ConfigError(f"{dimension.block} {dimension.size}: ASTRA-sim has no network that stands for it")
     return replace(dimension, block=block)
