@@ -25,9 +25,9 @@ ATTRIBUTE_FIELDS = {
     "tensor_size": "uint64",
     "pg_name": "string",
 }
-"""The attributes that are written, with the value types that every reader of Chakra traces takes.
+"""The attributes that are written, with value types that every reader of Chakra traces accepts.
 
-Values are numbers; a string is the decimal text of one (groups have numbers for names)."""
+Values are numbers; a string is the decimal text of a number, as the names of groups are numbers."""
 ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
 _VARINT, _LENGTH = 0, 2
 _TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
@@ -36,16 +36,16 @@ _TAGS["string"] = 29 << 3 | _LENGTH
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTable:
-    """Nodes to be written, in columns; `*_first` delimit the entries of each node in the column after it.
+    """Nodes to write, as columns. `*_first` are the first entries of each node in the column that follows (CSR).
 
     Parameters
     ----------
     node_id, kind, duration_us
         int64, uint8 and int64 [num_nodes].
     names, name, name_number
-        A node is called `names[name[i]]` + `name_number[i]`; uint16 and int64 [num_nodes].
+        The name of node i is `names[name[i]]` followed by `name_number[i]`; uint16 and int64 [num_nodes].
     ctrl_first, ctrl, data_first, data
-        Ids of the nodes depended on.
+        Ids of the nodes that each node depends on.
     attr_first, attr_key, attr_value
         Attributes: key in `ATTRIBUTE_KEYS`, value int64.
     """
@@ -66,7 +66,7 @@ class NodeTable:
 
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
-    """One trace file: metadata and the nodes `begin` to `end - 1`."""
+    """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
     from astra_tacos.trace._wire_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)
