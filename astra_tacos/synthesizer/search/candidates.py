@@ -13,7 +13,7 @@ from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
 _WORK_OF_ALL_TRIALS = 500_000
-"""Sends that all seeds of a synthesizer and number of chunks examine together, unless `trials` is given."""
+"""Most sends that all seeds of one synthesizer and number of chunks examine together, unless `trials` is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Cut:
     timing: Timing
     bound_ns: int
     is_fixed: bool = True
-    """Whether it is the only one."""
+    """Whether there is no other number of chunks to try."""
 
 
 @dataclass(frozen=True, slots=True)
