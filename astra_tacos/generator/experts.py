@@ -59,7 +59,7 @@ class Experts:
         return of_router, of_experts, of_router
 
     def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
-        """Send results back to the tokens' ranks, and sum them over tensor-parallel ranks (under sequence parallelism, sum first)."""
+        """Send results back to the tokens' ranks; sum them over tensor-parallel ranks, first under sequence parallelism."""
         if self._step.sequence_parallel:
             at = self._block.reduce(what, micro_batch, source, self._rows)
             return self._exchange(exchange, micro_batch, at)

@@ -22,8 +22,8 @@ _WORTH_MORE_CHUNKS = 0.995
 `_WORTH_MORE_CHUNKS`, as traces grow with the number of chunks."""
 _PATIENCE = 2
 _GAIN = 0.998
-"""A synthesizer gets no more chunks if its last `_PATIENCE` increases of their number all left its time above its earlier best time
-times `_GAIN`."""
+"""A synthesizer gets no more chunks if its last `_PATIENCE` increases of their number all left its time above its earlier best
+time times `_GAIN`."""
 _BEHIND = 1.02
 """It gets no more chunks, either, if with the gain of the last two increases, all remaining ones would leave its time above the
 leader's time times this."""
