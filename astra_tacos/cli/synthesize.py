@@ -67,8 +67,8 @@ def synthesize(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
-    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import differ, judges_of_collective, timed_for
+    from astra_tacos.judge.judgement import judge_schedule, needs_replay, with_other_choices
+    from astra_tacos.judge.judges import timed_for
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
     from astra_tacos.topology.composition import build_topology
@@ -87,12 +87,11 @@ def synthesize(
         result, text = synthesize_lockstep(topology, what, options, (model, reason), output, with_checks)
         print_json(result) if as_json else print_lockstep(result, text)
         return
-    has_judges = differ(judges_of_collective(topology, network, model, backend))
     compile_ahead(
         *searching(topology, what),
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
-        *(REPLAYING if has_judges else ()),
+        *(REPLAYING if needs_replay(topology, network, model, backend) else ()),
     )
     with progress("synthesizing") as on_progress:
         found = search(topology, what, options, on_progress)

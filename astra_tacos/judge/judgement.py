@@ -16,11 +16,12 @@ from astra_tacos.judge.judges import STOCK_FIGURE, Judge, differ, judges_of_coll
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns, format_time
 
 MOST_SENDS = 1 << 20
@@ -68,6 +69,18 @@ class Judgement:
         return rows
 
 
+def needs_replay(topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None) -> bool:
+    """Whether the prediction does not speak for all judges of a schedule, so that its traces are replayed.
+
+    Parameters
+    ----------
+    topology, network, link_model, backend
+        As `judges_of_collective` takes them.
+    """
+    judges = judges_of_collective(topology, network, link_model, backend)
+    return differ(judges) or not astra_sim_network(topology, link_model, backend).is_exact
+
+
 def judge_schedule(
     schedule: Schedule, network: NetworkConfig, backend: Backend | None = None, link_order: LinkOrder | None = None
 ) -> Judgement:
@@ -91,7 +104,7 @@ def judge_schedule(
     chosen = backend or backend_of_model(timing.link_model)
     judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
-    if not differ(judges) and is_default_order and astra_sim_network(schedule.topology, timing.link_model, chosen).is_exact:
+    if is_default_order and not needs_replay(schedule.topology, network, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges})
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
