@@ -12,7 +12,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
-from astra_tacos.judge.judges import STOCK_FIGURE, Judge, differ, judges_of_collective
+from astra_tacos.judge.judges import Judge, differ, judges_of_collective
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model
 from astra_tacos.schedule.schedule import Schedule
@@ -130,7 +130,8 @@ def with_other_choices(judgement: Judgement, schedule: Schedule, network: Networ
     """The judgement, with a note for each judge on which the schedule of another backend is faster.
 
     The other schedule is made by the same synthesizer with part of the budget, so a full search for that backend may find one
-    that is faster still. Nothing is made where the judges do not differ: there is no other choice then.
+    that is faster still. Nothing is made where the judges do not differ: there is no other choice then. A judge without queues
+    is asked only of schedules that are made for it: those whose sends wait in queues overlap there.
 
     Parameters
     ----------
@@ -153,9 +154,8 @@ def with_other_choices(judgement: Judgement, schedule: Schedule, network: Networ
         judged = judge_schedule(other, network, backend)
         for judge in judgement.judges:
             ours, theirs = judgement.times_ns[judge.figure], judged.times_ns.get(judge.figure)
-            if judge.figure == STOCK_FIGURE and judge.backend != judged.judges[0].backend:
-                continue  # another program
-            if theirs is not None and _is_possible(theirs, other) and (ours is None or theirs < ours):
+            is_fair = judge.backend.models_congestion or (judge.backend == backend and judge in judged.judges)
+            if is_fair and theirs is not None and (ours is None or theirs < ours):
                 instead = "" if ours is None else f" instead of {format_time(ours)}"
                 text = f"on {judge.describe()} a {other.timing.link_model} schedule takes {format_time(theirs)}{instead}"
                 notes.append(f"{text}: --backend {backend} makes such")
