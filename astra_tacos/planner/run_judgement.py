@@ -50,7 +50,7 @@ class JudgedRun:
             The backend of the plan: schedules whose sends wait in queues overlap on a judge that has none.
         """
         if made_for.models_congestion and not self.judge.backend.models_congestion and self.after_ns is not None:
-            return f"{self.judge.describe()} has no queues, in which sends of this plan wait: links cannot carry them in its time"
+            return f"{self.judge.describe()} has no queues: sends of this plan overlap on links there, and its time is too short"
         if self.after_ns is None:
             return f"on {self.judge.describe()} the planned run does not end: {self.reason}"
         if self.before_ns is not None and self.after_ns > self.before_ns:
