@@ -29,6 +29,7 @@ from astra_tacos.planner.whole_network import Asked, Extras, at_once, with_relay
 from astra_tacos.planner.whole_network_schedule import with_own_schedule
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.planner.written_run import write_run
+from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
@@ -94,6 +95,7 @@ def plan(
     workload = find_workload(inputs)
     network = workload.run.network
     model = choose_backend(backend, network)
+    NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload.run, baseline)
     kept = SynthesisCache(cache)
     solutions, extras = _solve_all(workload, start.system, model, (options,) * len(workload.cases), kept, asked, on_progress)
