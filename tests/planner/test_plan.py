@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,23 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, damage: Callable[[Path], No
         (message,) = [message for message in caplog.messages if path.stem in message]
         assert "\n" not in message and message.endswith("; it counts as missing and is computed again")
         assert (path.read_bytes(), path.with_suffix(".json").read_bytes()) == before[path]
+
+
+def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for a reader for ever; here is one."""
+    inputs = written(tmp_path, two_sizes())
+    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    pipe = next((tmp_path / "cache").rglob("*.npz"))
+    pipe.unlink()
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+    assert [message for message in caplog.messages if "is a pipe, expected" in message] == caplog.messages != []
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
 def test_a_damaged_cache_is_named_on_standard_error(tmp_path: Path) -> None:
