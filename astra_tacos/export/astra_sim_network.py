@@ -116,7 +116,8 @@ def _with_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:
     own = topology.dimensions
     stand_ins = tuple(map(_queued_stand_in_of, own))
     is_alike = topology.is_regular and None not in stand_ins
-    if is_alike and len(own) == 1 and stand_ins == own:
+    is_own = stand_ins == own and backend.aborted_by(NetworkConfig(topology.name, own)) is None
+    if is_alike and len(own) == 1 and is_own:
         return AstraSimNetwork(own, backend, not topology.has_switches, _PORT_NOTE if topology.has_switches else "")
     if topology.is_uniform and not topology.has_switches:
         return AstraSimNetwork((_stand_in(topology),), backend, True, _stand_in_note(topology))
@@ -157,5 +158,5 @@ def _queued_stand_in_of(dimension: Dimension) -> Dimension | None:
     """The dimension in which sends between neighbours meet the same queues; None if ASTRA-sim has none."""
     block = dimension.building_block
     if block.is_in_astra_sim:
-        return replace(dimension, block=block.aware_substitute(dimension.size) or dimension.block)
+        return dimension
     return None if block.num_switches(dimension.size) else replace(dimension, block=FULLY_CONNECTED.name)
