@@ -24,6 +24,7 @@ LEVELS = (
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "report", "linter"},
     {"export"},
+    {"judge"},
     {"generator", "planner", "optimizer"},
     {"sweep"},
     {"cli"},

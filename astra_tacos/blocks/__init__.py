@@ -25,7 +25,7 @@ BUILDING_BLOCKS: dict[str, BuildingBlock] = {
 """Building blocks by the name that network files use."""
 
 ASTRA_SIM_BLOCKS = tuple(name for name, block in BUILDING_BLOCKS.items() if block.is_in_astra_sim)
-"""Names of those that ASTRA-sim has, too."""
+"""Names of the blocks that ASTRA-sim has, too."""
 
 
 def building_block(name: str) -> BuildingBlock:
@@ -34,7 +34,7 @@ def building_block(name: str) -> BuildingBlock:
     Raises
     ------
     ConfigError
-        If there is none.
+        If no block has this name.
     """
     if name not in BUILDING_BLOCKS:
         raise ConfigError(f"building block: found {name!r}, expected {' or '.join(BUILDING_BLOCKS)}")

@@ -1,8 +1,8 @@
 """The `BuildingBlock` class: the links of one group of NPUs along one dimension, and every property that the package asks for.
 
-A block has to give three things: its name, its links and the number of channels that they make. Everything else is derived from
-the links, or the answer is that there is none, and the caller then refuses or does without. A block overrides what it knows
-better.
+A block has to define three things: its name, its links and an estimate of its number of channels. The other methods derive their
+results from the links, or return None, in which case the caller refuses or does without. A block overrides a method if it has a
+better answer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from astra_tacos.blocks.spreading import Spreads, spread_over_shortest_routes
 from astra_tacos.blocks.translations import Translations
 
 NO_MEMBER = -1
-"""After the last member of an axis that is a line."""
+"""The entry of `axes` for the member after the last one of a line."""
 COMPLETE = "FullyConnected"
-"""Name of the block in which every member has a link to every other."""
+"""Name of the block in which every member has a link to every other member."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockLinks:
-    """Directed links between the members of one group, members `0 .. size - 1`, its switches after them.
+    """The directed links of one group. Devices are its members `0 .. size - 1`, then its switches.
 
-    `src` and `dst` are integer arrays of one length; `num_switches` tells how many switch devices the group has.
+    `src` and `dst` are int64[num_links]; `num_switches` is the number of switch devices of the group.
     """
 
     src: NDArray[np.int64]
@@ -40,7 +40,7 @@ class BlockLinks:
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """A path over hops through all members, int64[size]; if it `is_closed`, the last member has a hop to the first."""
+    """A path over hops through all members, int64[size]. If it `is_closed`, the last member has a hop to the first one."""
 
     order: NDArray[np.int64]
     is_closed: bool
@@ -48,9 +48,10 @@ class Tour:
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """The links of some members of a group, as a share of a block, if other members like them use the same links.
+    """The share that some members of a group have of its links, if the other members form groups like theirs.
 
-    `block` is its name; links have `bandwidth` times the bandwidth and `latency` times the latency of the whole block's.
+    The members are connected as in the block of name `block`, by links with `bandwidth` times the bandwidth and `latency` times
+    the latency of the links of the whole group.
     """
 
     block: str
@@ -71,13 +72,13 @@ class BuildingBlock(ABC):
     """A kind of network that one dimension can be.
 
     Members of a group are numbered `0 .. size - 1`. A *hop* leads from a member to the next one on a route: over a link, or up to
-    a switch and down again. Methods take sizes that `expected_size` has no objection to; arguments that are arrays broadcast.
+    a switch and down again. Methods require a size for which `expected_size` returns None. Array arguments broadcast.
     """
 
     __slots__ = ()
 
     name: ClassVar[str]
-    """As network files have it."""
+    """The name in network files."""
     is_in_astra_sim: ClassVar[bool] = False
     """Whether ASTRA-sim's analytical backends have a block of this name."""
     hops_through_members: ClassVar[bool] = True
@@ -87,130 +88,133 @@ class BuildingBlock(ABC):
     drawing: ClassVar[Drawing] = Drawing.CIRCLE
 
     def expected_size(self, size: int) -> str | None:
-        """The expected sizes (`a power of two`), if the block cannot have this size above 1; None if it can."""
+        """None if the block can have this size, 2 or more; else the sizes that it can have, in words (`a power of two`)."""
         return None
 
     @abstractmethod
     def links(self, size: int) -> BlockLinks:
-        """The links of one group. Of equally short routes, one over earlier links is preferred."""
+        """The links of one group. Their order matters: of equally short routes, the one over earlier links is chosen."""
 
     @abstractmethod
     def estimated_channels(self, size: int) -> int:
-        """An upper estimate of the number of channels of a group, computed without arrays, which could fill the memory."""
+        """An upper bound on the number of channels of a group, computed without arrays, as the size may be huge."""
 
     def num_switches(self, size: int) -> int:
-        """Switch devices of a group."""
+        """Number of switch devices of a group."""
         return 0
 
     def num_links(self, size: int) -> int:
-        """Links of a group."""
+        """Number of links of a group."""
         return len(self.links(size).src)
 
     def links_per_npu(self, size: int) -> int:
-        """Number of links by which a member sends, of the member that has the fewest."""
+        """Number of links out of a member, the fewest of all members."""
         src = self.links(size).src
         return int(np.bincount(src[src < size], minlength=size).min())
 
-    # Routes of messages, as ASTRA-sim's backends take them, or would.
+    # Routes of messages: those of ASTRA-sim's backends for blocks that ASTRA-sim has.
 
     def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64, links on the route between two members, 0 from a member to itself."""
+        """int64, number of links on the routes from members `src` to members `dst`, 0 from a member to itself."""
         translations = self.translations(size)
         if translations is None:
             return distances(self, size)[src, dst]
         return distances_from(self, size, 0)[translations.offset(src, dst)]
 
     def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64, the next member on the route to a target; at the end of the route, the target itself."""
+        """int64, the members after `here` on the routes to `target`; at the end of a route, the target itself."""
         translations = self.translations(size)
         if translations is None:
             return first_hops(self, size)[here, target]
         return translations.move(first_hops_from_zero(self, size)[translations.offset(here, target)], here)
 
     def fewest_crossed(self, size: int) -> int:
-        """Links on the shortest of all routes between two members."""
+        """Number of links on the shortest of all routes between two different members."""
         links = self.links(size)
         return 1 if np.any((links.src < size) & (links.dst < size)) else 2
 
     # Symmetry.
 
     def translations(self, size: int) -> Translations | None:
-        """Translations that map a group onto itself, if it has them: it then looks the same from every member."""
+        """Translations that map the links onto themselves and every member to every other one, None if there are none."""
         return None
 
     def link_classes(self, size: int) -> NDArray[np.int64] | None:
-        """int64[num_links], the class of each link under the translations, None without them.
+        """int64[num_links], the class of each link under the translations; None without translations.
 
-        A translation takes the links of a class to one another, and a class has one link out of (or into) every member: when
-        all members do the same, a class is busy at all of them or at none.
+        A translation maps links to links of the same class, and a class has one link out of (or into) every member. If all
+        members send alike, either all links of a class are busy or none.
         """
         translations = self.translations(size)
         if translations is None:
             return None
         links = self.links(size)
-        up, down = links.dst - size, links.src - size  # a switch that the link leads to or comes from
+        up, down = links.dst - size, links.src - size  # number of the switch at the end, or at the begin, of a link
         between = translations.offset(np.where(down < 0, links.src, 0), np.where(up < 0, links.dst, 0))
         kind = np.where(up >= 0, size + up, np.where(down >= 0, size + links.num_switches + down, between))
         return np.unique(kind, return_inverse=True)[1].ravel().astype(np.int64)
 
-    # What synthesizers ask.
+    # Structures for synthesizers.
 
     def spread(self, size: int) -> Spreads:
-        """How a chunk spreads from each member to all others.
+        """Sends that spread a chunk from each member to all others.
 
-        int32[2, size, 3, size - 1]: source, destination and step of each send, in two variants between which chunks alternate.
+        int32[2, size, 3, size - 1]: variant, owner, (source, destination, step), send. Chunks alternate between the variants.
         """
         return spread_over_shortest_routes(self, size)
 
     def tour(self, size: int) -> Tour | None:
-        """A path through all members, closed if possible; None if none is known."""
+        """A Hamiltonian path over hops, closed if possible; None if none is known."""
         return None
 
     def axes(self, size: int) -> NDArray[np.int64] | None:
-        """int64[num_axes, size], the member after each one along some axes, `NO_MEMBER` at the end of a line; None if not known.
+        """int64[num_axes, size], the member after each member along each axis, `NO_MEMBER` at the end of a line; None if unknown.
 
-        A step goes over a hop that no other axis takes, either way. A step along one axis and one along another lead to the same
-        member in either order. An axis is all circles of three or more, or all lines of one length.
+        Axes share no hops, in either direction. Steps along two axes commute: both orders lead to the same member. An axis
+        consists of cycles of three or more members, or of lines of equal length.
         """
         return None
 
     def disjoint_cycles(self, size: int) -> Sequence[NDArray[np.int64]] | None:
-        """Cycles through all members that share no link, either way, int64[size] each, if more are known than from `axes`."""
+        """Hamiltonian cycles that share no links, in either direction, int64[size] each; None if `axes` give as many."""
         return None
 
     # Parts of a group.
 
     def part(self, size: int, members: NDArray[np.int64]) -> str | None:
-        """Name of the block that the links between some members (ascending, two or more) make, None if there is none.
+        """Name of the block that some members form with the links between them, None if they form none.
 
-        Members of the part have the order of those of the whole.
+        `members` are two or more, ascending; the members of the part have the same order.
         """
         return None
 
     def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart | None:
         """The share of the links that evenly spaced members have if the other members form groups like theirs; None if unknown.
 
-        `members` are ascending, and two or more.
+        `members` are two or more, ascending.
         """
         if len(members) == size:
             return SharedPart(self.name)
         part = self.part(size, members)
         return None if part is None else SharedPart(part)
 
-    # ASTRA-sim's backends.
+    # Substitutes on ASTRA-sim's backends.
 
-    def unaware_stand_in(self, size: int) -> str | None:
-        """Name of the ASTRA-sim block that gives hops between neighbours the same time on the congestion-unaware backend."""
+    def unaware_substitute(self, size: int) -> str | None:
+        """Name of the ASTRA-sim block to use for this one on the congestion-unaware backend, None if there is none.
+
+        It gives hops between neighbours the same time. A block of ASTRA-sim is its own substitute.
+        """
         if self.is_in_astra_sim:
             return self.name
         return None if self.num_switches(size) else COMPLETE
 
     def aware_substitute(self, size: int) -> str | None:
-        """Name of the ASTRA-sim block to use instead where the congestion-aware backend aborts on this one, else None."""
+        """Name of the ASTRA-sim block to use instead if the congestion-aware backend aborts on this one, else None."""
         return None
 
     # Drawing.
 
     def most_links_between(self, size: int, stretches: int) -> int:
-        """At most how many links a group has if it is drawn as so many stretches of members that become one each."""
+        """Upper bound on the number of links of a group that is drawn with its members merged into `stretches` ranges."""
         return stretches * (stretches - 1 + 2 * self.num_switches(size))

@@ -56,7 +56,7 @@ class _FullyConnected(BuildingBlock):
         return ring_axis(size)
 
     def disjoint_cycles(self, size: int) -> list[NDArray[np.int64]] | None:
-        """Walecki's zigzags: all NPUs but one on a circle, visited 0, 1, -1, 2, -2, ..., and the last one closes the cycle."""
+        """Walecki's decomposition: zigzags 0, 1, -1, 2, -2, ... over all NPUs but one on a circle, closed by the last NPU."""
         if size == 2:
             return None
         hop = np.arange(size - 1)

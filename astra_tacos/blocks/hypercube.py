@@ -34,7 +34,7 @@ class _Hypercube(BuildingBlock):
         return BitwiseTranslations()
 
     def spread(self, size: int) -> Spreads:
-        """Recursive doubling, from the lowest bit to the highest or the other way."""
+        """Recursive doubling: one variant from the lowest bit to the highest, the other from the highest to the lowest."""
         place = np.arange(size)[:, None]
         near, far, step = binomial_tree(size)
         ways = []
@@ -44,12 +44,12 @@ class _Hypercube(BuildingBlock):
         return np.stack(ways).astype(np.int32)
 
     def tour(self, size: int) -> Tour:
-        """The reflected Gray code."""
+        """The order of the reflected Gray code."""
         npus = np.arange(size)
         return Tour(npus ^ (npus >> 1), is_closed=True)
 
     def axes(self, size: int) -> NDArray[np.int64]:
-        """Two bits make a ring of four; a bit that is left over makes a line of two."""
+        """An axis of rings of four for each two bits, and an axis of lines of two for a bit that is left over."""
         npus = np.arange(size)
         axes = []
         for bit in range(0, _bits(size) - 1, 2):
@@ -61,7 +61,7 @@ class _Hypercube(BuildingBlock):
         return np.stack(axes)
 
     def part(self, size: int, members: NDArray[np.int64]) -> str | None:
-        """Members that differ in some bits only, in all ways, are a smaller cube."""
+        """A smaller hypercube if the members are all combinations of some bits, with the other bits fixed."""
         count = len(members)
         bits = int(np.bitwise_or.reduce(members ^ members[0]))
         return self.name if count == 1 << bits.bit_count() else None

@@ -10,7 +10,7 @@ from astra_tacos.blocks.spreading import Spreads, both_ways_alike
 
 
 class _Mesh(BuildingBlock):
-    """A line; ASTRA-sim has no such block, a dimension of it is one axis of a k-D mesh."""
+    """A line of NPUs. A dimension with this block is one axis of a k-dimensional mesh. ASTRA-sim has no such block."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class _Mesh(BuildingBlock):
         return 2 * size
 
     def links_per_npu(self, size: int) -> int:
-        """Of the ends, which have one."""
+        """1, as the NPUs at the ends have one link."""
         return 1
 
     def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -37,7 +37,7 @@ class _Mesh(BuildingBlock):
         return following
 
     def spread(self, size: int) -> Spreads:
-        """To both ends."""
+        """From the owner along the line to both ends."""
         place = np.arange(size)[:, None]
         dst = np.array([np.delete(np.arange(size), at) for at in range(size)])
         return both_ways_alike(dst - np.sign(dst - place), dst, np.abs(dst - place) - 1)
@@ -49,16 +49,16 @@ class _Mesh(BuildingBlock):
         return line_axis(size)
 
     def part(self, size: int, members: NDArray[np.int64]) -> str | None:
-        """A stretch of a line is a line."""
+        """A line if the members are consecutive."""
         return self.name if members[-1] - members[0] == len(members) - 1 else None
 
     def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
-        """Members that lie apart have a share of the links between them."""
+        """A line with a share of the links between the members if these are not consecutive."""
         apart = int(members[1] - members[0])
         return SharedPart(self.name, 1 / apart, apart)
 
-    def unaware_stand_in(self, size: int) -> str:
-        """Neighbours in a ring cost the same."""
+    def unaware_substitute(self, size: int) -> str:
+        """A Ring, in which hops between neighbours take the same time."""
         return "Ring"
 
     def most_links_between(self, size: int, stretches: int) -> int:
@@ -66,7 +66,7 @@ class _Mesh(BuildingBlock):
 
 
 def line_axis(size: int) -> NDArray[np.int64]:
-    """int64[1, size], the axis of members that follow one another along a line."""
+    """int64[1, size], the axis of a line of consecutive members."""
     return np.append(np.arange(1, size), NO_MEMBER)[None]
 
 

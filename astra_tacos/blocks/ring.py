@@ -39,7 +39,7 @@ class _Ring(BuildingBlock):
         return crossed
 
     def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of two equal ways the one upwards (`Ring.cpp`)."""
+        """The next member in the shorter direction; the next higher one if both are equally short (`Ring.cpp`)."""
         up = (target - here) % size
         following: NDArray[np.int64] = (here + np.where(size - up < up, -1, np.minimum(up, 1))) % size
         return following
@@ -48,7 +48,7 @@ class _Ring(BuildingBlock):
         return CyclicTranslations(size)
 
     def spread(self, size: int) -> Spreads:
-        """Round it, one way or the other."""
+        """Around the ring: one variant upwards, the other downwards."""
         place, hop = np.arange(size)[:, None], np.arange(1, size)[None]
         ways = [np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)]
         return np.stack(ways).transpose(0, 2, 1, 3).astype(np.int32)
@@ -63,16 +63,16 @@ class _Ring(BuildingBlock):
         return self.name if len(members) == size else MESH.part(size, members)
 
     def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
-        """Members that lie apart have a share of the links between them; all around, they are a ring again."""
+        """A line, or a ring if the members are spread over the whole ring, with a share of the links between them."""
         apart = int(members[1] - members[0])
         if len(members) * apart != size:
             return MESH.shared_part(size, members)
-        # A ring of two is one link each way; here either half of the whole ring leads there.
+        # A ring of two has one link each way, but both halves of the whole ring connect these two members.
         both_ways = 2 if apart > 1 and len(members) == 2 else 1
         return SharedPart(self.name, both_ways / apart, apart)
 
     def aware_substitute(self, size: int) -> str | None:
-        """It makes the one link of two NPUs twice, and aborts (`congestion_aware/network/Device.cpp`, `connect`)."""
+        """FullyConnected for two NPUs: a Ring makes their link twice, at which ASTRA-sim aborts (`Device.cpp`, `connect`)."""
         return COMPLETE if size == 2 else None
 
     def most_links_between(self, size: int, stretches: int) -> int:
@@ -80,7 +80,7 @@ class _Ring(BuildingBlock):
 
 
 def ring_axis(size: int) -> NDArray[np.int64]:
-    """int64[1, size], the axis of members that follow one another round a ring, of two a line."""
+    """int64[1, size], the axis of a ring of consecutive members; for two members, of a line."""
     return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
 
 

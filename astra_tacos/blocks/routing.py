@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from astra_tacos.blocks.building_block import BuildingBlock
 
 MOST_ROUTED = 2048
-"""Members of a group for which routes are found between all pairs; where a block has translations, from member 0 only."""
+"""Largest group in which routes between all pairs are searched; with translations, routes from member 0 suffice for any size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hops:
-    """The hops out of every member, `first[m]` to `first[m + 1]`, in the order of the block's links.
+    """The hops out of every member m, entries `first[m]` to `first[m + 1] - 1`, in the order of the block's links.
 
-    `dst` and `links` (1, or 2 through a switch) have one entry for each hop.
+    `dst` is the destination of each hop, `links` the number of its links: 1, or 2 through a switch.
     """
 
     first: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Hops:
     links: NDArray[np.int64]
 
     def out_of(self, member: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Destinations of the hops out of a member, and their links."""
+        """Destinations of the hops out of a member, and their numbers of links."""
         chosen = slice(self.first[member], self.first[member + 1])
         return self.dst[chosen], self.links[chosen]
 
@@ -59,7 +59,7 @@ def hops_of(block: BuildingBlock, size: int) -> Hops:
 
 @lru_cache(maxsize=64)
 def distances_from(block: BuildingBlock, size: int, source: int) -> NDArray[np.int64]:
-    """int64[size], links on the shortest route from a member to each."""
+    """int64[size], number of links on the shortest route from member `source` to each member."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -71,7 +71,7 @@ def distances_from(block: BuildingBlock, size: int, source: int) -> NDArray[np.i
 
 @lru_cache(maxsize=8)
 def distances(block: BuildingBlock, size: int) -> NDArray[np.int64]:
-    """int64[size, size], links on the shortest route from each member to each.
+    """int64[size, size], number of links on the shortest route from each member (row) to each member (column).
 
     Raises
     ------
@@ -84,7 +84,10 @@ def distances(block: BuildingBlock, size: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=16)
 def first_hops_from_zero(block: BuildingBlock, size: int) -> NDArray[np.int64]:
-    """int64[size], the member after 0 on the route to each (0 for itself): of equal ways the one whose link comes first."""
+    """int64[size], the first member after 0 on the route to each member (0 for itself).
+
+    Of equally short routes it is the one whose first link comes earlier in the block's order.
+    """
     translations = block.translations(size)
     assert translations is not None
     distance = distances_from(block, size, 0)
@@ -101,7 +104,9 @@ def first_hops_from_zero(block: BuildingBlock, size: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def first_hops(block: BuildingBlock, size: int) -> NDArray[np.int64]:
-    """int64[size, size], the member after each on the route to each; of equal ways the one whose link comes first.
+    """int64[size, size], the first member after each member (row) on the route to each member (column).
+
+    Of equally short routes it is the one whose first link comes earlier in the block's order.
 
     Raises
     ------

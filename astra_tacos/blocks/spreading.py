@@ -1,4 +1,4 @@
-"""Spreading of a chunk from one member of a group to all others: the sends of each step."""
+"""Spreading trees: sends, with their steps, that bring a chunk from one member of a group to all others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from astra_tacos.blocks.building_block import BuildingBlock
 
 Spreads = NDArray[np.int32]
-"""int32[2, size, 3, size - 1]: source, destination and step of the sends from each member, in one of two ways."""
+"""int32[2, size, 3, size - 1]: variant, owner of the chunk, (source, destination, step), send."""
 
 
 def binomial_tree(num_npus: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Source, destination and step of each send, int32[num_npus - 1]; NPUs are counted from the one that starts.
+    """Source, destination and step of each send of a binomial tree, int32[num_npus - 1] each; the owner is NPU 0.
 
-    After k steps 2**k NPUs have a chunk, and each passes it on in the next.
+    After k steps 2**k NPUs have the chunk, and each of them sends it on in the next step.
     """
     dst = np.arange(1, num_npus, dtype=np.int32)
     step = np.floor(np.log2(dst)).astype(np.int32)
@@ -28,25 +28,27 @@ def binomial_tree(num_npus: int) -> tuple[NDArray[np.int32], NDArray[np.int32], 
 
 
 def both_ways_alike(src: NDArray[np.integer], dst: NDArray[np.integer], step: NDArray[np.integer]) -> Spreads:
-    """Spreads of one way, from arrays that broadcast to [size, size - 1]."""
+    """Spreads whose two variants are alike, from arrays that broadcast to [size, size - 1]."""
     one = np.stack(np.broadcast_arrays(src, dst, step), axis=1).astype(np.int32)
     return np.stack((one, one))
 
 
 def spread_directly(size: int) -> Spreads:
-    """From the owner to all others, the next one first."""
+    """The owner sends to all other members, one per step, the next higher one first."""
     place, hop = np.arange(size)[:, None], np.arange(1, size)[None]
     return both_ways_alike(place, (place + hop) % size, hop - 1)
 
 
 @lru_cache(maxsize=16)
 def spread_over_shortest_routes(block: BuildingBlock, size: int) -> Spreads:
-    """A member has a chunk from a neighbour that is nearer to the owner: the first of them in one way, the last in the other.
+    """Shortest-path trees: a member receives the chunk from a neighbour that is nearer to the owner.
+
+    Of several such neighbours one variant uses the first, the other variant the last, in the order of the block's links.
 
     Raises
     ------
     ConfigError
-        If the block has no translations, and more members than routes are found for.
+        If the block has no translations and more than `MOST_ROUTED` members.
     """
     translations = block.translations(size)
     if translations is None:
@@ -60,7 +62,7 @@ def spread_over_shortest_routes(block: BuildingBlock, size: int) -> Spreads:
 
 
 def _from_member(block: BuildingBlock, size: int, distance: NDArray[np.int64], owner: int) -> Spreads:
-    """int32[2, 3, size - 1], the sends of what one member owns, in order of distance."""
+    """int32[2, 3, size - 1], the sends of the owner's chunk, sorted by distance (int64[size], links from the owner)."""
     hops = hops_of(block, size)
     src = np.repeat(np.arange(size), np.diff(hops.first))
     leads_on = np.flatnonzero(distance[src] + hops.links == distance[hops.dst])

@@ -1,4 +1,4 @@
-"""Switch: one switch device, with an up-link and a down-link per NPU. All that an NPU sends or receives shares its port."""
+"""Switch: one switch device, with an up-link and a down-link per NPU. All messages of an NPU share its port."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Switch(BuildingBlock):
         return CyclicTranslations(size)
 
     def spread(self, size: int) -> Spreads:
-        """In a binomial tree (halving and doubling) if the size is a power of two, else from the owner to all others."""
+        """A binomial tree (halving and doubling) if the size is a power of two, else sends from the owner to all others."""
         if size & (size - 1):
             return spread_directly(size)
         near, far, when = binomial_tree(size)

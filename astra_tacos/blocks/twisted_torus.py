@@ -1,16 +1,16 @@
-"""TwistedTorus: a two-dimensional torus, whose wrap-around links lead to another row or column than they come from.
+"""TwistedTorus: a two-dimensional torus whose wrap-around links end in another row or column than they begin in.
 
-The size decides the shape. With columns x that vary fastest and rows y, id = x + width * y:
+The size determines the shape. NPUs have column x and row y, id = x + width * y:
 
-- 2 k**2 NPUs (8, 18, 32, 50, ...) are k rows of 2 k, and the way up from the last row leads into the first one k columns on. This
-  rectangular twisted torus has a diameter of k, and the torus of its size one of k + k // 2. Source: Cámara, Moretó, Vallejo,
+- 2 k**2 NPUs (8, 18, 32, 50, ...) form k rows of 2 k. The links up from the last row end in the first row, k columns further on.
+  This rectangular twisted torus has a diameter of k, the torus of the same size k + k // 2. Source: Cámara, Moretó, Vallejo,
   Beivide, Miguel-Alonso, Martínez, Navaridas, "Twisted Torus Topologies for Enhanced Interconnection Networks", IEEE
-  Transactions on Parallel and Distributed Systems 21 (2010). Of the twisted slices of a TPU v4 (Jouppi et al., "TPU v4: An
-  Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for Embeddings", ISCA 2023), it is the 4 x 2
-  example of the paper; its slices k x k x 2k and k x 2k x 2k are twisted in three dimensions, which no block is.
-- k**2 NPUs (9, 16, 25, ...) are k rows of k, and the way right from the last column leads into the first one a row further up:
-  ids that differ by 1 or k modulo k**2 are neighbours, as in the ILLIAC IV (Barnes et al., "The ILLIAC IV Computer", IEEE
-  Transactions on Computers, 1968).
+  Transactions on Parallel and Distributed Systems 21 (2010). The paper on the TPU v4 (Jouppi et al., "TPU v4: An Optically
+  Reconfigurable Supercomputer for Machine Learning with Hardware Support for Embeddings", ISCA 2023) shows it as its 4 x 2
+  example. The twisted slices of that machine, k x k x 2k and k x 2k x 2k, are three-dimensional; no block models them.
+- k**2 NPUs (9, 16, 25, ...) form k rows of k. The links right from the last column end in the first column, one row up: ids that
+  differ by 1 or k modulo k**2 are neighbours, as in the ILLIAC IV (Barnes et al., "The ILLIAC IV Computer", IEEE Transactions on
+  Computers, 1968).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _TwistedTorus(BuildingBlock):
         return CyclicTranslations(size) if width * width == size else _RectangularTranslations(width // 2)
 
     def tour(self, size: int) -> Tour:
-        """In a square by ids; else along the first row, and through the columns of all others, to and fro, back."""
+        """In a square, the order of ids; else the first row, then the other rows column by column, from right to left."""
         width = _width(size)
         if width * width == size:
             return Tour(np.arange(size), is_closed=True)
@@ -65,7 +65,7 @@ class _TwistedTorus(BuildingBlock):
 
 @dataclass(frozen=True, slots=True)
 class _RectangularTranslations:
-    """Addition of columns modulo 2 k and of rows, of which k are as good as k columns."""
+    """Addition of columns and rows. Columns count modulo 2 k; k rows are the same as k columns."""
 
     k: int
 
@@ -81,7 +81,7 @@ class _RectangularTranslations:
 
 
 def _width(size: int) -> int:
-    """Columns of a row, 0 for sizes that there are none of."""
+    """Number of columns, 0 for sizes that the block cannot have."""
     root = math.isqrt(size)
     if root * root == size:
         return root if root > 2 else 0

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, compile_ahead
-from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, REPLAYING, compile_ahead
+from astra_tacos.cli.options import backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -24,6 +24,8 @@ from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
@@ -101,6 +103,7 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
 )
 @collective_options
 @search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
+@backend_option(of_schedules=True)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
@@ -120,6 +123,7 @@ def compare(
     collective_name: str,
     root: int | None,
     options: SearchOptions,
+    backend: Backend | None,
     csv_path: Path | None,
     plot: Path | None,
     plot_width: str,
@@ -133,6 +137,8 @@ def compare(
     """
     from astra_tacos.cli.compare_table import print_comparison
     from astra_tacos.config.network import read_network
+    from astra_tacos.judge.judgement import needs_replay
+    from astra_tacos.judge.judges import timed_for
     from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.topology.composition import build_topology
 
@@ -144,15 +150,18 @@ def compare(
         raise click.UsageError("--csv, --plot and --output name the same file twice.")
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
-    topology = build_topology(read_network(network_path))
-    if root is not None:  # one that is not there is wrong for every size
-        make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)
+    network = read_network(network_path)
+    topology = build_topology(network)
     rows: list[CompareRow] = []
     total = len(sizes) * len(synthesizers)
-    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()))
+    # A root that is not there is wrong for every size.
+    largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)
+    is_replayed = needs_replay(topology, network, timed_for(options, topology, largest, backend)[1], backend)
+    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()), *(REPLAYING if is_replayed else ()))
     with progress("comparing") as on_progress:
         on_progress(0, total)
-        for row in compared_rows(topology, collective_name, root, options, sizes, synthesizers, with_checks):
+        what = collective_name, root, options, sizes, synthesizers, with_checks
+        for row in compared_rows(topology, *what, network=network, backend=backend):
             rows.append(row)
             on_progress(len(rows), total)
     rows = _mark_best(rows)
@@ -175,6 +184,9 @@ def compared_rows(
     sizes: tuple[int, ...],
     synthesizers: tuple[str, ...],
     with_checks: bool,
+    *,
+    network: NetworkConfig | None = None,
+    backend: Backend | None = None,
 ) -> Iterator[CompareRow]:
     """A row per size and synthesizer, as they get done; where one cannot do it, the row says why.
 
@@ -188,18 +200,26 @@ def compared_rows(
         Rows and columns of the comparison.
     with_checks
         Whether to verify and replay each schedule.
+    network
+        The network as its file has it, to judge schedules on; None to leave that out.
+    backend
+        The backend to make schedules for; None for the one on which stock ASTRA-sim comes closest to the prediction.
     """
     from astra_tacos.bounds.certificate import certify
+    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
+    from astra_tacos.judge.judges import timed_for
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
 
     for size in sizes:
+        least: int | None = None
         for name in synthesizers:
             row = CompareRow(topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size, name)
             begin = time.perf_counter()
             try:
                 what = asked_collective(collective_name, topology.num_npus, size, root, options)
-                found = search(topology, what, replace(options, synthesizer=name))
+                asked = timed_for(replace(options, synthesizer=name), topology, what, backend)[0]
+                found = search(topology, what, asked)
             except (ConfigError, SynthesisError) as error:
                 yield replace(row, refusal=str(error))
                 continue
@@ -209,6 +229,12 @@ def compared_rows(
             figures = certify(found.schedule) | found.describe()
             figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
+            if network is not None:
+                judged = judge_schedule(found.schedule, network, backend)
+                if least is None or figures["time_ns"] < least:
+                    least = figures["time_ns"]
+                    judged = with_other_choices(judged, found.schedule, network, asked)
+                figures |= {**judged.to_json(), "judge_notes": "; ".join(judged.notes)}
             yield CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
 
 

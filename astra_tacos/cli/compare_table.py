@@ -17,18 +17,19 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     from rich.table import Table
 
     names = list(dict.fromkeys(row.synthesizer for row in rows))
-    by_size: dict[int, dict[str, CompareRow]] = {}
-    for row in rows:
-        by_size.setdefault(row.size_bytes, {})[row.synthesizer] = row
+    by_size = _by_size(rows)
     bounds = best_bound_ns(rows)
     first = rows[0]
-    echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, and bound / time\n")
+    judged = ", what stock ASTRA-sim prints, and the time under congestion" if _judges_differ(rows) else ""
+    echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, bound / time{judged}\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("size", justify="right", no_wrap=True)
     for name in (*names, "lower bound"):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        cells = [styled(text, "bold green" if best else "") for text, best in (_cell(results[name]) for name in names)]
+        cells = [
+            styled(text, "bold green" if best else "") for text, best in (_cell(results[name], bool(judged)) for name in names)
+        ]
         bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
     show(table)
@@ -37,11 +38,40 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
         echo(note)
 
 
-def _cell(row: CompareRow) -> tuple[str, bool]:
+def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:
+    by_size: dict[int, dict[str, CompareRow]] = {}
+    for row in rows:
+        by_size.setdefault(row.size_bytes, {})[row.synthesizer] = row
+    return by_size
+
+
+def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
+    """Where another schedule than the fastest is the fastest under congestion, and what there is to say of the fastest."""
+    best = next((row for row in rows if row.is_best), None)
+    timed = [row for row in rows if row.congestion_aware_ns is not None]
+    fastest = min(timed, key=lambda row: row.congestion_aware_ns or 0, default=None)
+    if best is not None and best.congestion_aware_ns is not None and fastest is not None:
+        time_ns = fastest.congestion_aware_ns or 0
+        if time_ns < best.congestion_aware_ns:
+            yield f"{size}: under congestion {fastest.synthesizer} is the fastest, {format_time(time_ns)}"
+    if best is not None and best.judge_notes:
+        yield f"{size}: {best.judge_notes}"
+
+
+def _judges_differ(rows: Iterable[CompareRow]) -> bool:
+    """Whether one time does not speak for stock ASTRA-sim and for a network with congestion."""
+    return any(row.stock_ns != row.congestion_aware_ns for row in rows)
+
+
+def _cell(row: CompareRow, has_judges: bool) -> tuple[str, bool]:
     if row.time_ns is None or row.efficiency is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
-    return f"{format_time(row.time_ns)}{star}\n{row.efficiency:.1%}{_cut_off(row)}", bool(row.is_best)
+    lines = [f"{format_time(row.time_ns)}{star}", f"{row.efficiency:.1%}{_cut_off(row)}"]
+    if has_judges:
+        times = (row.stock_ns, row.congestion_aware_ns)
+        lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
+    return "\n".join(lines), bool(row.is_best)
 
 
 def _cut_off(row: CompareRow) -> str:
@@ -69,6 +99,8 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         notes.append("+ the budget was used up before all candidates had been tried")
     if any(row.cut_off_by_time_limit for row in rows):
         notes.append("! cut off by --time-limit: the result depends on the machine")
+    for size, results in _by_size(rows).items():
+        notes += _judge_notes(format_size(size), list(results.values()))
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")

@@ -11,6 +11,7 @@ from astra_tacos.cli.console import print_rows, progress
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+    from astra_tacos.schedule.timing import LinkModel
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
@@ -31,10 +32,22 @@ def synthesize_lockstep(
     topology: Topology,
     collective: Collective,
     options: SearchOptions,
+    link_model: tuple[LinkModel, str],
     output: Path | None,
     with_checks: bool,
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Synthesize, verify and, into `output`, write: the result as for JSON, and rows to print under it.
+
+    Parameters
+    ----------
+    topology, collective, options
+        What to synthesize.
+    link_model
+        How long a send holds its link, and why, "" where the user said so.
+    output
+        Directory to write, None for none.
+    with_checks
+        Whether the oracle checks the schedule.
 
     Raises
     ------
@@ -43,13 +56,13 @@ def synthesize_lockstep(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.files import replaced_directory, write_json
+    from astra_tacos.judge.judges import FIGURES
+    from astra_tacos.run.backend import backend_of_model
     from astra_tacos.schedule.lockstep_storage import CHUNK_FILE, save_lockstep_schedule
-    from astra_tacos.schedule.timing import choose_link_model, compute_timing
+    from astra_tacos.schedule.timing import compute_timing
     from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
-    model, reason = options.link_model, ""
-    if model == "auto":
-        model, reason = choose_link_model(topology, collective)
+    model, reason = link_model
     timing = compute_timing(topology, collective, model, options.reduce_bandwidth_gbps)
     seed, threads = options.seed, options.threads
     with contextlib.ExitStack() as stack:
@@ -63,6 +76,7 @@ def synthesize_lockstep(
         if output is not None:
             notes.append("no traces and no MSCCL XML: ASTRA-sim cannot run a collective of this size")
         result = certify(schedule) | {"link_model_reason": reason, "verified": with_checks}
+        result |= {"backend": backend_of_model(model).name, **dict.fromkeys(FIGURES)}
         if directory is not None:
             save_lockstep_schedule(schedule, directory)
             write_json(directory / "result.json", result)

@@ -23,18 +23,26 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 ASTRA_SIM = "astra-sim"
 """Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
+_OF_SCHEDULES = (
+    "Backend of ASTRA-sim to make schedules for, by its link model; by default the one on which stock ASTRA-sim comes closest to "
+    "the prediction. congestion-aware in several dimensions needs a branch of ASTRA-sim."
+)
 
 
-def backend_option(also_program: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def backend_option(
+    also_program: str | None = None, *, of_schedules: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """--backend, given to the command as `backend`, None where it names no network model.
 
     Parameters
     ----------
     also_program
         What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`.
+    of_schedules
+        Whether schedules are made for it, rather than runs replayed on it.
     """
     names = [*BACKENDS, *([ASTRA_SIM] if also_program else [])]
-    text = f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
+    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
     if also_program:
         text += f" {ASTRA_SIM} {also_program}"
 

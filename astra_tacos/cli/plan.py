@@ -142,10 +142,12 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    rows += _judge_rows(result)
     for when in ("before", "after"):
         if when in measured:
             cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
             rows.append((f"ASTRA-sim, {when}", cycles))
+    rows += [("note", note) for note in result.notes]
     rows += [("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")]
     print_rows(rows)
     header = (
@@ -169,6 +171,19 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         echo("")
     for case in left:
         echo(f"left as it is: {_which(case)}: {case.reason}")
+
+
+def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """The end of the run on each judge, where they may differ."""
+    from astra_tacos.judge.judges import differ
+
+    if not differ(tuple(judged.judge for judged in result.judged)):
+        return []
+    rows = []
+    for judged in result.judged:
+        times = ("does not end" if time is None else f"{time:,} ns" for time in (judged.before_ns, judged.after_ns))
+        rows.append((judged.judge.label, f"{' -> '.join(times)} ({judged.judge.program})"))
+    return rows
 
 
 def _which(case: CaseFigures) -> str:

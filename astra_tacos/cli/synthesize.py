@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, WRITING, compile_ahead, searching
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, searching
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
-from astra_tacos.cli.options import Size, json_option, network_option
+from astra_tacos.cli.options import Size, backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
+    from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @collective_options
 @search_options()
+@backend_option(of_schedules=True)
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),
@@ -49,6 +51,7 @@ def synthesize(
     collective_name: str,
     root: int | None,
     options: SearchOptions,
+    backend: Backend | None,
     link_order: LinkOrder | None,
     msccl_xml: bool | None,
     with_checks: bool,
@@ -64,7 +67,8 @@ def synthesize(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
-    from astra_tacos.schedule.timing import choose_link_model
+    from astra_tacos.judge.judgement import judge_schedule, needs_replay, with_other_choices
+    from astra_tacos.judge.judges import timed_for
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
     from astra_tacos.topology.composition import build_topology
@@ -75,34 +79,43 @@ def synthesize(
         from astra_tacos.export.run_directory import EXPORTER
 
         EXPORTER.check_output(output)
-    topology = build_topology(read_network(network_path))
+    network = read_network(network_path)
+    topology = build_topology(network)
     what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options)
+    options, model, reason = timed_for(options, topology, what, backend)
     if takes_lockstep(topology, what, options.synthesizer):
-        result, text = synthesize_lockstep(topology, what, options, output, with_checks)
+        result, text = synthesize_lockstep(topology, what, options, (model, reason), output, with_checks)
         print_json(result) if as_json else print_lockstep(result, text)
         return
-    compile_ahead(*searching(topology, what), *(CHECKING if with_checks else ()), *(WRITING if output is not None else ()))
+    compile_ahead(
+        *searching(topology, what),
+        *(CHECKING if with_checks else ()),
+        *(WRITING if output is not None else ()),
+        *(REPLAYING if needs_replay(topology, network, model, backend) else ()),
+    )
     with progress("synthesizing") as on_progress:
         found = search(topology, what, options, on_progress)
     schedule = found.schedule
-    reason = choose_link_model(topology, schedule.collective)[1] if options.link_model == "auto" else ""
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)
-    more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe()}
+    with progress("judging"):
+        judged = with_other_choices(judge_schedule(schedule, network, backend, link_order), schedule, network, options)
+    more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, more, link_order, msccl_xml, check=False)
-        result = run.result | {"output": str(run.path), **run.figures, "notes": list(run.notes)}
+            run = write_run_directory(schedule, output, more, link_order, msccl_xml, backend=judged.backend, check=False)
+        result = run.result | {"output": str(run.path), **run.figures, "notes": [*run.notes, *judged.notes]}
         rows = [("files", str(run.path)), *(("note", note) for note in run.notes), ("run", run.command)]
     else:
-        result = certify(schedule) | more | {"output": None, "notes": []}
+        result = certify(schedule) | more | {"output": None, "notes": list(judged.notes)}
     if as_json:
         print_json(result)
         return
+    rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
 
 
@@ -111,5 +124,5 @@ def _print(result: dict[str, Any], rows: list[tuple[str, str]], with_checks: boo
 
     checks = "verified; the replay takes exactly the predicted time" if with_checks else "not verified"
     print_rows([*synthesis_rows(result), ("checks", checks), *rows])
-    if not rows:
+    if result["output"] is None:
         echo("\nNothing was written: add --output DIR for the traces.")

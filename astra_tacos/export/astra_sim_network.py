@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from astra_tacos.blocks.fully_connected import FULLY_CONNECTED
-from astra_tacos.config.network import Dimension
+from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.run.backend import CONGESTION_UNAWARE, Backend, backend_of_model
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.topology.topology import Topology
 
@@ -19,7 +19,7 @@ _PORT_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class AstraSimNetwork:
-    """A network file for stock ASTRA-sim.
+    """A network file for ASTRA-sim.
 
     `dimensions`: what the file lists. `backend`: the network model to run it on. `is_exact`: whether it simulates
     this topology's links under the timing model exactly. `note`: what a reader of the results should know.
@@ -29,6 +29,15 @@ class AstraSimNetwork:
     backend: Backend
     is_exact: bool
     note: str
+
+    @property
+    def needs(self) -> str | None:
+        """What ASTRA-sim has to be built with to run it; None for stock ASTRA-sim."""
+        return self.backend.needs(len(self.dimensions))
+
+    def to_config(self) -> NetworkConfig:
+        """The network file as it is read."""
+        return NetworkConfig("network.yml", self.dimensions)
 
     def to_yaml(self) -> str:
         """The text of the network file."""
@@ -42,51 +51,85 @@ class AstraSimNetwork:
         return "".join(f"{key}: [ {', '.join(values)} ]{units.get(key, '')}\n" for key, values in columns.items())
 
 
-def astra_sim_network(topology: Topology, link_model: LinkModel) -> AstraSimNetwork:
+def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backend | None = None) -> AstraSimNetwork:
     """The network and backend on which ASTRA-sim comes closest to a topology under a timing model.
 
     `blocking` traces wait for arrivals, so no two sends meet on a link, and the congestion-unaware backend, whose delay depends
-    on nothing but the two ends, is exact in any number of dimensions. `pipelined` needs the congestion-aware backend, which has
-    one dimension; a uniform direct-connect network of any shape is exact there on a FullyConnected network, where every pair has
-    a link of its own and a schedule uses only those that exist. A Switch is not quite: traces order the sends of an NPU, but
-    chunks of several NPUs that come to a port at one instant go in the order of ASTRA-sim's events.
+    on nothing but the two ends, is exact in any number of dimensions. `pipelined` needs the congestion-aware backend, of which
+    stock ASTRA-sim has one dimension; a uniform direct-connect network of any shape is exact there on a FullyConnected network,
+    where every pair has a link of its own and a schedule uses only those that exist. Other networks of several dimensions need a
+    branch of the backend (`AstraSimNetwork.needs`). A Switch is not quite exact: traces order the sends of an NPU, but chunks of
+    several NPUs that come to a port at one instant go in the order of ASTRA-sim's events.
+
+    Parameters
+    ----------
+    topology, link_model
+        The network, and how the schedule is timed.
+    backend
+        The network model to come close on; None takes the one for which schedules are timed so.
+
+    Raises
+    ------
+    ConfigError
+        If no network of ASTRA-sim stands for a dimension.
     """
+    chosen = backend or backend_of_model(link_model)
+    if chosen.models_congestion:
+        return _with_queues(topology, chosen)
+    network = _without_queues(topology, chosen)
     if link_model == "blocking":
-        return _blocking(topology)
-    return _pipelined(topology)
+        return network
+    return replace(network, is_exact=False, note=f"{chosen} has no queues, in which pipelined sends wait: its cycles will differ")
 
 
-def _blocking(topology: Topology) -> AstraSimNetwork:
+def stock_network(topology: Topology, link_model: LinkModel, backend: Backend | None = None) -> AstraSimNetwork:
+    """As `astra_sim_network`, but if stock ASTRA-sim does not run that network, one that it does run.
+
+    Parameters
+    ----------
+    topology, link_model, backend
+        As `astra_sim_network` takes them, and what is raised is said there.
+    """
+    network = astra_sim_network(topology, link_model, backend)
+    return network if network.needs is None else astra_sim_network(topology, link_model, CONGESTION_UNAWARE)
+
+
+def _without_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:
     if not topology.dimensions:
         if topology.is_uniform:
-            return AstraSimNetwork((_stand_in(topology),), CONGESTION_UNAWARE, True, _stand_in_note(topology))
+            return AstraSimNetwork((_stand_in(topology),), backend, True, _stand_in_note(topology))
         return _approximate(topology)
     dimensions = tuple(map(_stand_in_of, topology.dimensions))
     if not topology.is_regular:
         note = "ASTRA-sim has no links that differ within a dimension: it runs without the overrides"
-        return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
+        return AstraSimNetwork(dimensions, backend, False, note)
     if topology.has_switches:
         note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
-        return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, False, note)
+        return AstraSimNetwork(dimensions, backend, False, note)
     pairs = zip(topology.dimensions, dimensions, strict=True)
     others = dict.fromkeys(f"{own.block} is written as {other.block}" for own, other in pairs if own != other)
     note = f"{', '.join(others)}: neighbours cost the same" if others else ""
-    return AstraSimNetwork(dimensions, CONGESTION_UNAWARE, True, note)
+    return AstraSimNetwork(dimensions, backend, True, note)
 
 
-def _pipelined(topology: Topology) -> AstraSimNetwork:
-    if len(topology.dimensions) == 1 and topology.is_regular:
-        dimension = topology.dimensions[0]
-        block = dimension.building_block
-        if block.is_in_astra_sim and block.aware_substitute(dimension.size) is None:
-            note = _PORT_NOTE if topology.has_switches else ""
-            return AstraSimNetwork(topology.dimensions, CONGESTION_AWARE, not topology.has_switches, note)
+def _with_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:
+    own = topology.dimensions
+    stand_ins = tuple(map(_queued_stand_in_of, own))
+    is_alike = topology.is_regular and None not in stand_ins
+    is_own = stand_ins == own and backend.aborted_by(NetworkConfig(topology.name, own)) is None
+    if is_alike and len(own) == 1 and is_own:
+        return AstraSimNetwork(own, backend, not topology.has_switches, _PORT_NOTE if topology.has_switches else "")
     if topology.is_uniform and not topology.has_switches:
-        return AstraSimNetwork((_stand_in(topology),), CONGESTION_AWARE, True, _stand_in_note(topology))
-    if not topology.dimensions:
+        return AstraSimNetwork((_stand_in(topology),), backend, True, _stand_in_note(topology))
+    if not own:
         return _approximate(topology)
-    note = "stock ASTRA-sim has no congestion-aware model of this network: its cycles will differ from the prediction"
-    return AstraSimNetwork(tuple(map(_stand_in_of, topology.dimensions)), CONGESTION_UNAWARE, False, note)
+    if is_alike:
+        dimensions = tuple(dimension for dimension in stand_ins if dimension is not None)
+        notes = [f"stock ASTRA-sim has no {backend} model of this network: it runs on {backend.needs(len(own))}"]
+        notes += [_PORT_NOTE] if topology.has_switches else []
+        return AstraSimNetwork(dimensions, backend, not topology.has_switches, "; ".join(notes))
+    note = f"no version of ASTRA-sim has a {backend} model of this network: its cycles will differ from the prediction"
+    return AstraSimNetwork(tuple(map(_stand_in_of, own)), CONGESTION_UNAWARE, False, note)
 
 
 def _approximate(topology: Topology) -> AstraSimNetwork:
@@ -105,7 +148,15 @@ def _stand_in_note(topology: Topology) -> str:
 
 
 def _stand_in_of(dimension: Dimension) -> Dimension:
-    block = dimension.building_block.unaware_stand_in(dimension.size)
+    block = dimension.building_block.unaware_substitute(dimension.size)
     if block is None:
         raise ConfigError(f"{dimension.block} {dimension.size}: ASTRA-sim has no network that stands for it")
     return replace(dimension, block=block)
+
+
+def _queued_stand_in_of(dimension: Dimension) -> Dimension | None:
+    """The dimension in which sends between neighbours meet the same queues; None if ASTRA-sim has none."""
+    block = dimension.building_block
+    if block.is_in_astra_sim:
+        return dimension
+    return None if block.num_switches(dimension.size) else replace(dimension, block=FULLY_CONNECTED.name)

@@ -13,11 +13,12 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
-from astra_tacos.export.exporter import Exported, Exporter, yes_or_no
+from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import write_json
+from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model, choose_backend
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -53,8 +54,9 @@ class RunDirectory(Exported):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The backend of ASTRA-sim to run, and whether it takes the predicted time."""
-        return {"astra_sim_backend": self.network.backend.name, "astra_sim_exact": self.is_exact}
+        """The backend of ASTRA-sim to run, whether it takes the predicted time, and what has to be built in (None: nothing)."""
+        own = {"astra_sim_backend": self.network.backend.name, "astra_sim_exact": self.is_exact}
+        return own | {"astra_sim_needs": self.network.needs}
 
     @property
     def command(self) -> str:
@@ -75,6 +77,7 @@ def write_run_directory(
     link_order: LinkOrder | None = None,
     msccl_xml: bool | None = None,
     *,
+    backend: Backend | str | None = None,
     check: bool = True,
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
@@ -95,6 +98,8 @@ def write_run_directory(
         How traces keep the order of sends on a link; the default fits the schedule's timing model.
     msccl_xml
         Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
+    backend
+        The backend of ASTRA-sim to write it for, or its name; None for the one for which schedules are timed so.
     check
         Whether the oracle checks the schedule first; turn it off only for one that it has checked.
 
@@ -105,7 +110,7 @@ def write_run_directory(
     VerificationError
         If the oracle objects to the schedule.
     """
-    return EXPORTER.export(schedule, path, check=check, more=more, link_order=link_order, msccl_xml=msccl_xml)
+    return EXPORTER.export(schedule, path, check=check, more=more, link_order=link_order, msccl_xml=msccl_xml, backend=backend)
 
 
 def _write(
@@ -114,11 +119,14 @@ def _write(
     more: dict[str, Any] | None = None,
     link_order: LinkOrder | None = None,
     msccl_xml: bool | None = None,
+    backend: Backend | str | None = None,
 ) -> RunDirectory:
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
-    network = astra_sim_network(schedule.topology, schedule.timing.link_model)
+    link_model = schedule.timing.link_model
+    chosen = backend_of_model(link_model) if backend is None else choose_backend(backend, None)
+    network = astra_sim_network(schedule.topology, link_model, chosen)
     link_order = link_order or default_link_order(schedule)
     keeps_link_order = link_order == default_link_order(schedule)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
@@ -138,7 +146,7 @@ def _write(
     (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
     write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
     write_json(directory / RESULT_FILE, result)
-    write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note)
+    write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note, needs=network.needs)
     is_exact = network.is_exact and keeps_link_order
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
 
@@ -182,6 +190,7 @@ EXPORTER = Exporter(
     why_not=lambda schedule: why_no_custom_collective(schedule.collective),
     options={
         "link-order": CHAKRA.options["link-order"],
+        "backend": one_of(tuple(BACKENDS), "backend of ASTRA-sim; by default the one for which schedules are timed so"),
         "msccl-xml": yes_or_no(f"whether it has an MSCCL XML; by default up to {MOST_SENDS_OF_XML:,} sends"),
     },
     is_own=_is_own,

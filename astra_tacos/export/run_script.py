@@ -26,7 +26,14 @@ def check_script_name(workload: str) -> None:
 
 
 def write_run_script(
-    directory: Path, workload: str, backend: Backend, verb: str, note: str | None = None, *, has_groups: bool = False
+    directory: Path,
+    workload: str,
+    backend: Backend,
+    verb: str,
+    note: str | None = None,
+    *,
+    needs: str | None = None,
+    has_groups: bool = False,
 ) -> None:
     """Write a script that runs `system.json`, `network.yml` and `remote_memory.json` beside it, wherever it is called from.
 
@@ -40,6 +47,8 @@ def write_run_script(
         The network model that the files are for.
     verb, note
         What it does with the directory, and what there is to know, for its comments.
+    needs
+        What ASTRA-sim has to be built with; None for stock ASTRA-sim.
     has_groups
         Whether there is a `comm_group.json`, too.
 
@@ -50,13 +59,14 @@ def write_run_script(
     """
     check_script_name(workload)
     comment = f"# {_one_line(note)}\n" if note else ""
+    built = f", built with {needs}" if needs else ""
     groups = f"  --comm-group-configuration={_GROUPS} \\\n" if has_groups else ""
     path = directory / SCRIPT
     path.write_text(
         f"""#!/bin/sh
-# {verb} this directory on ASTRA-sim's {backend} analytical backend.
+# {verb} this directory on ASTRA-sim's {backend} analytical backend{built}.
 {comment}set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of {backend.binary}}}"
+: "${{ASTRA_SIM_BIN:?set it to the path of {backend.binary}{built}}}"
 case $ASTRA_SIM_BIN in
   /*) ;;
   */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;

@@ -30,13 +30,13 @@ class StageColumns:
     Parameters
     ----------
     table
-        What all of them have.
+        The nodes that all ranks have in common.
     group_at, group_kind
-        Entries of `table.attr_value` that are a group's id, and the kind of group.
+        Entries of `table.attr_value` for a group's id, and the kind of group.
     own_at, peer_at, peer_hop
-        Entries that are the rank itself or the rank at the other end of a message, and how many stages away that is.
+        Entries for the rank itself, and for the rank at the other end of a message, with its distance in stages.
     tag_at, message
-        Entries that are a tag, and the message's number in its lane.
+        Entries for a tag, and the message's number in its lane.
     """
 
     table: NodeTable
@@ -54,7 +54,7 @@ class StageColumns:
         return len(self.table.node_id)
 
     def of_rank(self, rank: int, groups: Groups, stage_stride: int, lane: int, num_lanes: int) -> NodeTable:
-        """The nodes of one rank: `stage_stride` from that of the stage before, number `lane` of `num_lanes` in its own.
+        """The nodes of one rank.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class StageColumns:
         groups
             Communicator groups of the run.
         stage_stride
-            Distance of the rank from its counterpart in the stage before.
+            Difference between the numbers of the rank and of its counterpart in the previous stage.
         lane
             Number of the rank in its stage.
         num_lanes
@@ -85,7 +85,7 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
     nodes
         Nodes of the stage, in program order.
     device
-        Computes; compute nodes have a duration if it gives them one, else operations and bytes.
+        The device. If it writes durations, compute nodes have a duration, else operations and bytes.
     """
     texts = {text: place for place, text in enumerate(dict.fromkeys(node.label.text for node in nodes))}
     keys: list[int] = []
@@ -140,7 +140,7 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
 
 
 def _value(name: str, node: Node) -> int:
-    """An attribute, 0 if it differs between ranks."""
+    """Value of an attribute, 0 if it differs between ranks."""
     if node.cost is not None and name in ("num_ops", "tensor_size"):
         return node.cost.num_ops if name == "num_ops" else node.cost.num_bytes
     if name == "comm_type" and node.comm_type is not None:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from astra_tacos.generator.model import Transformer
 
 _ADAM_OPS = 12
-"""Per parameter: two moments (3 + 4), and the update with square root and division (5); Kingma and Ba 2015, algorithm 1."""
+"""Operations per parameter: two moments (3 + 4), and the update with square root and division (5); Kingma and Ba 2015, alg. 1."""
 _ADAM_STATE_BYTES = 2 * 3 * 4
-"""Per parameter: both moments and the parameter itself in single precision, read and written (Rajbhandari et al. 2020)."""
+"""Bytes per parameter: two moments and the parameter in single precision, read and written (Rajbhandari et al. 2020)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Operations, and bytes read and written."""
+    """Number of operations, and of bytes read and written."""
 
     num_ops: int
     num_bytes: int
@@ -36,9 +36,9 @@ class Block:
     Parameters
     ----------
     weights
-        Parameters that the rank holds of it.
+        Number of its parameters on the rank.
     forward, input_gradient, weight_gradient
-        Costs.
+        Costs of the forward pass, and of the two parts of the backward pass.
     """
 
     weights: int
@@ -48,32 +48,32 @@ class Block:
 
 
 def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, more_ops: int = 0) -> Block:
-    """A block of matrices.
+    """The costs of a block of matrices.
 
     Parameters
     ----------
     rows, used
-        Rows, and the weights that multiply each of them.
+        Number of rows, and of weights that each row is multiplied with.
     weights
-        Weights held, all of which are read.
+        Number of weights on the rank, all of which are read.
     moved
-        Activations read and written.
+        Number of activations that are read and written.
     dtype_bytes
-        Bytes of a value.
+        Bytes per value.
     more_ops
-        Operations without weights, forward.
+        Number of operations without weights in the forward pass.
     """
     products, num_bytes = 2 * rows * used, dtype_bytes * (weights + moved)
     return Block(
         weights,
         Cost(products + more_ops, num_bytes),
         Cost(products + 2 * more_ops, num_bytes),
-        Cost(products, num_bytes + dtype_bytes * weights),  # gradients are added up: read and written
+        Cost(products, num_bytes + dtype_bytes * weights),  # gradients accumulate: they are read and written
     )
 
 
 def attention(model: Transformer, tokens: int, tp: int) -> Block:
-    """Queries, keys and values, scores and their use, output. `tokens` of a micro-batch."""
+    """Attention: queries, keys and values, scores and their use, output; `tokens` is the number in a micro-batch."""
     weights = model.attention_weights // tp
     moved = tokens * (2 * model.hidden + 2 * (2 * model.hidden + 2 * model.kv_width) // tp)
     return _block(tokens, weights, weights, moved, model.dtype_bytes, 4 * tokens * model.sequence * model.hidden // tp)
@@ -86,14 +86,14 @@ def mlp(model: Transformer, tokens: int, tp: int) -> Block:
 
 
 def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
-    """The experts that a rank holds. Routing is balanced: each rank of the expert group gets as many tokens as it sends.
+    """The experts on a rank. Routing is assumed to be balanced: each rank of the expert group gets as many tokens as it sends.
 
     Parameters
     ----------
     model
         The transformer.
     tokens
-        Tokens of a rank in a micro-batch.
+        Number of tokens of a rank in a micro-batch.
     tp
         Size of a tensor-parallel group.
     ep
@@ -109,28 +109,28 @@ def _mlp_moved(model: Transformer, rows: int, tp: int) -> int:
 
 
 def router(model: Transformer, tokens: int) -> Block:
-    """Scores of the experts for each token; not sharded."""
+    """The router: scores of the experts for each token; it is not sharded."""
     weights = model.router_weights
     return _block(tokens, weights, weights, tokens * (model.hidden + model.experts), model.dtype_bytes)
 
 
 def head(model: Transformer, tokens: int, tp: int) -> Block:
-    """Scores of a shard of the vocabulary."""
+    """The output head: scores of a shard of the vocabulary."""
     shard = vocabulary_shard(model, tp)
     weights = model.hidden * shard
     return _block(tokens, weights, weights, tokens * (model.hidden + shard), model.dtype_bytes)
 
 
 def embedding(model: Transformer, tokens: int) -> Cost:
-    """Look-up of a row per token, plus its position; backward, adding to it."""
+    """The embedding: the look-up of a row per token and the addition of its position, or the reverse in the backward pass."""
     return Cost(tokens * model.hidden, 2 * tokens * model.hidden * model.dtype_bytes)
 
 
 def vocabulary_shard(model: Transformer, tp: int) -> int:
-    """Words of a rank; the last shard is padded."""
+    """Number of vocabulary entries of a rank; the last shard is padded."""
     return -(-model.vocab // tp)
 
 
 def optimizer(weights: int, dtype_bytes: int) -> Cost:
-    """Adam in mixed precision, for the parameters that a rank updates: state, gradient and parameter."""
+    """Adam in mixed precision, for the `weights` parameters that a rank updates: state, gradient and parameter."""
     return Cost(_ADAM_OPS * weights, (_ADAM_STATE_BYTES + 2 * dtype_bytes) * weights)

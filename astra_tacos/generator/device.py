@@ -13,7 +13,7 @@ from astra_tacos.units import BYTES_PER_GB
 _OPS_PER_TFLOP = 1e12
 _US_PER_S = 1e6
 _LONGEST_US = (1 << 53) / 1000
-"""ASTRA-sim's clock counts to 2**53 ns."""
+"""Longest duration, as ASTRA-sim's clock is exact up to 2**53 ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Device:
     Parameters
     ----------
     peak_tflops, memory_gbps
-        Peak in 10**12 operations, and bandwidth in 10**9 bytes, a second.
+        Peak performance in 10**12 operations per second, and memory bandwidth in 10**9 bytes per second.
     writes_durations
-        Compute nodes have a duration in microseconds, instead of operations and bytes for ASTRA-sim's roofline.
+        Whether compute nodes have a duration in microseconds, instead of operations and bytes for ASTRA-sim's roofline.
 
     Raises
     ------
     ConfigError
-        If a rate is no number above 0.
+        If a rate is not a number above 0.
     """
 
     peak_tflops: float = 312.0
@@ -44,7 +44,7 @@ class Device:
                 raise ConfigError(f"{name}: found {rate}, expected a number above 0")
 
     def duration_us(self, cost: Cost) -> int:
-        """Microseconds by the roofline (Williams et al. 2009), rounded; 0 is 1 ns to ASTRA-sim."""
+        """Duration in microseconds by the roofline model (Williams et al. 2009), rounded; ASTRA-sim takes 1 ns for 0."""
         seconds = max(cost.num_ops / (self.peak_tflops * _OPS_PER_TFLOP), cost.num_bytes / (self.memory_gbps * BYTES_PER_GB))
         if seconds * _US_PER_S > _LONGEST_US:
             raise ConfigError(f"a computation takes {seconds:.3g} s, expected less than ASTRA-sim's clock counts: 2**53 ns")

@@ -1,4 +1,4 @@
-"""The directory of a generated run: all its files except the network."""
+"""The directory of a generated run, which has all files of the run except the network."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _FILES = {"workload", "comm_group.json", "system.json", "remote_memory.json", RE
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRun:
-    """Directory of a generated run, and the content of its `generated.json`."""
+    """The directory of a generated run, and the content of its `generated.json`."""
 
     path: Path
     result: dict[str, Any]
 
     @property
     def comm_group(self) -> Path | None:
-        """The communicator groups, if there are any."""
+        """Path of the communicator groups, None if there are none."""
         path = self.path / "comm_group.json"
         return path if path.is_file() else None
 
 
 def check_output(path: Path) -> None:
-    """Check that a generated run may be written to `path`: nothing is there, or nothing but what this module writes.
+    """Check that a generated run may be written to `path`: it does not exist, or contains only files that this module writes.
 
     Raises
     ------
     ConfigError
-        If anything else is there, or it is the current directory.
+        If it contains anything else, or is the current directory.
     """
     check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES)
 
@@ -66,14 +66,14 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
     path
         Directory to write.
     device
-        What computes.
+        The device of every rank; None for the default one.
     network
-        Network that it will run on: its number of NPUs is checked, and the system names an algorithm for each dimension.
+        Network file of the run: its number of NPUs is checked, and the system file names an algorithm for each dimension.
 
     Raises
     ------
     ConfigError
-        If `path` exists and is something else, the network has another number of NPUs, or the step is too large.
+        If `path` contains anything but a generated run, the network has another number of NPUs, or the step is too large.
     """
     path, device, split = Path(path), device or Device(), step.parallelism
     num_dimensions = 1
@@ -101,7 +101,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
 
 
 def _check_size(step: Step, nodes: list[int]) -> None:
-    """`nodes` of a rank of each stage."""
+    """Check the total size; `nodes` is the number of nodes of a rank of each stage."""
     total = sum(nodes) * (step.parallelism.num_ranks // step.parallelism.pp)
     for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
         if number > most:
@@ -134,7 +134,7 @@ def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
 
 
 def _result(step: Step, device: Device, stages: list[list[Node]], groups: Groups) -> dict[str, Any]:
-    """What was generated; totals are of all ranks."""
+    """The content of `generated.json`; totals are over all ranks."""
     split = step.parallelism
     lanes = split.num_ranks // split.pp
     collectives: dict[str, dict[str, int]] = {}

@@ -13,8 +13,9 @@ from astra_tacos.trace.schema import CommType
 class Experts:
     """Router, All-to-All to the experts' ranks, experts, and back (Lepikhin et al. 2020, arXiv:2006.16668).
 
-    Experts are sharded over the tensor-parallel ranks too. Without sequence parallelism these send the same tokens, each to the
-    ranks with its own shards, and sum up at the end; with it each sends its own tokens, which the experts' ranks gather.
+    Experts are sharded over the tensor-parallel ranks, too. Without sequence parallelism these ranks send the same tokens, each
+    to the ranks with its own shards, and sum the results at the end. With it each rank sends its own tokens, which the experts'
+    ranks gather.
     """
 
     def __init__(self, step: Step, program: Program, number: int) -> None:
@@ -39,7 +40,7 @@ class Experts:
         return self._router.weights
 
     def forward(self, micro_batch: int, source: int) -> int:
-        """Add the forward pass; returns the last node."""
+        """Add the forward pass after node `source`, and return the id of its last node."""
         routed = self._program.compute(self._block.label("router_forward", micro_batch), self._router.forward, source)
         self._routed[micro_batch] = routed
         at = self._exchange("forward_dispatch", micro_batch, routed)
@@ -47,7 +48,7 @@ class Experts:
         return self._return("forward", "forward_combine", micro_batch, at)
 
     def backward(self, micro_batch: int, source: int) -> tuple[int, int, int]:
-        """Add the backward pass; returns the last node, and those with the gradients of experts and router."""
+        """Add the backward pass; returns the ids of the last node, and of those with the gradients of experts and router."""
         at = self._exchange("backward_combine", micro_batch, source)
         at = self._block.input_gradient(micro_batch, at)
         at = self._return("backward", "backward_dispatch", micro_batch, at)
@@ -58,7 +59,7 @@ class Experts:
         return of_router, of_experts, of_router
 
     def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
-        """Back to the tokens' ranks, and sum over the tensor-parallel ones: before that if each has tokens of its own."""
+        """Send results back to the tokens' ranks; sum them over tensor-parallel ranks, first under sequence parallelism."""
         if self._step.sequence_parallel:
             at = self._block.reduce(what, micro_batch, source, self._rows)
             return self._exchange(exchange, micro_batch, at)

@@ -9,16 +9,16 @@ from astra_tacos.trace.schema import CommType
 
 
 class Gradients:
-    """All gradients of a stage in its last backward pass."""
+    """The reduction of all gradients of a stage, in its last backward pass."""
 
     def __init__(self, step: Step, program: Program) -> None:
         self._step, self._program = step, program
         self._shards: list[tuple[Label, GroupKind, int]] = []
         self.reduced: list[int] = []
-        """Nodes after which all gradients so far are summed."""
+        """Ids of the nodes after which all gradients so far are reduced."""
 
     def buckets(self, name: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
-        """Gradients of `weights` parameters, in as many buckets as the step asks for, or `count`.
+        """Make the buckets for the gradients of `weights` parameters.
 
         Parameters
         ----------
@@ -34,7 +34,7 @@ class Gradients:
         return Buckets(self, name, group, weights, count or self._step.buckets)
 
     def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int]) -> None:
-        """Sum the gradients that `sources` computed over a group; padded, so that its ranks have shards of one size.
+        """Add the reduction over a group of gradients that `sources` computed, padded to shards of equal size.
 
         Parameters
         ----------
@@ -58,14 +58,14 @@ class Gradients:
         self._shards.append((label, group, shard))
 
     def gather_parameters(self, updated: int) -> None:
-        """Give all ranks the parameters that each has updated its shard of, in the order in which the next step needs them."""
+        """Add the All-Gathers of updated parameters after node `updated`, in the order in which the next step needs them."""
         for label, group, shard in reversed(self._shards):
             name = Label(label.text.replace("gradient", "parameter"), label.number)
             self._program.collective(name, CommType.ALL_GATHER, group, shard * self._step.model.dtype_bytes, updated)
 
 
 class Buckets:
-    """Gradients that become known one part after another; bucket b of n ends at parameter weights * b / n."""
+    """Gradients that are computed in parts; bucket b of n ends at parameter weights * b / n."""
 
     def __init__(self, gradients: Gradients, name: str, group: GroupKind, weights: int, count: int) -> None:
         self._gradients, self._name, self._group = gradients, name, group
@@ -76,7 +76,7 @@ class Buckets:
         self._sources: list[tuple[int, int]] = []
 
     def add(self, weights: int, source: int) -> None:
-        """The next `weights` parameters have their gradients from node `source`; reduce each bucket that is complete."""
+        """Add the next `weights` gradients, which node `source` computes; reduces each bucket that becomes complete."""
         self._known += weights
         self._sources.append((self._known, source))
         while self._reduced < len(self._ends) and self._ends[self._reduced] <= self._known:

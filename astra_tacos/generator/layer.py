@@ -33,7 +33,7 @@ class Layer:
         return self._experts.weights if self._experts else 0
 
     def forward(self, micro_batch: int, source: int) -> int:
-        """Add the forward pass of a micro-batch after node `source`; returns the last node."""
+        """Add the forward pass of a micro-batch after node `source`, and return the id of its last node."""
         at = self._attention.forward(micro_batch, source)
         at = self._attention.reduce("forward", micro_batch, at, self._rows)
         if self._experts:
@@ -42,7 +42,10 @@ class Layer:
         return self._mlp.reduce("forward", micro_batch, at, self._rows)
 
     def backward(self, micro_batch: int, source: int, gradients: Gradients | None) -> int:
-        """Add the backward pass; `gradients` takes those of the parameters, in the last one."""
+        """Add the backward pass, and return the id of its last node.
+
+        In the pass of the last micro-batch, `gradients` takes the gradients of the parameters; it is None in all others.
+        """
         dense = expert = None
         if gradients:
             name = f"layer{self._number}"

@@ -13,27 +13,28 @@ _MAX_LENGTH = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A decoder-only transformer: embedding, `layers` times attention and MLP, and an output head of its own (untied).
+    """A decoder-only transformer: embedding, `layers` layers of attention and MLP, and an output head with its own weights.
 
-    Only matrices count: biases, norms and learned positions are less than 0.1% of the parameters.
+    Biases, norms and learned positions are left out, as they are less than 0.1% of the parameters.
 
     Parameters
     ----------
     layers, hidden, ffn, heads, vocab, sequence
-        Layers, width, width of the MLP, attention heads, vocabulary, tokens of a sequence.
+        Number of layers, width of the model, width of the MLP, number of attention heads, size of the vocabulary, tokens per
+        sequence.
     kv_heads
-        Heads of keys and values, fewer than `heads` in grouped-query attention (Ainslie et al. 2023).
+        Number of heads of keys and values, fewer than `heads` in grouped-query attention (Ainslie et al. 2023).
     is_gated
-        The MLP has three matrices (SwiGLU, Shazeer 2020) instead of two.
+        Whether the MLP has three matrices (SwiGLU, Shazeer 2020) instead of two.
     experts, top_k
-        MLPs of each layer, and how many of them a token goes through; 0 experts: one MLP, no router.
+        Number of MLPs in each layer, and of those that a token passes through. With 0 experts a layer has one MLP and no router.
     dtype_bytes
-        Bytes of a parameter, activation or gradient.
+        Bytes per parameter, activation or gradient.
 
     Raises
     ------
     ConfigError
-        If sizes are out of range or do not divide as they must.
+        If a size is out of range, or one that has to divide another one does not.
     """
 
     layers: int
@@ -86,12 +87,12 @@ class Transformer:
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Number of all parameters."""
         layer = self.attention_weights + self.router_weights + max(self.experts, 1) * self.mlp_weights
         return self.layers * layer + 2 * self.vocab * self.hidden
 
     @property
     def active_parameters(self) -> int:
-        """Those that multiply a token: without embedding, and of the experts `top_k`."""
+        """Number of parameters that a token is multiplied with: all but the embedding, and `top_k` of the experts."""
         layer = self.attention_weights + self.router_weights + self.top_k * self.mlp_weights
         return self.layers * layer + self.vocab * self.hidden

@@ -1,4 +1,4 @@
-"""How the work is split over ranks: rank numbers, coordinates, and the groups that communicate.
+"""Parallelism of training: rank numbers, coordinates, and the groups that communicate.
 
 Four axes number the ranks. `tp` shards matrices and `pp` layers. `dp` ranks train on different data, and groups of `ep` of them
 share the experts, so the data-parallel ranks lie on two axes: `ep`, and the dp / ep copies of the experts (also called `dp`).
@@ -23,7 +23,7 @@ DEFAULT_ORDER = AXES
 
 
 class GroupKind(IntEnum):
-    """Who communicates."""
+    """The kinds of groups that communicate."""
 
     TENSOR = 0
     DATA = 1
@@ -47,9 +47,10 @@ class Parallelism:
     Parameters
     ----------
     dp, tp, pp, ep
-        Copies of the model, shards of a matrix, pipeline stages; of the copies, how many share out the experts.
+        Degrees of data, tensor, pipeline and expert parallelism: copies of the model, shards of a matrix, pipeline stages, and
+        the number of copies that divide the experts among them.
     order
-        The axes, that whose coordinate varies fastest with the rank first.
+        The axes, sorted from the one whose coordinate varies fastest with the rank.
 
     Raises
     ------
@@ -83,12 +84,12 @@ class Parallelism:
 
     @property
     def expert_copies(self) -> int:
-        """How often each expert exists."""
+        """Number of copies of each expert."""
         return self.dp // self.ep
 
     @property
     def stride(self) -> dict[str, int]:
-        """By how much a rank grows with a coordinate of an axis."""
+        """For each axis, the distance of two ranks whose coordinates differ by 1."""
         sizes = [self._size(axis) for axis in self.order]
         return {axis: math.prod(sizes[:place]) for place, axis in enumerate(self.order)}
 
@@ -96,11 +97,11 @@ class Parallelism:
         return {"tp": self.tp, "ep": self.ep, "dp": self.expert_copies, "pp": self.pp}[axis]
 
     def coordinate(self, axis: str) -> NDArray[np.int64]:
-        """int64[num_ranks], each rank's place along an axis."""
+        """int64[num_ranks], coordinate of each rank along an axis."""
         return np.arange(self.num_ranks) // self.stride[axis] % self._size(axis)
 
     def lane(self) -> NDArray[np.int64]:
-        """int64[num_ranks], number of each rank among those of its stage; ranks of one lane pass activations on."""
+        """int64[num_ranks], number of each rank in its stage; activations go between ranks of equal number (a lane)."""
         lane = np.zeros(self.num_ranks, np.int64)
         width = 1
         for axis in ("tp", "ep", "dp"):
@@ -109,18 +110,18 @@ class Parallelism:
         return lane
 
     def group_size(self, kind: GroupKind) -> int:
-        """Ranks of each group of a kind."""
+        """Number of ranks of each group of a kind."""
         return math.prod(self._size(axis) for axis in _VARYING[kind])
 
     def groups_of(self, kind: GroupKind) -> list[list[int]]:
-        """All groups of a kind; ranks ascend within one, and groups with their first rank."""
+        """The ranks of all groups of a kind. Ranks of a group ascend, and groups are sorted by their first rank."""
         rank = np.arange(self.num_ranks)
         first = rank - sum(self.coordinate(axis) * self.stride[axis] for axis in _VARYING[kind])
         return [np.flatnonzero(first == one).tolist() for one in np.unique(first).tolist()]
 
 
 def axis_order(text: str) -> tuple[str, ...]:
-    """The order that `tp,ep,dp,pp` means; if ep is left out, it varies just faster than dp."""
+    """Parse an order such as `tp,ep,dp,pp`; if ep is left out, it comes right before dp."""
     axes = [axis.strip().lower() for axis in text.split(",")]
     if "ep" not in axes and "dp" in axes:
         axes.insert(axes.index("dp"), "ep")
@@ -129,14 +130,14 @@ def axis_order(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Communicator groups.
+    """The communicator groups of a run.
 
     Parameters
     ----------
     members
-        Ranks of each group by its id, 1 or more, as the communicator group JSON has them.
+        Ranks of each group by its id, 1 or more, for the communicator group JSON.
     of_rank
-        int64[num_kinds, num_ranks], id of each rank's group of a `GroupKind`; 0 where such groups are not used.
+        int64[num_kinds, num_ranks], id of each rank's group of a `GroupKind`; 0 if groups of the kind are not used.
     """
 
     members: dict[int, list[int]]
@@ -144,7 +145,7 @@ class Groups:
 
 
 def number_groups(parallelism: Parallelism, used: set[GroupKind]) -> Groups:
-    """Number the groups of the kinds that are used; groups of the same ranks are one."""
+    """Number the groups of the used kinds; groups of the same ranks get one id."""
     members: dict[int, list[int]] = {}
     ids: dict[tuple[int, ...], int] = {}
     of_rank = np.zeros((len(GroupKind), parallelism.num_ranks), np.int64)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Pass(NamedTuple):
-    """A micro-batch, forward or backward."""
+    """A forward or backward pass of a micro-batch."""
 
     is_forward: bool
     micro_batch: int
@@ -16,8 +16,8 @@ class Pass(NamedTuple):
 def one_forward_one_backward(stage: int, num_stages: int, micro_batches: int) -> Iterator[Pass]:
     """1F1B: one forward, one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, without interleaving).
 
-    A stage first runs as many micro-batches forward as there are stages after it, then alternates between one forward and one
-    backward, so that it holds the activations of at most `num_stages` micro-batches.
+    A stage first runs one forward pass for each stage after it, then alternates between forward and backward passes. It holds the
+    activations of at most `num_stages` micro-batches.
     """
     ahead = min(num_stages - 1 - stage, micro_batches)
     for number in range(ahead):
@@ -29,7 +29,7 @@ def one_forward_one_backward(stage: int, num_stages: int, micro_batches: int) ->
 
 
 def gpipe(stage: int, num_stages: int, micro_batches: int) -> Iterator[Pass]:
-    """GPipe (Huang et al. 2019, arXiv:1811.06965, figure 2): all forward, then all backward, last first."""
+    """GPipe (Huang et al. 2019, arXiv:1811.06965, figure 2): all forward passes, then all backward passes in reverse order."""
     for number in range(micro_batches):
         yield Pass(True, number)
     for number in reversed(range(micro_batches)):

@@ -1,8 +1,8 @@
 """The nodes of one pipeline stage in program order; its ranks differ only in groups, peers and tags.
 
 A rank runs its compute nodes one after another in program order, and likewise its collectives and sends. Control dependencies
-enforce this order: ASTRA-sim would otherwise start any node that is ready, and ranks that start in different orders would wait
-for one another for ever. Receives depend on nothing.
+enforce this order: without them ASTRA-sim would start any ready node, and ranks that start collectives in different orders
+deadlock. Receives have no dependencies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INT64_END = 1 << 63
 
 
 class Label(NamedTuple):
-    """Name of a node: text and a number after it."""
+    """The name of a node: a text, and a number after it."""
 
     text: str
     number: int
@@ -36,20 +36,20 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; its id is its place.
+    """A node. Its id is its index in the program.
 
     Parameters
     ----------
     kind, label, data, ctrl
-        What every node has; dependencies are ids.
+        Kind, name, and ids of the nodes it depends on, for every node.
     cost
-        Of a compute node.
+        Cost of a compute node.
     size_bytes
-        Of a collective (a rank's input) or message.
+        Size of a message, or of a rank's input to a collective.
     comm_type, group
-        Of a collective.
+        Pattern and kind of group of a collective.
     hop, message
-        Of a message: +1 for the stage after, -1 for the one before, and its number among all messages of a lane.
+        For a message: +1 for the next stage, -1 for the previous one; and its number among all messages of a lane.
     """
 
     kind: NodeType
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(slots=True)
 class Program:
-    """Nodes as they are added, chained in program order."""
+    """The nodes of a stage, chained in program order as they are added."""
 
     parallelism: Parallelism
     nodes: list[Node] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Program:
         Raises
         ------
         ConfigError
-            If it is too large for a trace's numbers.
+            If the cost does not fit the numbers of a trace.
         """
         if max(cost.num_ops, cost.num_bytes) >= _INT64_END:
             raise ConfigError(f"{label}: {cost.num_ops:.3g} operations or {cost.num_bytes:.3g} bytes are too many")
@@ -87,12 +87,12 @@ class Program:
         return self._latest_compute
 
     def collective(self, label: Label, pattern: CommType, group: GroupKind, size_bytes: int, *data: int) -> int:
-        """Add a collective, and return its id; in groups of one rank there is nothing to do: that is the last of `data`.
+        """Add a collective, and return its id; for groups of one rank add nothing, and return the last of `data`.
 
         Raises
         ------
         ConfigError
-            If it is so small that ASTRA-sim would raise its size, or too large.
+            If its size is so small that ASTRA-sim would raise it, or too large.
         """
         if self.parallelism.group_size(group) == 1:
             return data[-1]

@@ -10,19 +10,19 @@ from astra_tacos.trace.schema import CommType
 
 
 class ShardedBlock:
-    """Attention, MLP, experts or head.
+    """The nodes of a block: attention, MLP, experts or head.
 
-    Without sequence parallelism every rank has the whole input and a partial sum of the output. With it, inputs are gathered
-    (also once more for the gradient of the weights), and outputs summed into shards.
+    Without sequence parallelism every rank has the whole input and a partial sum of the output. With it, ranks gather the input
+    (and once more for the gradient of the weights), and reduce the output into shards.
 
     Parameters
     ----------
     name, layer
-        What the nodes are called; no layer for what comes once.
+        Text and layer in the nodes' names; None for a block that no layer has.
     block
-        Costs.
+        Costs of the block.
     rows
-        Of the whole input: tokens, or tokens times experts of each.
+        Number of rows of the whole input: tokens, or tokens times the experts of each token.
     """
 
     def __init__(self, step: Step, program: Program, name: str, layer: int | None, block: Block, rows: int) -> None:
@@ -43,14 +43,17 @@ class ShardedBlock:
         return Label(f"mb{micro_batch}_{self._name}_{what}_layer", self._layer)
 
     def forward(self, micro_batch: int, source: int) -> int:
-        """The output, not yet summed."""
+        """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
         whole = self._gather("forward", micro_batch, source)
         computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole)
         self._forward[micro_batch] = source, computed
         return computed
 
     def input_gradient(self, micro_batch: int, source: int, *, gathers: bool = True) -> int:
-        """The gradient of the input, not yet summed; `source` is whole already if it needs no gathering."""
+        """Add the gradient of the input, and return the id of its node; it is not reduced yet.
+
+        With `gathers` unset, `source` is whole already.
+        """
         given, activations = self._forward.pop(micro_batch)
         whole = self._gather("backward", micro_batch, source) if gathers else source
         again = self._gather("input", micro_batch, given)
@@ -60,12 +63,12 @@ class ShardedBlock:
         return computed
 
     def weight_gradient(self, micro_batch: int) -> int:
-        """The gradient of the weights, added to that of earlier micro-batches."""
+        """Add the gradient of the weights, which accumulates over micro-batches, and return the id of its node."""
         label = self.label("weight_gradient", micro_batch)
         return self._program.compute(label, self._block.weight_gradient, *self._backward.pop(micro_batch))
 
     def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
-        """Sum partial outputs or gradients of so many rows over the tensor-parallel ranks.
+        """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id.
 
         Parameters
         ----------
@@ -85,7 +88,7 @@ class ShardedBlock:
 
 
 def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Sum activations of so many rows over the tensor-parallel ranks, into shards with sequence parallelism.
+    """Add the reduction of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
 
     Parameters
     ----------
@@ -107,7 +110,7 @@ def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int)
 
 
 def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Make activations of so many rows whole on every tensor-parallel rank, if they are sharded: with sequence parallelism.
+    """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
 
     Parameters
     ----------

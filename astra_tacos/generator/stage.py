@@ -13,7 +13,7 @@ from astra_tacos.generator.step import Step
 from astra_tacos.trace.schema import CommType
 
 _LOSS_BYTES = 3 * 4
-"""Of a token whose vocabulary is sharded: largest score, sum of exponentials, score of the right word, in single precision."""
+"""Bytes per token with a sharded vocabulary: largest score, sum of exponentials, score of the target, in single precision."""
 
 
 def stage_nodes(step: Step, stage: int) -> list[Node]:
@@ -22,7 +22,7 @@ def stage_nodes(step: Step, stage: int) -> list[Node]:
     Raises
     ------
     ConfigError
-        If a collective is too small or anything too large for ASTRA-sim.
+        If a collective is too small, or a number too large, for ASTRA-sim.
     """
     return _Stage(step, stage).run()
 
@@ -114,7 +114,7 @@ class _Stage:
         return self.program.receive(label, hop, self.message(number, hop, -hop), self.step.boundary_bytes)
 
     def message(self, number: int, hop: int, direction: int) -> int:
-        """Number of a message among all of a lane: by direction, micro-batch and the boundary that it crosses."""
+        """Number of a message among all of its lane, by direction, micro-batch and the boundary that it crosses."""
         boundary = min(self.stage, self.stage + hop)
         turn = (direction < 0) * self.step.micro_batches + number
         return turn * (self.step.parallelism.pp - 1) + boundary

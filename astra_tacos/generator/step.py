@@ -17,29 +17,29 @@ MAX_BUCKETS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One training step: forward and backward of all micro-batches, gradients reduced, parameters updated.
+    """One training step: forward and backward passes of all micro-batches, reduction of gradients, update of parameters.
 
     Parameters
     ----------
     model, parallelism
-        What is trained, and how it is split.
+        The model that is trained, and its parallelism.
     micro_batches, batch
-        Micro-batches per step, and sequences in one; of each copy of the model.
+        For each copy of the model: number of micro-batches per step, and of sequences per micro-batch.
     schedule
-        A key of `PIPELINE_SCHEDULES`.
+        The pipeline schedule, a key of `PIPELINE_SCHEDULES`.
     buckets
-        Into how many parts the gradients of a layer are cut, each of which is reduced as soon as it is there.
+        Number of parts into which the gradients of a layer are cut. Each part is reduced as soon as it is complete.
     shards_optimizer
-        Copies of the model share out the update: Reduce-Scatter of gradients and, after it, All-Gather of parameters (ZeRO
-        stage 2, Rajbhandari et al. 2020, arXiv:1910.02054), instead of an All-Reduce of gradients.
+        Whether the copies of the model divide the update among them: a Reduce-Scatter of gradients and, after the update, an
+        All-Gather of parameters (ZeRO stage 2, Rajbhandari et al. 2020, arXiv:1910.02054) replace the All-Reduce of gradients.
     sequence_parallel
-        Activations between blocks are sharded over the tensor-parallel ranks: All-Gather before a block and Reduce-Scatter after
-        it (Korthikanti et al. 2022, arXiv:2205.05198), instead of an All-Reduce.
+        Whether activations between blocks are sharded over the tensor-parallel ranks: an All-Gather before a block and a
+        Reduce-Scatter after it (Korthikanti et al. 2022, arXiv:2205.05198) replace an All-Reduce.
 
     Raises
     ------
     ConfigError
-        If the model cannot be split like that.
+        If the model cannot be divided by this parallelism, or a number is out of range.
     """
 
     model: Transformer
@@ -79,18 +79,18 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """Of a micro-batch of one copy of the model."""
+        """Number of tokens of a micro-batch of one copy of the model."""
         return self.batch * self.model.sequence
 
     @property
     def boundary_bytes(self) -> int:
-        """Of the activations that a rank has between blocks, and passes on to the next stage."""
+        """Bytes of the activations that a rank has between blocks, and sends to the next stage."""
         whole = self.tokens * self.model.hidden * self.model.dtype_bytes
         return whole // self.parallelism.tp if self.sequence_parallel else whole
 
     @property
     def least_nodes(self) -> int:
-        """Fewer nodes than that no rank has: six computations of each layer and micro-batch."""
+        """Lower bound on the nodes of a rank: six computations per layer and micro-batch."""
         return 6 * self.layers_per_stage * self.micro_batches
 
     @property

@@ -30,7 +30,12 @@ from numba.core.caching import (
 )
 from numba.extending import intrinsic
 
+from astra_tacos.errors import ConfigError
 from astra_tacos.kernels.arrays import Layout
+
+_settings: Any = numba.config
+if _settings.DISABLE_JIT:  # some operations on bits are instructions, and arithmetic is that of 64 bits
+    raise ConfigError("NUMBA_DISABLE_JIT: found 1, expected 0 or nothing: the loops of astra_tacos run compiled only")
 
 _njit: Any = numba.njit
 _SCALARS: dict[Any, Any] = {int: types.int64, float: types.float64, bool: types.boolean}

@@ -1,1 +1,1 @@
-"""Optimizer of network bandwidths: how much each dimension should have, for a workload and a budget."""
+"""Optimizer of network bandwidths: the best bandwidth of each dimension for a workload and a budget."""

@@ -1,8 +1,7 @@
 """The demand of a collective on each dimension of a network: LIBRA's time model.
 
-A collective passes through its dimensions in order, and reduces, gathers or exchanges in one after the other. Chunks are
-pipelined, so the time of the collective is that of its slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024),
-section 4, as its public code implements it.
+A collective runs a stage in one dimension after another. Its chunks are pipelined, so the time of the collective is that of its
+slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4, as its public code implements it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class Demand:
     pattern
         `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`, or `message`.
     size_bytes
-        As a workload says it: of an All-Gather the shard of one NPU, of the others the whole buffer.
+        Size that the workload states: the shard of one NPU for an All-Gather, the whole buffer for the others.
     members
-        Per dimension, how many coordinates the members have; 1 where it is not involved. Of a message 2 where the ends differ.
+        Number of members' coordinates per dimension, 1 if it is not involved. For a message, 2 if its ends differ there.
     strides
-        Per dimension, how far apart neighbouring members are.
+        Distance of neighbouring members per dimension.
     """
 
     pattern: str
@@ -49,7 +48,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The part of a collective in one dimension: the size that it has there, and the bytes that an NPU sends, m."""
+    """The part of a collective in one dimension: its size in bytes there, and the bytes m that an NPU sends."""
 
     dimension: int
     members: int
@@ -58,9 +57,9 @@ class Stage:
 
 
 def stages(demand: Demand, links: Sequence[int]) -> tuple[Stage, ...]:
-    """Stages of a demand, in the order in which it visits the dimensions; `links` is how many an NPU has in each.
+    """Stages of a demand, in the order in which it runs them; `links` is the number of an NPU's links in each dimension.
 
-    A message goes over one link of each dimension in which its ends differ, so that the others do not help it.
+    A message uses one link in each dimension in which its ends differ, so that further links do not speed it up.
     """
     size = float(demand.size_bytes)
     visited: list[Stage] = []
@@ -84,7 +83,7 @@ def stages(demand: Demand, links: Sequence[int]) -> tuple[Stage, ...]:
 
 
 def traffic(demand: Demand, links: Sequence[int]) -> tuple[float, ...]:
-    """Bytes that an NPU sends in each dimension, m."""
+    """Bytes m that an NPU sends in each dimension, 0 where it is not involved."""
     by_dimension = [0.0] * len(demand.members)
     for stage in stages(demand, links):
         by_dimension[stage.dimension] = stage.traffic_bytes

@@ -30,7 +30,7 @@ class Constraint:
     bound: float
 
     def excess(self, split: Sequence[float]) -> float:
-        """By how much a split breaks it, relative to the size of its terms; 0 or less if it holds."""
+        """The excess of the left side, relative to the size of its terms; 0 or less if the constraint holds."""
         terms = [coefficient * value for coefficient, value in zip(self.coefficients, split, strict=True)]
         over = sum(terms) - self.bound
         return (abs(over) if self.is_equality else over) / max(abs(self.bound), *map(abs, terms), 1e-300)
@@ -56,7 +56,7 @@ class _Form:
 
 
 def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | None = None) -> list[Constraint]:
-    """Constraints that a text states; a chain such as `1 <= B0 <= B1` states several.
+    """Parse the constraints in a text; a chain such as `1 <= B0 <= B1` has several.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
     num_dimensions
         Number of dimensions of the network.
     prices
-        Dollars per GB/s of each dimension, of the whole network, that `cost` stands for; None where there are none.
+        Dollars of the whole network per GB/s of an NPU in each dimension, for `cost`; None without a cost model.
 
     Raises
     ------
     ConfigError
-        If the text is no comparison of linear expressions over B0, B1, ... (or b[0], ...), `total` and `cost`.
+        If the text is not a comparison of linear expressions over B0, B1, ... (or b[0], ...), `total` and `cost`.
     """
     parser = _Parser(text, num_dimensions, prices)
     return parser.parse()

@@ -1,4 +1,4 @@
-"""A workload as the optimizer models it: the compute of every kind of rank, and the communication that it waits for."""
+"""A workload as the optimizer models it: the compute and the communication of every kind of rank, without overlap."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from astra_tacos.optimizer.demand import Demand
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Ranks that do the same, one after the other: `compute_ns` in all, and each demand (by its place) so many times.
+    """A kind of rank: the sum of its compute times, and the number of times that it has each demand.
 
-    `counts` has one entry per demand of the job; `num_ranks` ranks are like `rank`, the first of them.
+    `counts` has one entry per demand of the job; `num_ranks` ranks are alike, and `rank` is the first of them.
     """
 
     rank: int
@@ -22,9 +22,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Distinct demands of a workload, and the profiles of its ranks; the slowest profile is the time of a step.
+    """The distinct demands of a workload, and the profiles of its ranks. A step takes the time of the slowest profile.
 
-    `notes`: what a reader of the results should know.
+    `notes` are remarks for readers of the results.
     """
 
     source: str

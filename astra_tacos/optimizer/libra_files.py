@@ -1,4 +1,4 @@
-"""Readers of LIBRA's network, communicator and cost model files (ISPASS 2024), as strict as those of any configuration."""
+"""Readers of LIBRA's network, communicator and cost model files (ISPASS 2024). They refuse unknown keys and wrong types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Dollars per GB/s of the parts of each tier; `dimensions`: tier of each dimension, if the file says."""
+    """Dollars per GB/s of the parts of each tier; `dimensions` is the tier of each dimension, if the file states it."""
 
     source: str
     tiers: Mapping[str, Mapping[str, float]]
@@ -34,12 +34,12 @@ class CostModel:
     def prices(self, shape: Shape) -> tuple[float, ...]:
         """Dollars per GB/s of one NPU in each dimension.
 
-        The price of a link and, where it leads to a switch, of a port of the switch and the NIC of tiers that price one.
+        The sum is the price of a link and, if it leads to a switch, of a switch port, and of a NIC if the tier prices one.
 
         Raises
         ------
         ConfigError
-            If the tiers of the dimensions are not known, one is not in the file, or lacks the price of a link or switch.
+            If the tier of a dimension is not known or not in the file, or lacks the price of a link or switch.
         """
         tiers = shape.tiers or self.dimensions
         if tiers is None:
@@ -65,7 +65,7 @@ class CostModel:
 
 
 def read_libra_network(path: Path, latency_ns: float) -> Shape:
-    """Read a LIBRA network; its links get that latency, as the format has none.
+    """Read a LIBRA network. All links get `latency_ns`, as the format has no latencies.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
 
 
 def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
-    """Members per dimension of the communicator of each of `PHASES`; 1 in dimensions that are not involved.
+    """For each of `PHASES`, the number of members of its communicator per dimension; 1 in dimensions that are not involved.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
 def read_cost_model(path: Path) -> CostModel:
     """Read a cost model: `Link`, `Switch` and `Nic` of each tier.
 
-    `CostDimension` names a tier per dimension, where the network file does not.
+    `CostDimension` names the tier of each dimension if the network file does not.
 
     Raises
     ------

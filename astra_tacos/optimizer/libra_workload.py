@@ -29,10 +29,10 @@ _COLUMNS = 12
 
 
 def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tuple[int, ...]]) -> Job:
-    """Read a workload whose collectives run in a communicator per phase.
+    """Read a workload. The collectives of each phase run in the communicator of that phase.
 
-    A group that takes only a part of a dimension is contiguous there in Forward and InputGrad (tensor parallelism), and as far
-    apart as can be in WeightGrad (data parallelism), so that both fit into one dimension.
+    If a group takes only a part of a dimension, its members are neighbours in Forward and InputGrad (tensor parallelism), and as
+    far apart as possible in WeightGrad (data parallelism), so that both fit into one dimension.
 
     Raises
     ------

@@ -22,23 +22,23 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 
 SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model"
-"""How a demand is timed: one schedule; one in each dimension, the slowest of which counts; bytes over bandwidth."""
+"""Ways to time a demand: one schedule; a schedule per dimension, of which the slowest counts; bytes over bandwidth."""
 _SENDS = 1 << 17
 _MOST_CHUNKS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """How schedules are made.
+    """The settings with which schedules of demands are synthesized.
 
     Parameters
     ----------
     synthesizers
-        The fastest of these counts.
+        Names of synthesizers; the fastest schedule of all counts.
     options
-        Of each; numbers of chunks that the search would choose are as many as make few sends.
+        Options of each synthesizer. Where the number of chunks is `auto`, a number is used that makes few sends.
     max_npus
-        Larger groups are not synthesized.
+        Largest group that schedules are synthesized for.
     """
 
     synthesizers: tuple[str, ...] = ("tacos", "themis")
@@ -48,7 +48,7 @@ class Synthesis:
 
 @dataclass(slots=True)
 class Measure:
-    """Times demands of a job under a split; what was synthesized once is remembered."""
+    """Times the demands of a job under a split, and caches the times of schedules."""
 
     job: Job
     shape: Shape
@@ -57,13 +57,13 @@ class Measure:
     num_schedules: int = 0
     _known: dict[tuple[str, int, tuple[Dimension, ...]], float] = field(default_factory=dict)
     model: Model = field(init=False)
-    """Bytes over the bandwidth that groups have: times of what is not synthesized."""
+    """The model that times demands without a schedule: bytes over the bandwidth that groups have."""
 
     def __post_init__(self) -> None:
         self.model = subnetwork_model(self.job, self.shape)
 
     def how(self, demand: Demand) -> str:
-        """SCHEDULE, BY_DIMENSION or MODEL."""
+        """The way in which a demand is timed: SCHEDULE, BY_DIMENSION or MODEL."""
         if demand.pattern == MESSAGE or not self._able(demand.pattern):
             return MODEL
         if demand.num_npus <= self.synthesis.max_npus:
@@ -71,7 +71,7 @@ class Measure:
         return BY_DIMENSION if max(demand.members) <= self.synthesis.max_npus else MODEL
 
     def demand_ns(self, number: int, split: Sequence[float]) -> float:
-        """Time of one demand."""
+        """Time of one demand in ns."""
         demand = self.job.demands[number]
         how = self.how(demand)
         if how == SCHEDULE:
@@ -82,7 +82,7 @@ class Measure:
         return float(self.model.fixed_ns[number] + loads.max())
 
     def stages_ns(self, number: int, split: Sequence[float]) -> dict[int, float]:
-        """Time of one demand in each of its dimensions, by itself."""
+        """Time of one demand in each of its dimensions by itself, in ns, by dimension."""
         demand = self.job.demands[number]
         links = [links_per_npu(block, size) for block, size in zip(self.shape.blocks, self.shape.sizes, strict=True)]
         times = {}
@@ -92,11 +92,11 @@ class Measure:
         return times
 
     def all_demands_ns(self, split: Sequence[float]) -> Floats:
-        """float64[num_demands]."""
+        """float64[num_demands], time of each demand in ns."""
         return np.array([self.demand_ns(number, split) for number in range(len(self.job.demands))], np.float64)
 
     def time_ns(self, split: Sequence[float]) -> float:
-        """Time of a step."""
+        """Time of a step in ns."""
         return step_ns(*profile_arrays(self.job), self.all_demands_ns(split))
 
     def _able(self, pattern: str) -> list[str]:
@@ -134,12 +134,12 @@ class Measure:
 
 
 def check_synthesis(synthesis: Synthesis) -> None:
-    """Refuse synthesizers that do not exist.
+    """Check that the synthesizers exist.
 
     Raises
     ------
     ConfigError
-        Naming the one that was found.
+        If one does not; the message names it.
     """
     for name in synthesis.synthesizers:
         if name not in SYNTHESIZERS:

@@ -17,21 +17,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """Time in ns of a split B in GB/s per NPU (bytes per ns).
+    """The time of a step in ns, as a function of a split B in GB/s per NPU (bytes per ns).
 
-    A demand c takes fixed[c] + max over rows k of sum_d load[c][k, d] / B_d, and a profile p compute[p] + sum_c counts[p, c] of
-    them; the slowest profile is the time of the step.
+    A demand c takes demand[c] = fixed[c] + max over rows k of sum_d load[c][k, d] / B_d. A profile p takes
+    compute[p] + sum_c counts[p, c] * demand[c]. The step takes the time of the slowest profile.
 
     Parameters
     ----------
     fixed_ns
-        float64[num_demands].
+        float64[num_demands], the part of each demand's time that no split changes.
     load
-        Of each demand float64[num_rows, num_dimensions], bytes, none below 0.
+        For each demand float64[num_rows, num_dimensions], bytes, 0 or more.
     compute_ns
-        float64[num_profiles].
+        float64[num_profiles], compute time of each profile.
     counts
-        float64[num_profiles, num_demands].
+        float64[num_profiles, num_demands], number of times that a profile has each demand.
     """
 
     fixed_ns: Floats
@@ -40,23 +40,23 @@ class Model:
     counts: Floats
 
     def demand_ns(self, split: Floats) -> Floats:
-        """float64[num_demands], time of each demand."""
+        """float64[num_demands], time of each demand in ns."""
         rates = 1.0 / split
         slowest = [float((load @ rates).max(initial=0.0)) for load in self.load]
         return self.fixed_ns + np.array(slowest, np.float64)
 
     def time_ns(self, split: Floats) -> float:
-        """Time of the step."""
+        """Time of the step in ns."""
         return step_ns(self.compute_ns, self.counts, self.demand_ns(split))
 
 
 def step_ns(compute_ns: Floats, counts: Floats, demand_ns: Floats) -> float:
-    """Time of the slowest profile."""
+    """Time of the slowest profile in ns, given the time of each demand."""
     return float((compute_ns + counts @ demand_ns).max())
 
 
 def libra_model(job: Job, shape: Shape) -> Model:
-    """LIBRA's model: a demand takes max_d m_d / B_d, without latencies."""
+    """LIBRA's model of a job: a demand takes max_d m_d / B_d, without latencies."""
     links = [links_per_npu(block, size) for block, size in zip(shape.blocks, shape.sizes, strict=True)]
     load = []
     for demand in job.demands:

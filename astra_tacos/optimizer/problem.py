@@ -23,16 +23,16 @@ OBJECTIVES = (TIME, TIME_COST)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Which split of a network is best for a job.
+    """An optimization problem: find the split of a network that is best for a job.
 
     Parameters
     ----------
     prices
         float64[num_dimensions], dollars of the whole network per GB/s of an NPU; None without a cost model.
     total
-        Total bandwidth that is to be split, if it is given.
+        Total bandwidth to split, if it is given.
     current
-        Split of the network as it is; None for LIBRA's networks, which have no bandwidths.
+        Split of the network as its file states it; None for LIBRA's networks, which have no bandwidths.
     """
 
     shape: Shape
@@ -52,11 +52,11 @@ class Problem:
         return minimise_time_cost(model, space, self.prices)
 
     def value(self, split: Floats, time_ns: float) -> float:
-        """The objective of a split that takes so long."""
+        """The objective of a split whose step takes `time_ns`."""
         return time_ns if self.objective == TIME or self.prices is None else time_ns * float(self.prices @ split)
 
     def equal_shares(self) -> Floats | None:
-        """The same bandwidth in every dimension: of the total that is given, else as much as the constraints allow."""
+        """The split with equal bandwidths: of the given total, else the largest that the constraints allow."""
         if self.total is not None:
             return np.full(self.shape.num_dimensions, self.total / self.shape.num_dimensions)
         return self.space.equal_shares()
@@ -74,15 +74,16 @@ def make_problem(
     min_bandwidth: float = 0.1,
     current: Sequence[float] | None = None,
 ) -> Problem:
-    """A problem, checked.
+    """Make a problem and check it.
 
-    Where the network has a split, its total is split anew, unless a total or a budget is given, or a constraint speaks of one.
+    If the network has a split, the problem is to split its total anew, unless a total or a budget is given, or a constraint
+    contains one of them.
 
     Raises
     ------
     ConfigError
-        If the job never uses the network, a number is out of range, a cost model is missing, a constraint is none, or no split or
-        splits without end satisfy them.
+        If the job never uses the network, a number is out of range, a cost model is missing, a constraint cannot be parsed, or
+        the constraints allow no split or unlimited bandwidth.
     """
     if objective not in OBJECTIVES:
         raise ConfigError(f"objective: found {objective!r}, expected {' or '.join(OBJECTIVES)}")

@@ -1,8 +1,8 @@
 """The best split for real schedules: sequential convex programming around the solver.
 
-Each iteration measures every demand at the best split so far, and with each of its bandwidths somewhat higher and lower. The
-slopes give a convex model that is accurate nearby, fixed + sum of load_d / B_d. The model's best split within a trust region is
-measured. A better split becomes the next centre and widens the region, a worse one narrows it.
+Each iteration measures every demand at the best split so far, and with each bandwidth somewhat higher and lower. The slopes give
+a convex model that is accurate nearby, fixed + sum of load_d / B_d. The iteration then measures the model's best split within a
+trust region. A better split becomes the next centre and widens the region, a worse one narrows it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FIRST_REGION = 2.0
 _WIDEST_REGION = 4.0
 _MOVED = 0.01
 _WORTHWHILE = 1e-4
-"""Relative gain in sight below which the search ends."""
+"""The search ends when the model predicts a smaller relative gain than this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A split that was measured, where it came from, its time, and whether it was the best so far."""
+    """A measured split, its origin, its time, and whether it was the best so far."""
 
     origin: str
     split: Floats
@@ -45,7 +45,7 @@ def refine(
     num_steps: int,
     on_step: Callable[[int, int], None] | None = None,
 ) -> tuple[Step, ...]:
-    """Measure the starts and look for better splits; the last step that is the best is the result.
+    """Measure the starts, then search for better splits. The result is the last step that was the best so far.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def refine(
     space
         Splits to choose from.
     starts
-        Splits by name. Those outside of the space are measured, too, but nothing begins there.
+        Splits by name. Splits outside the space are measured, too, but the search does not begin there.
     best_split
-        The best split of a model in a space.
+        Returns the best split of a model in a space.
     objective
-        Of a split and its measured time.
+        Returns the objective of a split and its measured time.
     num_steps
         Largest number of improvement steps.
     on_step
@@ -100,7 +100,7 @@ def refine(
 
 
 def local_model(measure: Measure, split: Floats) -> Model:
-    """A model with the times that demands have at a split, and their slopes there by each bandwidth."""
+    """A model that agrees with the measured times of all demands at a split, and with their slopes by each bandwidth."""
     fixed: list[float] = []
     load: list[Floats] = []
     for number, demand in enumerate(measure.job.demands):
@@ -120,7 +120,7 @@ def local_model(measure: Measure, split: Floats) -> Model:
 
 
 def _slope(measure: Measure, number: int, split: Floats, dimension: int) -> float:
-    """How a demand's time grows with B0 / B of a dimension, in ns: 0 or more."""
+    """Derivative of a demand's time by B0 / B of a dimension, in ns, 0 or more; B0 is the dimension's bandwidth in `split`."""
     if dimension not in measure.job.demands[number].involved:
         return 0.0
     times = []

@@ -14,13 +14,13 @@ from astra_tacos.optimizer.subnetwork import subnetwork_model
 
 REFINED = "refined"
 BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
-"""Where a refinement starts: the best splits of LIBRA's model, and of the same with the bandwidth that groups have."""
+"""Names of two starts of a refinement: the best split of LIBRA's model, and of that with the bandwidth that groups have."""
 
 
 def refine_problem(
     problem: Problem, split: Floats, measure: Measure, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> tuple[Step, ...]:
-    """Refine from the model's best split, that of the groups' bandwidths, equal shares and the input's; see `refine`.
+    """Run `refine` from four starts: the best splits of the two models, equal shares, and the split of the input.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def refine_problem(
 
 
 def refine_result(problem: Problem, measure: Measure, steps: tuple[Step, ...]) -> dict[str, Any]:
-    """What schedules say: measured times of the splits that it started from, and of the refined one."""
+    """The result by schedules: measured times of the starts and of the refined split."""
     by_origin = {step.origin: step for step in steps}
     chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
     chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
@@ -66,7 +66,7 @@ def refine_result(problem: Problem, measure: Measure, steps: tuple[Step, ...]) -
 def refined(
     problem: Problem, split: Floats, synthesis: Synthesis, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """Refine the best split of a problem's model, and say what came of it.
+    """Refine the best split of a problem's model, and return the result of `refine_result`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ BEST, EQUAL, INPUT = "best", "equal shares", "input"
 
 
 def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
-    """What LIBRA's model says: the best split beside equal shares and that of the input."""
+    """The result by LIBRA's model: the best split, equal shares and the split of the input, with their times."""
     model, split = problem.model, solution.split
     splits = {
         name: split_result(problem, candidate, model.time_ns(candidate))
@@ -72,7 +72,7 @@ def split_result(problem: Problem, split: Floats, time_ns: float) -> dict[str, A
 
 
 def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
-    """How many times better the best split's objective is than the others'."""
+    """For each split, its objective divided by that of the best one."""
     return {
         name: split["objective"] / splits[best]["objective"]
         for name, split in splits.items()
@@ -81,7 +81,7 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
 
 
 def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """The problem in a few lines."""
+    """Rows (name, value) that summarise the problem."""
     of = f" of rank {result['slowest_rank']}, slowest of {result['profiles']} kinds" if result["profiles"] > 1 else ""
     rows = [
         ("network", f"{result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"),
@@ -95,7 +95,7 @@ def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of the splits."""
+    """Header and rows of the table of splits."""
     count = len(next(iter(splits.values()))["bandwidth_gbps"])
     header = ("split", *(f"B{dimension}" for dimension in range(count)), "GB/s per NPU", "time", "cost", "time x cost")
     rows = []
@@ -108,7 +108,7 @@ def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], lis
 
 
 def demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of the communication at the best split."""
+    """Header and rows of the table of communication at the best split."""
     rows: list[tuple[str, ...]] = []
     for demand in result["demands"]:
         members = " x ".join(str(count) if count > 1 else "-" for count in demand["members"])
@@ -118,7 +118,7 @@ def demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
 
 
 def named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
-    """The best split beside those that it is compared with."""
+    """The best split, and the splits that it is compared with, by name."""
     equal = problem.equal_shares()
     named = {BEST: split, EQUAL: equal, INPUT: problem.current}
     return {name: candidate for name, candidate in named.items() if candidate is not None}

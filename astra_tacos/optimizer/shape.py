@@ -1,8 +1,8 @@
 """A network without its bandwidths: the link bandwidths that follow from a bandwidth per NPU.
 
-A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files give
-GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). The building block of a dimension says how many links an NPU
-has in it; in a Mesh, an open line, the NPUs at the ends count, which have one.
+A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files state
+GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). The building block of a dimension knows the number of links of
+an NPU, which is that of the NPU with the fewest: in a Mesh, an open line, 1 as at its ends.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ class Shape:
         return math.prod(self.sizes)
 
     def describe(self) -> str:
-        """`Ring 4 x Switch 8`."""
+        """The dimensions in words, like `Ring 4 x Switch 8`."""
         return " x ".join(f"{block} {size}" for block, size in zip(self.blocks, self.sizes, strict=True))
 
     def dimensions(self, split: Sequence[float]) -> tuple[Dimension, ...]:
-        """The dimensions as ASTRA-sim's file lists them, for a split in GB/s per NPU."""
+        """The dimensions of ASTRA-sim's network file for a split in GB/s per NPU."""
         rows = zip(self.blocks, self.sizes, split, self.latency_ns, strict=True)
         return tuple(Dimension(block, size, link_gibps(block, size, gbps), latency) for block, size, gbps, latency in rows)
 
     def to_yaml(self, split: Sequence[float]) -> str:
-        """The network file for a split in GB/s per NPU."""
+        """Text of ASTRA-sim's network file for a split in GB/s per NPU."""
         per_npu = ", ".join(f"{gbps:.6g}" for gbps in split)
         return f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n{network_yaml(self.dimensions(split))}"
 
 
 def links_per_npu(block: str, size: int) -> int:
-    """Links by which an NPU sends into a dimension."""
+    """Number of links by which an NPU sends into a dimension, the fewest of all NPUs."""
     return building_block(block).links_per_npu(size)
 
 
 def link_gibps(block: str, size: int, gbps_per_npu: float) -> float:
-    """GiB/s of a link where an NPU has that many decimal GB/s in the dimension."""
+    """GiB/s of each link, given the decimal GB/s of an NPU in the dimension."""
     return gbps_per_npu * BYTES_PER_GB / BYTES_PER_GIB / links_per_npu(block, size)
 
 
 def npu_gbps(dimension: Dimension) -> float:
-    """Decimal GB/s that an NPU has in a dimension of an ASTRA-sim network."""
+    """Decimal GB/s of an NPU in a dimension of an ASTRA-sim network."""
     links = links_per_npu(dimension.block, dimension.size)
     return dimension.bandwidth_gibps * links * BYTES_PER_GIB / BYTES_PER_GB
 

@@ -1,13 +1,13 @@
-"""The best split of a model, with a proof: Kelley's cutting planes, solved by HiGHS (SciPy's `linprog`).
+"""The best split of a model, proven optimal by Kelley's cutting planes with HiGHS (SciPy's `linprog`).
 
-The time is linear in rates r_d >= 1 / B_d, and this is the only nonlinear constraint, a curve of one variable. Tangents of the
-curve give a linear programme whose value bounds the best time from below. The splits that the programme proposes bound it from
-above, and show where to add the next tangents (Kelley 1960). The two bounds meet after a few rounds.
+The time is linear in rates r_d >= 1 / B_d. This constraint is the only nonlinear one, a curve of one variable. Tangents of the
+curve give a linear programme whose value is a lower bound on the best time. The splits that the programme proposes give upper
+bounds, and the points at which to add tangents (Kelley 1960). The two bounds meet after a few rounds.
 
-The product of time and cost is not convex. The least time T*(C) at a cost of at most C is convex, though, and never increases,
+The product of time and cost is not convex. However, the least time T*(C) at a cost of at most C is convex and never increases,
 and the dual of a programme gives a tangent of it. With the envelope of tangents in place of T*, C x T* is concave between
-breakpoints, so its minimum is at a breakpoint: solve there, add the tangent, and repeat until the bound meets the best product
-found. The result is the global optimum.
+breakpoints, so its minimum is at a breakpoint. The algorithm solves there, adds the tangent, and repeats until the bound meets
+the best product found. The result is the global optimum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from astra_tacos.optimizer.space import Space, scaled
 _GAP = 1e-9
 _COST_GAP = 1e-6
 _SLACK = 1e-7
-"""Relative cost above the least one at which the search begins: at the least one rounding leaves no split."""
+"""The search begins at the least cost times 1 plus this, as rounding may leave no split at the least cost itself."""
 _ROUNDS = 120
 _FIRST_TANGENTS = 24
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -32,7 +32,7 @@ _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The best split found, its objective (ns, or ns x dollars), and what no split can be below."""
+    """The best split found, its objective (ns, or ns x dollars), and a lower bound on the objective of every split."""
 
     split: Floats
     objective: float
@@ -40,23 +40,23 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much better than this another split could be, relative."""
+        """Upper bound on the relative improvement that another split could bring."""
         return max(0.0, 1.0 - self.bound / self.objective) if self.objective > 0 else 0.0
 
 
 def minimise_time(model: Model, space: Space) -> Solution:
-    """The split of least time."""
+    """The split with the least time."""
     split, time_ns, bound, _ = _Linearised(model, space).solve(None)
     return Solution(split, time_ns, bound)
 
 
 def minimise_time_cost(model: Model, space: Space, prices: Floats) -> Solution:
-    """The split of least time x cost; `prices` are dollars per GB/s of the whole network."""
+    """The split with the least product of time and cost; `prices` are dollars of the whole network per GB/s of an NPU."""
     cheapest = _least_cost(space, prices) * (1 + _SLACK)
     programme = _Linearised(model, space, prices, cheapest)
     fastest, time_ns, bound, _ = programme.solve(None)
     dearest = float(prices @ fastest)
-    tangents = [(bound, 0.0)]  # T*(C) >= intercept + slope * C; what costs more than the fastest split is never better
+    tangents = [(bound, 0.0)]  # T*(C) >= intercept + slope * C; a split that costs more than the fastest one is never better
     best, best_split, tried = time_ns * dearest, fastest, {dearest}
     for _ in range(_ROUNDS):
         bound, cost = _least_product(tangents, cheapest, max(cheapest, dearest))
@@ -81,7 +81,7 @@ def _least_cost(space: Space, prices: Floats) -> float:
 
 
 def _least_product(tangents: list[tuple[float, float]], cheapest: float, dearest: float) -> tuple[float, float]:
-    """Least C * (highest tangent at C), and its C: at an end or where two tangents meet."""
+    """Least value of C times the highest tangent at C, and its C, which is an end or the intersection of two tangents."""
     intercept, slope = np.array(tangents, np.float64).T
     with np.errstate(divide="ignore", invalid="ignore"):
         meets = (intercept[:, None] - intercept) / (slope - slope[:, None])
@@ -92,12 +92,12 @@ def _least_product(tangents: list[tuple[float, float]], cheapest: float, dearest
 
 
 class _Linearised:
-    """The linear programme over b (bandwidths), r (rates), t (demands) and T, all scaled to about 1; it keeps its tangents."""
+    """The linear programme over b (bandwidths), r (rates), t (demands) and T, scaled to about 1; it accumulates tangents."""
 
     def __init__(self, model: Model, space: Space, prices: Floats | None = None, cost_unit: float = 1.0) -> None:
         self.model, self.space, self.prices, self.cost_unit = model, space, prices, cost_unit
         self.unit = space.middle
-        self.offset = float(model.compute_ns.min())  # what no split changes would drown the rest
+        self.offset = float(model.compute_ns.min())  # a large constant time would cost precision
         self.time_unit = max(model.time_ns(space.middle) - self.offset, 1e-9)
         self.num_dimensions, self.num_demands = len(space.lower), len(model.load)
         self.size = 2 * self.num_dimensions + self.num_demands + 1
@@ -130,14 +130,14 @@ class _Linearised:
         return np.pad(matrix, ((0, 0), (0, self.size - matrix.shape[1])))
 
     def _add_tangents(self, points: Floats, chosen: Floats | np.ndarray) -> None:
-        """Add r >= 2 / p - b / p**2, which touches 1 / b at p, for the chosen dimensions; times p, for the solver's sake."""
+        """Add the tangent of 1 / b at p, r >= 2 / p - b / p**2, in the chosen dimensions, scaled by p for numerical stability."""
         for dimension in np.flatnonzero(chosen).tolist():
             row = np.zeros(self.size)
             row[dimension], row[self.num_dimensions + dimension] = -1.0 / points[dimension], -points[dimension]
             self.tangent_rows.append(row)
 
     def solve(self, cost: float | None) -> tuple[Floats, float, float, float]:
-        """Split, its time, the lower bound of the least time at that cost (None: any), and the bound's derivative by cost."""
+        """The best split at a cost (None: any), its time, a lower bound on its time, and the bound's derivative by cost."""
         best, best_split, bound, slope = np.inf, self.space.lower, -np.inf, 0.0
         for _ in range(_ROUNDS):
             solved = self._programme(cost)
@@ -160,7 +160,7 @@ class _Linearised:
         return best_split, best, min(bound, best), slope
 
     def _programme(self, cost: float | None) -> tuple[Floats, float, float] | None:
-        """Variables, least time and its derivative by cost of the programme as it stands."""
+        """Variables, least time and its derivative by cost, for the present tangents; None if there is no solution."""
         dims = self.num_dimensions
         matrix = np.vstack((self.rows, *self.tangent_rows))
         most = np.concatenate((self.bounds, np.full(len(self.tangent_rows), -2.0)))

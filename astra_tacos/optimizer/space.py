@@ -13,7 +13,7 @@ from astra_tacos.optimizer.expression import Constraint
 from astra_tacos.optimizer.model import Floats
 
 FEASIBLE = 1e-6
-"""Relative excess of a constraint that is taken for rounding."""
+"""Relative excess of a constraint up to which it counts as satisfied, because of rounding."""
 _OPTIMAL, _INFEASIBLE, _UNBOUNDED = 0, 2, 3
 
 
@@ -21,7 +21,7 @@ _OPTIMAL, _INFEASIBLE, _UNBOUNDED = 0, 2, 3
 class Space:
     """lower <= B <= upper, at_most @ B <= most, equal @ B == values; GB/s per NPU.
 
-    `middle` is a split well inside of it, `constraints` what it was made of.
+    `middle` is a split well inside the space; `constraints` are those that it was made from.
     """
 
     lower: Floats
@@ -34,18 +34,18 @@ class Space:
     constraints: tuple[Constraint, ...]
 
     def holds(self, split: Floats) -> bool:
-        """Whether a split is in it, but for rounding."""
+        """Whether a split is in the space, up to rounding."""
         return bool((split >= self.lower * (1 - FEASIBLE)).all()) and all(
             constraint.excess(split.tolist()) <= FEASIBLE for constraint in self.constraints
         )
 
     def around(self, split: Floats, factor: float) -> Space:
-        """Those of its splits that differ from one by at most a factor in each dimension."""
+        """The space restricted to splits that differ from `split` by at most a factor in each dimension."""
         lower, upper = np.maximum(self.lower, split / factor), np.minimum(self.upper, split * factor)
         return replace(self, lower=lower, upper=upper, middle=split)
 
     def extreme(self, direction: Floats) -> Floats | None:
-        """The split with the least direction @ B; None if there is no split."""
+        """The split B with the least direction @ B; None if there is no split."""
         result = self._minimise(direction)
         return None if result.status == _INFEASIBLE else np.asarray(result.x, np.float64)
 
@@ -72,7 +72,7 @@ def make_space(constraints: Sequence[Constraint], num_dimensions: int, min_bandw
     Raises
     ------
     ConfigError
-        If there is none, or a bandwidth may grow for ever.
+        If there is no such split, or a bandwidth has no upper limit.
     """
     at_most, most = _sides([constraint for constraint in constraints if not constraint.is_equality], num_dimensions)
     equal, values = _sides([constraint for constraint in constraints if constraint.is_equality], num_dimensions)
@@ -104,7 +104,7 @@ def _sides(constraints: list[Constraint], num_dimensions: int) -> tuple[Floats, 
 
 
 def scaled(matrix: Floats, bound: Floats) -> tuple[Floats, Floats]:
-    """Rows with a largest coefficient of 1."""
+    """The constraints, with each row scaled so that its largest coefficient is 1."""
     scale = np.abs(matrix).max(axis=1, initial=0.0)
     scale[scale == 0] = 1.0
     return matrix / scale[:, None], bound / scale

@@ -1,8 +1,8 @@
-"""The part of a network that belongs to the members of a group alone.
+"""The part of a network that belongs to one group alone.
 
-A group that takes all NPUs of a dimension has all links of the dimension. A group that takes only some of them has less than
-LIBRA's model assumes: of a FullyConnected the links between its members; of a Ring a line or, where members lie apart, a share of
-the links between them, divided among as many groups as fit in between. A Switch port belongs to one NPU.
+A group of all NPUs of a dimension has all links of the dimension. A group of some of the NPUs has less than LIBRA's model
+assumes: in a FullyConnected the links between its members; in a Ring a line or, if the members are not neighbours, a share of the
+links between them, which they divide with the groups that fit in between. A Switch port belongs to one NPU.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from astra_tacos.optimizer.shape import Shape, link_gibps, links_per_npu, npu_gb
 
 
 def sub_dimension(shape: Shape, demand: Demand, dimension: int, gbps: float) -> Dimension:
-    """What the members of a demand have of a dimension, where every NPU has `gbps` in it.
+    """The dimension that the members of a demand have to themselves, if every NPU has `gbps` GB/s in the whole dimension.
 
     Raises
     ------
     ConfigError
-        If that is not known of such a part of its building block.
+        If the building block does not know the links of such a part.
     """
     block, size, latency = shape.blocks[dimension], shape.sizes[dimension], shape.latency_ns[dimension]
     members, stride = demand.members[dimension], demand.strides[dimension]
@@ -40,12 +40,12 @@ def sub_dimension(shape: Shape, demand: Demand, dimension: int, gbps: float) -> 
 
 
 def subnetwork(shape: Shape, demand: Demand, split: Sequence[float]) -> tuple[Dimension, ...]:
-    """The dimensions that the members of a demand have to themselves."""
+    """The dimensions that the members of a demand have to themselves, for a split in GB/s per NPU."""
     return tuple(sub_dimension(shape, demand, dimension, split[dimension]) for dimension in demand.involved)
 
 
 def subnetwork_model(job: Job, shape: Shape) -> Model:
-    """LIBRA's model with the bandwidth that groups have: m_d / (share of B_d), and latencies."""
+    """LIBRA's model with latencies, and with the bandwidth that each group has to itself: m_d / (share of B_d)."""
     links = [links_per_npu(block, size) for block, size in zip(shape.blocks, shape.sizes, strict=True)]
     fixed, load = [], []
     for demand in job.demands:

@@ -1,4 +1,4 @@
-"""A run of ASTRA-sim as the optimizer's workload: the nodes of its ranks, one after the other."""
+"""A run of ASTRA-sim as the optimizer's workload: the sum of each rank's nodes, without overlap."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _NO_LIST = -1
 
 
 def trace_job(run: Run, shape: Shape) -> Job:
-    """What every kind of rank computes and sends.
+    """The job of a run: the compute and the communication of every kind of rank.
 
-    Compute takes what a replay gives it (`replayer.workload_actions`). A collective's group is a block of the network: its
-    members per dimension. A message counts where it is sent. Ranks that do the same are one profile.
+    Compute nodes take the time that a replay gives them (`replayer.workload_actions`). The group of a collective has to be a
+    block of the network: a number of members per dimension. A message counts at its sender. Ranks with equal sums are one
+    profile.
 
     Raises
     ------
     ConfigError
-        If a node is none that ASTRA-sim runs, there are more ranks than NPUs, or a group is no block of the network.
+        If ASTRA-sim does not run a node, there are more ranks than NPUs, or a group is not a block of the network.
     """
     trace = run.workload
     if trace.num_ranks > shape.num_npus:
@@ -56,13 +57,13 @@ def trace_job(run: Run, shape: Shape) -> Job:
 
 
 def block_of(ranks: Sequence[int] | NDArray[np.int64], shape: Shape, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Members and strides per dimension of a group.
+    """Number of members per dimension of a group, and their strides.
 
     Raises
     ------
     ConfigError
-        If the ranks are not all combinations of evenly spaced coordinates, or those of a dimension are such a part of it of which
-        nobody knows what links they have to themselves.
+        If the ranks are not all combinations of evenly spaced coordinates, or if the building block of a dimension does not know
+        the links that belong to these coordinates.
     """
     rest = np.asarray(ranks, np.int64)
     if not rest.size or rest.max() >= shape.num_npus:
@@ -125,7 +126,7 @@ def _number_messages(
 
 
 def _distinct(*columns: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[list[list[int]], NDArray[np.int64]]:
-    """Distinct rows of some columns, and the entry of them that each row is."""
+    """The distinct rows over some columns, and int64[n], the number of each row among them."""
     stacked = np.stack([column.astype(np.int64) for column in columns], axis=1)
     cases, which = np.unique(stacked, axis=0, return_inverse=True)
     return cases.tolist(), which.reshape(-1)

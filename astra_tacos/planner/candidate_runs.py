@@ -1,4 +1,4 @@
-"""The choice of collectives for a whole run: the best schedules of single cases may delay one another when they run together."""
+"""The choice of collectives for a whole run, by replay: the best schedules of single cases may delay one another in the run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from astra_tacos.trace.trace import Trace
 
 Solutions = tuple[Solution, ...]
 WriteAndReplay = Callable[[Solutions, NDArray[np.int64]], "CandidateRun | AstraTacosError"]
-"""From what each case runs, and int64[num_nodes + num_instances], the order of rows and collectives, to the written run, or to
-why it cannot be replayed."""
+"""Writes and replays a run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective
+in the run's order. Returns the written run, or the error because of which it cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +50,8 @@ class _Trials:
     runs: list[CandidateRun] = field(default_factory=list)
     failure: AstraTacosError | None = None
 
-    def is_enough(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
-        """Try a run; returns whether it can be replayed and is no slower than the run before."""
+    def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
+        """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
         before = None if isinstance(self.before, str) else self.before
         order = _order(self.workload, solutions, before if in_order_of_before else None)
         run = self.write_and_replay(solutions, order)
@@ -67,7 +67,7 @@ class _Trials:
         Raises
         ------
         AstraTacosError
-            If there is none: why the last one cannot be replayed.
+            If no run can be replayed: the error of the last one.
         """
         if not self.runs:
             assert self.failure is not None  # something was tried
@@ -82,28 +82,35 @@ def choose_run(
     before: RunOutcome | str,
     write_and_replay: WriteAndReplay,
 ) -> CandidateRun:
-    """The fastest of a few runs, tried one after another until one is no slower than the run before.
+    """Try up to five runs until one is no slower than the run before; return the fastest of those that were tried.
 
-    First the best of each case. If that cannot be replayed, it goes on without the cases whose chunks hold a link for less than
-    1 ns. Then the same in the order of the run before; the same without the cases that then take longer than before; all cases as
-    they were, in that order. If the run before is a plan already, only the first and the last are tried.
+    The candidates, in this order:
+
+    1. the best solution of each case;
+    2. if 1 cannot be replayed, the same without cases whose chunks hold a link for less than 1 ns, which stay as they were;
+    3. the same in the order of the run before;
+    4. the same, but the cases that take longer in 3 than before stay as they were;
+    5. all cases as they were, in the order of the run before.
+
+    If the run before is a plan already, or cannot be replayed, 3 and 4 are left out. If it cannot be replayed, 5 is tried only if
+    1 and 2 cannot be replayed, either.
 
     Parameters
     ----------
     workload, solutions
-        The run's collectives, and the best of each case.
+        The run's collectives, and the best solution of each case.
     start, before
-        The run before, and its replay or why there is none.
+        The run before, and its replay or the reason why it cannot be replayed.
     write_and_replay
         Writes a run and replays it.
 
     Raises
     ------
     AstraTacosError
-        If none of them can be replayed, or one cannot be written.
+        If no candidate can be replayed, or one cannot be written.
     """
     trials = _Trials(workload, before, write_and_replay)
-    if trials.is_enough(solutions, in_order_of_before=False):
+    if trials.try_run(solutions, in_order_of_before=False):
         return trials.fastest()
     own = _own_traces(workload, solutions, start)
 
@@ -118,23 +125,23 @@ def choose_run(
     if why:
         instant = [solution.schedule is not None and holds_no_link(solution.schedule) for solution in solutions]
         solutions = with_some_as_they_were(instant, why)
-        if any(instant) and trials.is_enough(solutions, in_order_of_before=False):
+        if any(instant) and trials.try_run(solutions, in_order_of_before=False):
             return trials.fastest()
     if not isinstance(before, str) and "same" not in own:
-        if trials.is_enough(solutions, in_order_of_before=True):
+        if trials.try_run(solutions, in_order_of_before=True):
             return trials.fastest()
         if trials.runs:
             slower = time_spent(workload, trials.runs[-1].after) > time_spent(workload, before)
             mixed = with_some_as_they_were(slower.tolist(), why)
-            if trials.is_enough(mixed, in_order_of_before=True):
+            if trials.try_run(mixed, in_order_of_before=True):
                 return trials.fastest()
     if not isinstance(before, str) or not trials.runs:
-        trials.is_enough(with_some_as_they_were([True] * len(solutions), why), in_order_of_before=True)
+        trials.try_run(with_some_as_they_were([True] * len(solutions), why), in_order_of_before=True)
     return trials.fastest()
 
 
 def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[str]:
-    """For each case, whether its nodes ran a custom trace before: `none`, the `same` as its solution's, or an`other`."""
+    """For each case, the custom trace that its nodes ran before: `none`, the `same` as the solution's, or an `other` one."""
     of_node = workload.of_instance[workload.instances.instance]
     own = []
     for number, solution in enumerate(solutions):
@@ -149,7 +156,10 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
 
 
 def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, own: str, reason: str) -> Solution:
-    """A case with the run's own trace, or native where ASTRA-sim can; `reason` says why, "" for: because that is faster."""
+    """The solution of a case that stays as it was: the run's own trace, or native if ASTRA-sim can run it, else `solution`.
+
+    `reason` says why; if it is empty, the reason is that this is faster.
+    """
     if solution.schedule is None or own == "same":
         return solution
     if own == "other":
@@ -162,7 +172,7 @@ def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, 
 
 
 def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
-    """Whether a trace is the one that a schedule is written as, whatever its first tag."""
+    """Whether a trace equals the one that is written for a schedule, except for the first tag."""
     other = schedule_trace(schedule, trace.prefix)
     names = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "dep_first", "dep")
     if not all(np.array_equal(getattr(trace, name), getattr(other, name)) for name in names):
@@ -173,7 +183,7 @@ def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
 
 
 def _order(workload: Workload, solutions: Solutions, before: RunOutcome | None) -> NDArray[np.int64]:
-    """Place of each row and collective in an order that all ranks can keep, if possible that of a replay."""
+    """int64, place of each row and collective in an order that all ranks can keep: that of the replay `before`, if possible."""
     duration_ns, instance_ns = estimate_durations(workload, solutions)
     trace, instances = workload.run.workload, workload.instances
     urgency = None

@@ -13,7 +13,6 @@ from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 _CHUNKS = (1, 4, 16, 64)
 _PLAIN = ("ring", "direct")
@@ -70,7 +69,7 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
                     continue  # fewer bytes than chunks
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
-                model = link_model_of(view.topology, collective, backend)
+                model = backend.link_model_on(view.topology, collective)[0]
                 tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
     if not tasks:
         raise ConfigError(
@@ -82,12 +81,3 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
 
 def _sends(collective: Collective) -> int:
     return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
-
-
-def link_model_of(topology: Topology, collective: Collective, backend: Backend) -> LinkModel:
-    """The backend's own link model, but `blocking` where a chunk would hold a link for less than 1 ns.
-
-    ASTRA-sim's queues stop at such a chunk, so sends have to wait for one another by themselves.
-    """
-    fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-    return backend.link_model if int(collective.class_size_bytes[0]) / fastest >= 1 else "blocking"

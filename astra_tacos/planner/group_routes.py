@@ -1,4 +1,4 @@
-"""Routes through NPUs outside a group, as links between members of the group."""
+"""Routes between members of a group through NPUs outside the group. Each chosen route becomes a link of the group's network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from astra_tacos.topology.topology import NO_LINK, Topology
 
 Reach = Literal["needed", "disjoint", "all"]
 REACHES: tuple[Reach, ...] = ("needed", "disjoint", "all")
-"""Which routes are links: those that connect the members, those that share no link with others, all (of small groups)."""
+"""Which routes become links: those needed to connect all members, those that share no links (`disjoint`), all in small groups."""
 _ALL_PAIRS_UP_TO = 16
 _SEARCHED_UP_TO = 256
 
@@ -21,22 +21,27 @@ _SEARCHED_UP_TO = 256
 def choose_routes(
     network: Topology, config: NetworkConfig, members: NDArray[np.int64], kept: NDArray[np.int64], own: Topology, reach: Reach
 ) -> list[tuple[int, int, float, float]]:
-    """Routes that become links: (source, destination, bandwidth, latency); short ones first, links used once if possible.
+    """Choose the routes that become links between the members of a group.
+
+    The choice takes short routes first, and routes that share no link with earlier ones if possible.
+
+    Returns a tuple per route: source and destination as positions in `members`, the lowest bandwidth of its links in GiB/s, and
+    the sum of their latencies in ns.
 
     Parameters
     ----------
     network
         The whole network.
     config
-        Its description.
+        The network's configuration, which determines the routes.
     members
         int64[n], the ranks of the group.
     kept
-        int64, links of the network that the group keeps.
+        int64[...], links of the network that the group uses directly, without a route.
     own
-        The network of the kept links alone.
+        The topology of the kept links alone; its NPUs are positions in `members`.
     reach
-        One of `REACHES`.
+        Which routes become links, one of `REACHES`.
     """
     if len(members) > _SEARCHED_UP_TO:
         near = _chosen(network, config, members, kept, own, reach, _near_pairs(len(members)))
@@ -57,14 +62,14 @@ def _chosen(
     reach: Reach,
     pairs: NDArray[np.int64],
 ) -> list[tuple[int, int, float, float]]:
-    """The routes chosen between pairs of positions."""
+    """The chosen routes among those between `pairs`, int64[2, num_pairs], positions."""
     num = len(members)
     pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
     owner, source, target = crossed_pairs(config, members[pairs[0]], members[pairs[1]])
     channel = network.channel_of(source, target)
     is_member = np.zeros(network.num_npus, np.bool_)
     is_member[members] = True
-    # A route ends at the first member that it comes to.
+    # A route through another member is left out, as it consists of two routes.
     into_member = np.bincount(owner[is_member[target]], minlength=pairs.shape[1])
     missing = np.bincount(owner[channel < 0], minlength=pairs.shape[1])
     length = np.bincount(owner, minlength=pairs.shape[1])
@@ -111,7 +116,7 @@ def _chosen(
 
 
 def _near_pairs(num: int) -> NDArray[np.int64]:
-    """For large groups: pairs of positions that are a power of two apart, in both directions, because all pairs are too many."""
+    """int64[2, num_pairs], pairs of positions that differ by a power of two, for large groups, as all pairs are too many."""
     steps = 1 << np.arange((num - 1).bit_length())
     src = np.repeat(np.arange(num), len(steps))
     dst = (src + np.tile(steps, num)) % num
@@ -120,7 +125,7 @@ def _near_pairs(num: int) -> NDArray[np.int64]:
 
 
 def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Strongly connected component of each position."""
+    """int32[num], the strongly connected component of each position in the graph of edges `src` to `dst`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -78,7 +78,10 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
     routes = choose_routes(network, config, chosen, kept, own, reach)
     if not routes:
         if len(np.unique(components(len(members), own.channel_src, own.channel_dst))) > 1:
-            raise ConfigError(f"{network.name}: the ranks {', '.join(map(str, members[:6]))}, ... cannot reach one another")
+            ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
+            raise ConfigError(
+                f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them"
+            )
         return GroupTopology(own, 0)
     src, dst, bandwidth, latency = (np.array(column) for column in zip(*routes, strict=True))
     whole = replace(

@@ -1,7 +1,7 @@
-"""The collective that a node of a workload stands for, and how to make ASTRA-sim run it.
+"""The collective that a node of a workload stands for, and the node type under which ASTRA-sim runs it.
 
-ASTRA-sim runs custom traces for four patterns. A node of another pattern gets one of these four types; an attribute of the node
-keeps the original pattern, so that a planned run can be planned again.
+ASTRA-sim runs custom traces for four patterns only. The plan writes a node of another pattern (a Broadcast, for example) with one
+of these four types; an attribute of the node keeps the original pattern, so that a planned run can be planned again.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ COLLECTIVE_NAMES = {
     CommType.SCATTER: "scatter",
     CommType.GATHER: "gather",
 }
-"""Key in `COLLECTIVES` (which may not have it yet) of the patterns of the Chakra schema; a barrier moves no data."""
+"""Names of Chakra's patterns, keys of `COLLECTIVES`, which may lack some of them. A barrier moves no data and has no name."""
 ROOTED = frozenset({CommType.BROADCAST, CommType.REDUCE, CommType.SCATTER, CommType.GATHER})
-"""Patterns in which one member is unlike the others."""
+"""Patterns with a root."""
 CARRIER = CommType.ALL_REDUCE
-"""The type that a node gets if ASTRA-sim does not run custom collectives of its own."""
+"""Type that the plan writes for a node whose own type ASTRA-sim runs no custom traces for."""
 PATTERN_ATTRIBUTE = "astra_tacos_pattern"
-"""String attribute of a carried node: the name of its pattern in the Chakra schema."""
+"""String attribute of a node that was written with the type `CARRIER`: the Chakra name of its original pattern."""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
 """Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
 
 
 def carrying_type(pattern: int, size_bytes: int) -> CommType:
-    """The type under which ASTRA-sim runs a pattern's custom traces.
+    """The node type under which ASTRA-sim runs a pattern's custom traces: its own if possible, else `CARRIER`.
 
-    An All-Gather of no bytes is none: it waits for 0 / 0 chunks (`Sys.cc`, `generate_collective`), which never come.
+    An All-Gather of 0 bytes needs `CARRIER`, too: as an All-Gather it would wait for 0 / 0 chunks (`Sys.cc`,
+    `generate_collective`) and stall.
     """
     is_known = pattern in PATTERN_KEYS and (pattern != CommType.ALL_GATHER or size_bytes > 0)
     return CommType(pattern) if is_known else CARRIER
 
 
 def pattern_name(pattern: int) -> str:
-    """ALL_REDUCE."""
+    """Name of a pattern in the Chakra schema, like ALL_REDUCE."""
     return CommType(pattern).name if 0 <= pattern <= max(CommType) else f"a collective of type {pattern}"

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.files import replaced_directory
+from astra_tacos.judge.judges import differ, judges_of_run
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
+from astra_tacos.planner.run_judgement import judge_run, notes_on_other_plan, replay_or_reason
 from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -27,15 +29,19 @@ from astra_tacos.planner.whole_network import Asked, Extras, at_once, with_relay
 from astra_tacos.planner.whole_network_schedule import with_own_schedule
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.planner.written_run import write_run
+from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.composition import build_topology
 
+_SHARE_OF_BUDGET = 4
+"""The plan for another backend gets one part in so many of the budget."""
 _CANDIDATE = "candidate"
 """Begin of the names of the folders that candidate runs are written to."""
 Progress = Callable[[int, int], None]
@@ -50,6 +56,7 @@ def plan(
     options: SearchOptions = PLAN_OPTIONS,
     cache: Path | None = None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
+    compare_backends: bool = True,
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
@@ -70,6 +77,8 @@ def plan(
         Directory of synthesized cases, None for none.
     asked
         Figures to add to the result and `plan.json`; nothing else depends on it.
+    compare_backends
+        Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
     on_progress
         Called with how many cases are done, and how many there are.
 
@@ -84,54 +93,98 @@ def plan(
         raise ConfigError(f"link model: found {options.link_model!r}, expected 'auto': a plan takes what its backend does")
     check_output(output, inputs)
     workload = find_workload(inputs)
-    model = choose_backend(backend, workload.run.network)
+    network = workload.run.network
+    model = choose_backend(backend, network)
+    NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload.run, baseline)
-    solutions, extras = _solve_all(workload, start.system, model, options, SynthesisCache(cache), asked, on_progress)
-    before = _replay_before(start, model)
+    kept = SynthesisCache(cache)
+    solutions, extras = _solve_all(workload, start.system, model, (options,) * len(workload.cases), kept, asked, on_progress)
+    before = {model: replay_or_reason(start, model)}
+    judges = judges_of_run(network, model)
     with replaced_directory(output) as folder:
+        candidates = _Candidates(folder, inputs, workload)
+        best = candidates.best(solutions, start, before[model], model)
+        judged = judge_run(judges, start, candidates.run_of(best), before, {model: best.after})
+        notes = tuple(note for each in judged if (note := each.note(model)))
+        others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
+        for other in others:
+            quick = tuple(_quick(options, solution) for solution in solutions)
+            before[other] = replay_or_reason(start, other)
+            try:
+                theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked())
+                run = candidates.best(theirs, start, before[other], other)
+            except AstraTacosError:
+                continue  # no plan for it can be replayed
+            known = before, {other: run.after}
+            notes += notes_on_other_plan(judged, judge_run(judges, start, candidates.run_of(run), *known), other)
+        _move_up(best.folder, folder)
+        result = plan_result(workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes)
+        rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+        write_plan(folder, result.to_json(), rows, COLUMNS)
+        save_recording(_recording(workload, best.after, before[model]), folder / REPLAY_FILE)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Candidate runs of one plan, written beside one another."""
+
+    folder: Path
+    inputs: RunInputs
+    workload: Workload
+
+    def best(self, solutions: tuple[Solution, ...], start: Run, before: RunOutcome | str, model: Backend) -> CandidateRun:
+        """The fastest run on a network model, see `choose_run`."""
 
         def write_and_replay(chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
-            place = folder / f"{_CANDIDATE}{len(list(folder.glob(f'{_CANDIDATE}*')))}"
+            place = self.folder / f"{_CANDIDATE}{len(list(self.folder.glob(f'{_CANDIDATE}*')))}"
             place.mkdir()
-            written = write_run(place, inputs, workload, chosen, order, model)
+            written = write_run(place, self.inputs, self.workload, chosen, order, model)
             try:
-                after = replay_run(read_inputs(planned_inputs(place, inputs)), model, route_loads=True)
+                after = replay_run(read_inputs(planned_inputs(place, self.inputs)), model, route_loads=True)
             except (ConfigError, ReplayError) as error:
                 return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
             return CandidateRun(place, chosen, written, after)
 
-        best = choose_run(workload, solutions, start, before, write_and_replay)
-        _move_up(best.folder, folder)
-        result = plan_result(workload, best.solutions, model, baseline, before, best.after, extras)
-        rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
-        write_plan(folder, result.to_json(), rows, COLUMNS)
-        save_recording(_recording(workload, best.after, before), folder / REPLAY_FILE)
-    return result
+        return choose_run(self.workload, solutions, start, before, write_and_replay)
+
+    def run_of(self, candidate: CandidateRun) -> Run:
+        """The run that was written."""
+        return read_inputs(planned_inputs(candidate.folder, self.inputs))
+
+
+def _quick(options: SearchOptions, solution: Solution) -> SearchOptions:
+    """Options for the same case on another backend: its synthesizer alone, and part of the budget."""
+    synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
+    budget = max((options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET, 1)
+    return replace(options, synthesizer=synthesizer, budget=budget, trials=1)
 
 
 def _solve_all(
     workload: Workload,
     system: SystemConfig,
     model: Backend,
-    options: SearchOptions,
+    options: tuple[SearchOptions, ...],
     cache: SynthesisCache,
     asked: Asked,
-    on_progress: Progress,
+    on_progress: Progress = lambda done, total: None,
 ) -> tuple[tuple[Solution, ...], tuple[Extras, ...]]:
     """The solution of each case, and the extra figures asked for."""
     network, cases = workload.run.network, workload.cases
-    threads = options.threads or os.cpu_count() or 1
-    of_case = replace(options, threads=max(1, threads // max(len(cases), 1)))
+    threads = next((each.threads for each in options if each.threads), None) or os.cpu_count() or 1
     topology = build_topology(network)
+    of_case = [replace(each, threads=max(1, threads // max(len(cases), 1))) for each in options]
+    tasks = list(zip(cases, of_case, strict=True))
     with ThreadPoolExecutor(threads) as pool:
         try:
-            solutions = [pool.submit(solve, case, network, system, model, of_case, cache) for case in cases]
+            solutions = [pool.submit(solve, case, network, system, model, own, cache) for case, own in tasks]
             relayed = [
-                pool.submit(with_relays, case, topology, network, model, of_case, cache)
-                for case in (cases if asked.with_relays else ())
+                pool.submit(with_relays, case, topology, network, model, own, cache)
+                for case, own in (tasks if asked.with_relays else ())
             ]
             joint = [
-                pool.submit(at_once, case, topology, network, model, of_case, cache) for case in (cases if asked.together else ())
+                pool.submit(at_once, case, topology, network, model, own, cache)
+                for case, own in (tasks if asked.together else ())
             ]
             futures: list[Future[Any]] = [*solutions, *relayed, *joint]
             for done, future in enumerate(futures, 1):
@@ -145,14 +198,6 @@ def _solve_all(
         found = Extras(relayed[number].result() if relayed else None, joint[number].result() if joint else None)
         extras.append(with_own_schedule(found, case, solution, topology))
     return solved, tuple(extras)
-
-
-def _replay_before(run: Run, model: Backend) -> RunOutcome | str:
-    """The outcome of the run before, or the reason why there is none."""
-    try:
-        return replay_run(run, model, route_loads=True)
-    except AstraTacosError as error:
-        return str(error)
 
 
 def _recording(workload: Workload, after: RunOutcome, before: RunOutcome | str) -> Recording:

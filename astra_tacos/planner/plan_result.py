@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.judge.judges import FIGURES
+from astra_tacos.planner.run_judgement import JudgedRun
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
 from astra_tacos.planner.workload import Workload
@@ -101,6 +103,10 @@ class PlanResult:
         Why the run before is no exact image of ASTRA-sim's.
     cases
         Figures by case.
+    judged
+        The end of the run on each judge, whichever it was planned for.
+    notes
+        Where the planned run is slower than before, and where a plan for another backend is faster.
     """
 
     backend: Backend
@@ -114,6 +120,8 @@ class PlanResult:
     exposed_before_ns: int | None
     exposed_after_ns: int
     cases: tuple[CaseFigures, ...]
+    judged: tuple[JudgedRun, ...]
+    notes: tuple[str, ...]
 
     @property
     def speed_up(self) -> float | None:
@@ -122,8 +130,12 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name != "cases"}
-        return own | {"backend": self.backend.name, "speed_up": self.speed_up, "cases": [case.to_json() for case in self.cases]}
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged")}
+        own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
+        own |= dict.fromkeys(FIGURES)
+        for judged in self.judged:
+            own |= judged.to_json()
+        return own | {"cases": [case.to_json() for case in self.cases]}
 
 
 def plan_result(
@@ -134,6 +146,8 @@ def plan_result(
     before: RunOutcome | str,
     after: RunOutcome,
     extras: tuple[Extras, ...],
+    judged: tuple[JudgedRun, ...],
+    notes: tuple[str, ...],
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -153,6 +167,8 @@ def plan_result(
         Replay of the planned run.
     extras
         What groups could gain on the whole network.
+    judged, notes
+        The end of the run on each judge, and what there is to say of it.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -205,6 +221,8 @@ def plan_result(
         after_ns=after.end_ns,
         exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
         exposed_after_ns=int(after.exposed_comm_ns.max()),
+        judged=judged,
+        notes=notes,
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

@@ -105,6 +105,7 @@ def write_configurations(
     groups: Mapping[int, Sequence[int]],
     per_node: Mapping[int, str],
     backend: Backend,
+    needs: str | None,
 ) -> None:
     """Write all files but traces and the plan itself.
 
@@ -118,8 +119,8 @@ def write_configurations(
         Communicator groups of the planned run.
     per_node
         By node id, the prefix of the trace that it runs.
-    backend
-        The model that the script runs.
+    backend, needs
+        The model that the script runs, and what ASTRA-sim has to be built with for it; None for stock ASTRA-sim.
     """
     system = dict(read_json_object(inputs.system))
     for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
@@ -142,7 +143,7 @@ def write_configurations(
     if groups:
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
         (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", backend, "Runs", has_groups=bool(groups))
+    write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", backend, "Runs", needs=needs, has_groups=bool(groups))
 
 
 def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:

@@ -135,11 +135,14 @@ class SynthesisCache:
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
         """Write a schedule and its figures; if the cache is not writable, do nothing.
 
-        The figures go last: a case is there when they are.
+        The figures go last: a case is there when they are. Something else than a file stays as it is: a pipe would wait for a
+        reader.
         """
         if self.directory is None:
             return
         path = self._path(identity)
+        if any(place.exists() and not place.is_file() for place in (path, path.with_suffix(".json"))):
+            return
         about: dict[str, Any] = {"identity": identity, "figures": figures}
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)

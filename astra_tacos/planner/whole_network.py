@@ -14,7 +14,6 @@ from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError, VerificationError
-from astra_tacos.planner.case_candidates import link_model_of
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
 from astra_tacos.planner.synthesis import case_identity
@@ -137,7 +136,7 @@ def with_relays(
             options,
             synthesizer="routed",
             chunks_per_npu=None,
-            link_model=link_model_of(topology, collective, backend),
+            link_model=backend.link_model_on(topology, collective)[0],
             budget=max((options.budget or AUTO_BUDGET) // len(cuts), 1),
             time_limit_s=None if options.time_limit_s is None else options.time_limit_s / len(cuts),
         )
@@ -209,7 +208,7 @@ def _best_together(
     best_ns = -1
     alone: list[int] = []
     for collectives in cuts:
-        model = link_model_of(topology, collectives[0], backend)
+        model = backend.link_model_on(topology, collectives[0])[0]
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
         except SynthesisError:

@@ -80,7 +80,8 @@ def write_run(
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
     prefixes = write_traces(folder, run.workload, schedules, kept, idle)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
-    write_configurations(folder, inputs, assignment.groups, per_node, backend)
+    needs = backend.needs(len(run.network.dimensions))
+    write_configurations(folder, inputs, assignment.groups, per_node, backend, needs)
     return WrittenRun(traces, assignment, changes)
 
 

@@ -36,6 +36,10 @@ class CompareRow:
         Predicted time; the lower bound for these chunks, which argument gives it, and how near the time is to it.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
         Decimal GB/s, as nccl-tests defines them.
+    backend, stock_ns, congestion_aware_ns
+        The backend that the schedule is made for; what stock ASTRA-sim prints, and what the same traces take under congestion.
+    judge_notes
+        What there is to say of these times; of the fastest schedules so far, where that of another backend is faster.
     is_best
         Whether no other synthesizer was faster at this size.
     candidates, candidates_tried, sends_examined, cut_off_by_budget, cut_off_by_time_limit
@@ -68,6 +72,10 @@ class CompareRow:
     efficiency: float | None = None
     algorithm_bandwidth_gbps: float | None = None
     bus_bandwidth_gbps: float | None = None
+    backend: str | None = None
+    stock_ns: int | None = None
+    congestion_aware_ns: int | None = None
+    judge_notes: str = ""
     is_best: bool | None = None
     candidates: int | None = None
     candidates_tried: int | None = None

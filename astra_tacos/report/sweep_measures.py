@@ -68,6 +68,8 @@ MEASURES: dict[str, Measure] = {
     "baseline": Measure("baseline"),
     "backend": Measure("backend"),
     "predicted_ns": Measure("collective time", "ns", LOWER, "result"),
+    "stock_ns": Measure("time on stock ASTRA-sim", "ns", LOWER, "result"),
+    "congestion_aware_ns": Measure("time under congestion", "ns", LOWER, "result"),
     "bound_ns": Measure("lower bound", "ns", LOWER, "result"),
     "bound": Measure("argument of the bound", role="result"),
     "efficiency": Measure("efficiency", "share", HIGHER, "result"),

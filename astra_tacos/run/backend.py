@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.units import bytes_per_ns
 
 if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import Dimension, NetworkConfig
     from astra_tacos.schedule.timing import LinkModel
+    from astra_tacos.topology.topology import Topology
 
 STOCK = "ASTRA-sim"
 
@@ -35,7 +38,9 @@ class Backend:
     most_dimensions
         Dimensions of a network that stock ASTRA-sim takes, None for any number.
     branch
-        A version of ASTRA-sim that takes more dimensions than stock, and that the replay equals; None if there is none.
+        The branch of ASTRA-sim that takes more dimensions than stock, and that the replay equals; None if there is none.
+    branch_source
+        The repository of that branch, "" if there is none.
     """
 
     name: str
@@ -44,9 +49,26 @@ class Backend:
     binary: str
     most_dimensions: int | None
     branch: str | None
+    branch_source: str
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def figure(self) -> str:
+        """What results call the time that something takes on it."""
+        return f"{self.name.replace('-', '_')}_ns"
+
+    def link_model_on(self, topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
+        """How schedules for it should be timed, and why: by its own link model, unless chunks are too small for that.
+
+        ASTRA-sim's queues stop at a chunk that holds a link for less than 1 ns, so sends have to wait for one another by
+        themselves.
+        """
+        fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
+        if self.models_congestion and int(collective.class_size_bytes[0]) / fastest < 1:
+            return "blocking", f"chunks serialise in under 1 ns, where the {self} backend stops"
+        return self.link_model, f"schedules for the {self} backend are timed so"
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""
@@ -78,7 +100,14 @@ class Backend:
         refusals = self.refusals(network)
         if not refusals:
             return STOCK
-        return self.branch if len(refusals) == 1 and not self.takes_dimensions(network) else None
+        is_on_branch = self.branch is not None and len(refusals) == 1 and not self.takes_dimensions(network)
+        return f"{STOCK}'s branch {self.branch}" if is_on_branch else None
+
+    def needs(self, num_dimensions: int) -> str | None:
+        """What ASTRA-sim has to be built with to run networks of so many dimensions; None where stock ASTRA-sim runs them."""
+        if self.branch is None or self.most_dimensions is None or num_dimensions <= self.most_dimensions:
+            return None
+        return f"branch {self.branch} of {self.branch_source}"
 
 
 CONGESTION_AWARE = Backend(
@@ -87,7 +116,8 @@ CONGESTION_AWARE = Backend(
     link_model="pipelined",
     binary="AstraSim_Analytical_Congestion_Aware",
     most_dimensions=1,
-    branch="ASTRA-sim's branch will/congestion-multidim",
+    branch="will/congestion-multidim",
+    branch_source="https://github.com/astra-sim/astra-network-analytical",
 )
 CONGESTION_UNAWARE = Backend(
     name="congestion-unaware",
@@ -96,6 +126,7 @@ CONGESTION_UNAWARE = Backend(
     binary="AstraSim_Analytical_Congestion_Unaware",
     most_dimensions=None,
     branch=None,
+    branch_source="",
 )
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
 """All network models by name."""
@@ -107,6 +138,11 @@ def default_backend(network: NetworkConfig | None) -> Backend:
     In several dimensions stock ASTRA-sim has the unaware one only. None stands for a network that cannot be read.
     """
     return CONGESTION_AWARE if network is None or len(network.dimensions) <= 1 else CONGESTION_UNAWARE
+
+
+def backend_of_model(link_model: LinkModel) -> Backend:
+    """The model for which schedules are timed so: the one of a schedule for which none is named."""
+    return next(backend for backend in BACKENDS.values() if backend.link_model == link_model)
 
 
 def choose_backend(backend: Backend | str | None, network: NetworkConfig | None) -> Backend:

@@ -39,7 +39,7 @@ _ADDRESS = "expected the address of one, such as tcp://host:8786"
 
 @contextlib.contextmanager
 def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
-    """A client of the scheduler at `address`; None: of one in this process, with so many threads, by default one per core.
+    """A client of the scheduler at `address`. With None, start one in this process with `workers` threads (None: one per core).
 
     Raises
     ------
@@ -54,7 +54,7 @@ def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
 
 
 def num_threads(client: Client) -> int:
-    """Points that the workers compute at a time."""
+    """Number of points that the workers compute at the same time."""
     return sum(client.nthreads().values())
 
 
@@ -127,7 +127,7 @@ def _knock(address: str) -> None:
 
 
 def _check_workers(client: Client) -> None:
-    """Workers that are there have this version of the package; of later ones their rows tell."""
+    """Check that present workers have this version of the package; later workers are checked by the version in their results."""
 
     def version() -> str:  # nested, so that it is pickled by value: the package may be missing there
         try:
@@ -141,12 +141,12 @@ def _check_workers(client: Client) -> None:
 
 
 def check_version(found: str, worker: str) -> None:
-    """Check that a worker has our version.
+    """Check that a worker has this version of the package.
 
     Raises
     ------
     ConfigError
-        If not.
+        If it has another version.
     """
     if found != package_version():
         raise ConfigError(

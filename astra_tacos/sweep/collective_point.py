@@ -11,7 +11,10 @@ from typing import Any
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.judge.judgement import judge_schedule
+from astra_tacos.judge.judges import timed_for
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
+from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
@@ -47,7 +50,12 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
+    figures |= judge_schedule(schedule, network, _backend(task)).times_ns
     return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _backend(task: CollectiveTask) -> Backend | None:
+    return None if task.backend is None else BACKENDS[task.backend]
 
 
 def _unchecked(schedule: Schedule) -> None:
@@ -69,7 +77,7 @@ def _schedule(
         if kept is not None:
             return kept[0], float(kept[1]["synthesis_seconds"])
     begin = time.perf_counter()
-    found = search(topology, collective, task.options)
+    found = search(topology, collective, timed_for(task.options, topology, collective, _backend(task))[0])
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})

@@ -9,7 +9,9 @@ from typing import Any
 from astra_tacos.collective import cut_into, make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.judge.judges import timed_for
+from astra_tacos.run.backend import BACKENDS
+from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import choose_chunks
@@ -82,7 +84,8 @@ class _Model:
         network = point.network
         structure = (tuple((d.block, d.size) for d in network.dimensions), len(network.links), len(network.failed_links))
         size = task.size_bytes.bit_length() if task.options.chooses_chunks else 0
-        key = (structure, size, task.collective, replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0))
+        options = replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0)
+        key = (structure, size, task.collective, task.backend, options)
         if key not in self.known:
             try:
                 self.known[key] = _search_seconds(self._topology(network, structure), task)
@@ -108,7 +111,8 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
-    model = choose_link_model(topology, collective)[0]
+    backend = None if task.backend is None else BACKENDS[task.backend]
+    model = timed_for(replace(options, link_model="auto"), topology, collective, backend)[1]
     cuts, sends = [collective], collective.least_sends
     if options.chooses_chunks:
         chosen = choose_chunks(topology, collective.name, collective.size_bytes, model, options.max_sends)

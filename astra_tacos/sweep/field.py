@@ -12,7 +12,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.expression import Expression, Names, parse_expression
 
 MARK = "="
-"""How a string begins that is an expression."""
+"""First character of a string that is an expression."""
 _ABSENT = object()
 
 
@@ -25,11 +25,11 @@ class Field:
     where
         File and key, for error messages.
     expressions
-        Those in it; none in a constant.
+        The expressions in the value; none in a constant.
     value
-        The value where names have these values; whole numbers come as such, even from a division.
+        Computes the value from the values of names; whole numbers are integers, even as the result of a division.
     names
-        Names that its expressions need, in alphabetical order.
+        Names in the expressions, in alphabetical order.
     """
 
     where: str
@@ -47,18 +47,18 @@ class Field:
         return not self.expressions
 
     def depends_on(self, names: Names) -> tuple[Any, ...]:
-        """The values of its names and their types (1 is not true): where they are the same, so is its own."""
+        """Key for caches of this value: the values and types of its names (types, because 1 equals True)."""
         values = [names.get(name, _ABSENT) for name in self.names]
         return (*values, *map(type, values))
 
 
 def read_field(value: object, where: str) -> Field:
-    """The field that a value of a YAML file is.
+    """Make the field of a value of a YAML file.
 
     Raises
     ------
     ConfigError
-        If an expression in it is none.
+        If a string that begins with `MARK` is not an expression.
     """
     if isinstance(value, str) and value.lstrip().startswith(MARK):
         expression = parse_expression(value.lstrip()[len(MARK) :], where)
@@ -79,7 +79,7 @@ def _expressions(fields: Any) -> tuple[Expression, ...]:
 
 
 def _whole(value: Any) -> Any:
-    """Lists by the entry; 4.0, as a division gives it, is 4."""
+    """The value with whole floats such as 4.0, the result of a division, as integers, also within lists."""
     if isinstance(value, (list, tuple)):
         return [_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -87,7 +87,7 @@ def _whole(value: Any) -> Any:
 
 @contextlib.contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Errors of a file that the sweep file names begin with where it does."""
+    """Prefix errors of a file that the sweep file names with the place of that name."""
     try:
         yield
     except ConfigError as error:
@@ -100,7 +100,7 @@ def check_keys(mapping: Mapping[Any, Any], where: str, keys: tuple[str, ...]) ->
     Raises
     ------
     ConfigError
-        If it has.
+        If it has other keys.
     """
     for key in mapping:
         if key not in keys:

@@ -13,6 +13,8 @@ GIVEN_UP = "it was given up"
 """Error of a point that was ended because one sweep no longer needs it; another sweep that does computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
+    "stock_ns": "int",
+    "congestion_aware_ns": "int",
     "bound_ns": "int",
     "bound": "str",
     "efficiency": "float",

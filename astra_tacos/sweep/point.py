@@ -55,6 +55,7 @@ class CollectiveTask:
     root: int | None
     size_bytes: int
     options: SearchOptions
+    backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

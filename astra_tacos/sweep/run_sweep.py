@@ -1,4 +1,4 @@
-"""From points to rows, on Dask: missing points are computed, each key once, and stored as soon as they are done."""
+"""Computation of a sweep's points on Dask: each missing key is computed once, and stored as soon as it is done."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _LOOK_S = 0.05
-"""How often results are collected and points submitted: a few at a time cost Dask less than one by one."""
+"""Interval in s at which results are collected and points submitted, as Dask handles several at a time more cheaply."""
 _COUNT_S = 2.0
-"""How often workers are counted: they come and go."""
+"""Interval in s at which workers are counted, as their number may change."""
 _PER_THREAD, _IN_FLIGHT = 4, 16
-"""Tasks at the scheduler, so many for each thread and more: what keeps workers busy until the next look."""
+"""Most tasks at the scheduler: `_PER_THREAD` per thread and `_IN_FLIGHT` more, which keeps workers busy between two intervals."""
 _TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 8, 64
-"""Points are put together to tasks of about so long, judged by the last ones: a task costs Dask some milliseconds."""
+"""Several points form a task of about `_TASK_S` s, by the times of the last `_RECENT` points, as a task costs Dask some ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Results that there are, that were there before, that failed and that are asked for; and threads of workers."""
+    """Numbers of results done, reused from before, failed and requested; and the number of workers' threads."""
 
     done: int
     reused: int
@@ -45,18 +45,18 @@ class Progress:
 
 
 class SweepRun:
-    """Points of a sweep, and what is known of them. Points of the same key have one result.
+    """The points of a sweep and their results. Points of the same key have one result.
 
     Attributes
     ----------
     outcomes
-        By key, what need not be computed any more.
+        Known outcomes, by key.
     missing
-        By key, in the order of the points, what has to be.
+        Points to compute, by key, in order.
     num_reused
-        How many outcomes there were before.
+        Number of outcomes that were known at the start.
     warnings
-        What was logged while points were computed, each once.
+        Messages that were logged while points were computed, each once.
     """
 
     def __init__(self, points: Sequence[Point], store: Store, conditions: Conditions, retry_failed: bool = False) -> None:
@@ -75,7 +75,7 @@ class SweepRun:
         self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
 
     def results(self) -> Iterator[tuple[Point, Outcome]]:
-        """All points, in order, of which it is known what became."""
+        """All points with a known outcome, in order."""
         for point, key in zip(self._points, self._key_of, strict=True):
             if key is None:
                 yield point, Outcome(ERROR, point.error, {})
@@ -83,7 +83,7 @@ class SweepRun:
                 yield point, self.outcomes[key]
 
     def compute(self, client: Client, on_progress: Callable[[Progress], None] = lambda progress: None) -> None:
-        """Compute what is missing. However it ends, what is there then is kept, and nothing goes on behind.
+        """Compute the missing points. On any exit, results so far are kept, and no computation continues on the workers.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class SweepRun:
             _give_up(client, running)
 
     def _groups(self, waiting: deque[tuple[str, Point]], threads: int, room: int) -> list[dict[str, Point]]:
-        """The next points, those of one task together: several where points are short, fewer towards the end."""
+        """The next points, grouped into tasks: several per task if points take little time, fewer towards the end."""
         usual = statistics.median(self._seconds) if self._seconds else _TASK_S
         most = min(_TASK_S / max(usual, 1e-3), _MOST_TOGETHER)
         groups = []
@@ -203,7 +203,7 @@ def _is_connected(client: Client) -> bool:
 
 
 def _give_up(client: Client, running: dict[Future[Any], list[str]]) -> None:
-    """Have workers stop what nobody waits for any more."""
+    """Stop the computation of points that are no longer needed on all workers."""
     if running and _is_connected(client):
         with contextlib.suppress(OSError):
             client.cancel(list(running))

@@ -161,7 +161,7 @@ SETTINGS: dict[str, Setting] = {
     "remote_memory": Setting(_path(), "remote_memory", _ONLY_WORKLOAD),
     "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
     "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
-    "backend": Setting(_choice(tuple(BACKENDS), may_be_null=True), "backend", _ONLY_WORKLOAD),
+    "backend": Setting(_choice(tuple(BACKENDS), may_be_null=True), "backend"),
 }
 """Keys of `point` beside `network` and `failed_links`, as the options of the command line."""
 SEARCH_FIELDS = {

@@ -213,6 +213,7 @@ class _Resolver:
             root,
             settings["size"],
             _search_options(settings),
+            settings["backend"],
         )
         return task, error
 

@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 
 def compute_points(points: Sequence[tuple[str, dict[str, Any]]], conditions: Conditions) -> dict[str, Any]:
-    """The outcomes of some points, one after the other, and the version of the package that computed them.
+    """Compute points one after another; returns their outcomes, and the version of the package on the worker.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def _compute(key: str, request: dict[str, Any], conditions: Conditions) -> Outco
 
 
 def start_processes(count: int) -> None:
-    """Have processes ready for threads to come: they load their libraries meanwhile."""
+    """Start `count` processes in advance, so that they load their libraries before the first points arrive."""
     guards = [Guard() for _ in range(count)]
     with _lock:
         _guards.update(guards)
@@ -55,7 +55,7 @@ def start_processes(count: int) -> None:
 
 
 def stop_points(keys: Collection[str]) -> None:
-    """End the processes of this worker that compute one of these, and begin with none of them any more."""
+    """End the processes of this worker that compute points with these keys, and refuse to start such points."""
     with _lock:
         _stopped.update(keys)
         guards = list(_guards)
@@ -64,7 +64,7 @@ def stop_points(keys: Collection[str]) -> None:
 
 
 def stop_all() -> None:
-    """End all processes of this worker, when its threads are done with them."""
+    """End all processes of this worker, after its threads have finished with them."""
     with _lock:
         guards = list(_guards)
         _guards.clear()
@@ -74,7 +74,7 @@ def stop_all() -> None:
 
 
 def _guard() -> Guard:
-    """That of this thread."""
+    """The guard of the current thread."""
     guard: Guard | None = getattr(_own, "guard", None)
     if guard is None:
         with _lock:

@@ -34,6 +34,7 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
             raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # a row must not name what is gone
     return {
         "predicted_ns": result.after_ns,
+        **{judged.judge.figure: judged.after_ns for judged in result.judged},
         "verified": True,  # a plan checks its schedules, and its end is that of a replay
         "before_ns": result.before_ns,
         "speed_up": result.speed_up,
@@ -67,7 +68,15 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         Path(task.directory),
     )
     cache = _path(conditions.cache)
-    return plan(inputs, folder / "plan", backend=task.backend, baseline=task.baseline, options=task.options, cache=cache)
+    return plan(
+        inputs,
+        folder / "plan",
+        backend=task.backend,
+        baseline=task.baseline,
+        options=task.options,
+        cache=cache,
+        compare_backends=False,
+    )
 
 
 def _path(text: str | None) -> Path | None:

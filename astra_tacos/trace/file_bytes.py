@@ -17,26 +17,26 @@ from astra_tacos.input_file import open_regular
 MAX_UNPACKED_BYTES = 1 << 32
 MAX_UNPACKED_RATIO = 100
 FREE_UNPACKED_BYTES = 1 << 26
-"""A file may have 4 GiB, and a compressed one unpack to as much, but beyond 64 MiB to no more than 100 times its size; traces
-have about 10."""
+"""Decompressed size up to which any compression ratio is accepted. Beyond it, the ratio may be 100; traces have about 10. Files
+and decompressed contents may have 4 GiB."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _STEP = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileBytes:
-    """A file's bytes.
+    """The bytes of a trace file.
 
     Parameters
     ----------
     path
         The file.
     data
-        uint8[size + padding]; what lies behind `size` means nothing.
+        uint8[size + padding]; the padding has no meaning.
     size
-        How many bytes there are.
+        Number of bytes.
     is_unpacked
-        Whether offsets count in what was unpacked from the file.
+        Whether the bytes, and so offsets, are those of the decompressed contents.
     """
 
     path: Path
@@ -45,17 +45,17 @@ class FileBytes:
     is_unpacked: bool
 
     def at(self, offset: int) -> str:
-        """`x.0.et: byte 7`, the beginning of an error."""
+        """The beginning of an error message, like `x.0.et: byte 7`."""
         return f"{self.path}: byte {offset}{' of what it unpacks to' if self.is_unpacked else ''}"
 
 
 def read_file(path: Path, padding: int) -> FileBytes:
-    """Read and unpack a file.
+    """Read a file, and decompress it if it is a gzip file.
 
     Raises
     ------
     ConfigError
-        If it cannot be read or unpacked, is no regular file, is empty or too large, or unpacks to too much.
+        If it cannot be read or decompressed, is not a regular file, is empty or too large, or decompresses to too much.
     """
     try:
         with open_regular(path, "a Chakra trace") as file:

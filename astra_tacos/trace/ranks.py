@@ -30,27 +30,27 @@ from astra_tacos.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace, Wo
 _Result = TypeVar("_Result")
 
 _KEPT_BYTES = 1 << 28
-"""Files of more than this together are loaded twice: to see how much is in them, and to read them into columns."""
+"""Total size of files above which they are loaded twice: to count their nodes, and to read them into columns."""
 
 
 def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads: int, chunks: bool, workload: bool) -> Trace:
-    """Read all ranks into columns that are made once, as large as they have to be.
+    """Read all ranks into columns that are allocated once, with their final size.
 
     Parameters
     ----------
     prefix
-        What to call the trace.
+        Prefix of the trace.
     loads
         For each rank, loads its file.
     threads
-        How many files are read at a time; the result does not depend on it.
+        Number of files that are read at a time; the result does not depend on it.
     chunks, workload
-        Whether to read those columns.
+        Whether to read `Trace.chunks` and `Trace.workload`.
 
     Raises
     ------
     ConfigError
-        If a file is no trace, or memory does not suffice.
+        If a file is not a trace, or memory does not suffice.
     """
     try:
         measured = _measure(loads, threads)
@@ -71,7 +71,7 @@ def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads
 
 
 def _measure(loads: Sequence[Callable[[], FileBytes]], threads: int) -> list[tuple[Extent, FileBytes | None]]:
-    """How much is in each file, and those that may stay in memory."""
+    """The extent of each file, and its bytes if they may stay in memory."""
     kept, lock = 0, Lock()
 
     def load(rank: int) -> tuple[Extent, FileBytes | None]:
@@ -87,7 +87,7 @@ def _measure(loads: Sequence[Callable[[], FileBytes]], threads: int) -> list[tup
 
 
 def _in_threads(work: Callable[[int], _Result], ranks: Iterable[int], threads: int) -> Iterator[_Result]:
-    """Results in order; what is raised first in that order is raised."""
+    """Results in the order of `ranks`; of several exceptions the first one in this order is raised."""
     if threads == 1:
         yield from map(work, ranks)
         return
@@ -99,7 +99,7 @@ def _in_threads(work: Callable[[int], _Result], ranks: Iterable[int], threads: i
 
 
 def _number_groups(columns: Columns, rank_first: NDArray[np.int64], names: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Number groups across ranks, in the order in which they come first."""
+    """Number group names across ranks by first occurrence, in place; returns the names."""
     group_names = tuple(dict.fromkeys(name for of_rank in names for name in of_rank))
     number_of = {name: number for number, name in enumerate(group_names)}
     for rank, of_rank in enumerate(names):

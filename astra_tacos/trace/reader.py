@@ -25,11 +25,11 @@ from astra_tacos.trace.trace import Trace
 
 MAX_RANKS = 1_000_000
 _THREADED_BYTES = 1 << 21
-"""Files of less than this together are read faster by one thread."""
+"""Total size of files below which one thread reads them faster than several."""
 
 
 def trace_files(prefix: str | Path, most_ranks: int = MAX_RANKS) -> list[Path]:
-    """`PREFIX.0.et`, `PREFIX.1.et`, ... as far as they go without a gap; those from `most_ranks` on do not count.
+    """The files `PREFIX.0.et`, `PREFIX.1.et`, ... in order of rank; ranks from `most_ranks` on are ignored.
 
     Raises
     ------
@@ -53,22 +53,22 @@ def trace_files(prefix: str | Path, most_ranks: int = MAX_RANKS) -> list[Path]:
 def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = False, most_ranks: int = MAX_RANKS) -> Trace:
     """Read the traces of all ranks; files may be compressed with gzip.
 
-    Files are read in threads. Of each, its bytes are held in memory while it is read.
+    Several threads read files at the same time. The bytes of a file are in memory while it is read.
 
     Parameters
     ----------
     prefix
         Rank r is read from `PREFIX.r.et`.
     chunks, workload
-        Whether to read those columns.
+        Whether to read `Trace.chunks` and `Trace.workload`.
     most_ranks
-        Files of later ranks are not opened.
+        Number of ranks to read; files of later ranks are not opened.
 
     Raises
     ------
     ConfigError
-        If a file is missing, cannot be read, is truncated or no Chakra trace, has no node, or two of its nodes have one id, with
-        file and byte offset; or if memory does not suffice.
+        If a file is missing, cannot be read, is truncated or not a Chakra trace, has no nodes, or two of its nodes have the same
+        id (the message names file and byte offset), or if memory does not suffice.
     """
     files = trace_files(prefix, most_ranks)
     is_small = sum(path.stat().st_size for path in files) < _THREADED_BYTES
@@ -78,7 +78,7 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
 
 
 def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
-    """Names of the nodes in some rows, read from the files again.
+    """Read the names of the nodes at some rows from the files.
 
     Raises
     ------

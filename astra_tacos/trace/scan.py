@@ -25,18 +25,18 @@ _MAX_NODES = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much there is in a file.
+    """The numbers of nodes and bytes in a trace file.
 
     Parameters
     ----------
     num_nodes, num_deps
-        Nodes and dependencies, up to the first fault.
+        Number of nodes and of dependencies before the first fault.
     most_held
-        The most control dependencies of one node.
+        Largest number of control dependencies of one node.
     size
-        How many bytes to read: fewer than there are if two of the nodes in them must have one id.
+        Number of bytes to read: fewer than the file has if two of the nodes in them must have the same id.
     file_size
-        How many there are.
+        Number of bytes of the file.
     """
 
     num_nodes: int
@@ -48,16 +48,16 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Columns of all ranks, to be filled rank by rank.
+    """Columns of all ranks, which `fill` fills rank by rank.
 
     Parameters
     ----------
     numbers
-        int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, and of `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` those that are wanted.
+        int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, then `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` if they are wanted.
     flags
         uint8[4, num_nodes], `FLAGS`; those not wanted have no meaning. Bits of `lists`: `msg_chunk_list`, `place_list`.
     marks
-        uint32[3 or 0, num_nodes], `MARKS`, if the workload's columns are wanted; of `group` 0 is none, and else one more.
+        uint32[3 or 0, num_nodes], `MARKS`, if the workload's columns are wanted; `group` is 0 for none, else the number plus 1.
     dep_first, dep
         As in `Trace`.
     """
@@ -70,7 +70,7 @@ class Columns:
 
 
 def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
-    """Columns of that many nodes and dependencies in all ranks.
+    """Allocate columns.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> 
 
 
 def measure(file: FileBytes) -> Extent:
-    """How much there is in a file; it may yet turn out to be no trace.
+    """Count the nodes and dependencies of a file, without checking that it is a trace.
 
     Raises
     ------
@@ -132,8 +132,8 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     Raises
     ------
     ConfigError
-        If the bytes are no Chakra trace, there is no node, two have one id, or it is not what was measured; with file and byte
-        offset.
+        If the bytes are not a Chakra trace, there are no nodes, two nodes have the same id, or the file does not have the
+        measured extent. The message names file and byte offset.
     """
     from astra_tacos.trace._row_kernels import UNIQUE, ids_to_rows
     from astra_tacos.trace._scan_kernels import FINE, NO_ROOM, GroupNames, Table, scan_nodes
@@ -141,10 +141,10 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     if file.size != extent.file_size:
         raise ConfigError(_describe_fault(file, NO_ROOM, 0, 0))
     end_row, end_dep = first_row + extent.num_nodes, first_dep + extent.num_deps
-    # Room for as many group names as there can be; what is not touched takes no memory.
+    # Room for the largest possible number of group names; pages that are never touched take no memory.
     most = extent.num_nodes if len(columns.marks) else 0
     slots, names = np.zeros(1 << (2 * most).bit_length(), np.int32), np.empty((2, most), np.int64)
-    # Hashes of ids and names begin with a secret, so that nobody can make a file that takes quadratic time.
+    # Hashes of ids and names are seeded with a secret, so that nobody can make a file that takes quadratic time.
     seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
     room = np.array([first_row, end_row, first_dep, end_dep])
     table = Table(room, columns.numbers, columns.flags, columns.marks, columns.dep_first, columns.dep)
@@ -182,7 +182,7 @@ def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[Num
 
 
 def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int], tuple[str, ...]]:
-    """Byte offsets, ids and names of the nodes in some rows, which ascend; fewer where the file has not so many nodes."""
+    """Byte offsets, ids and names of the nodes at some ascending rows; fewer if the file has fewer nodes."""
     from astra_tacos.trace._scan_kernels import find_nodes
 
     places = np.empty((4, len(rows)), np.int64)
@@ -222,7 +222,7 @@ def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) 
 
 
 def _length(file: FileBytes, at: int) -> tuple[int, int]:
-    """The length that a message says it has, and how many bytes follow."""
+    """The length that a message states, and the number of bytes that follow."""
     size, digits, byte = 0, 0, 128
     while byte >= 128:
         byte = int(file.data[at + digits])

@@ -1,4 +1,4 @@
-"""From the columns that are written to the columns that are read, without the bytes in between."""
+"""Conversion of columns to write (`NodeTable`) into columns as read (`Trace`), without encoding to bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable
 
 
 def trace_of_table(table: NodeTable, rank_first: NDArray[np.int64], name: str) -> Trace:
-    """What `read_trace` reads of the files that are written of a table, all its columns but the workload's.
+    """The trace that `read_trace` would read from the files written from a table, without the workload's columns.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def trace_of_table(table: NodeTable, rank_first: NDArray[np.int64], name: str) -
     rank_first
         int64[num_ranks + 1], first row of each rank.
     name
-        What the trace is to be called in messages.
+        Prefix of the trace, for messages.
     """
     num_nodes = len(table.node_id)
     attributes = np.repeat(np.arange(num_nodes), np.diff(table.attr_first))

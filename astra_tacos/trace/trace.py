@@ -55,7 +55,7 @@ NO_LISTS = NumberLists(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkColumns:
-    """Which chunks a node moves, as converters write it for collectives; `ABSENT` where a node does not say.
+    """The chunks that each node moves, in the attributes that converters write for collectives; `ABSENT` without them.
 
     Parameters
     ----------
@@ -87,27 +87,27 @@ class ChunkColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkloadColumns:
-    """What else ASTRA-sim reads of a training workload's nodes; `ABSENT` where a node does not say.
+    """Further attributes that ASTRA-sim reads of the nodes of a training workload; `ABSENT` if a node lacks one.
 
     Parameters
     ----------
     comm_type, num_ops, tensor_size, comm_priority
-        int64[num_nodes].
+        int64[num_nodes], the attributes of these names.
     is_cpu_op
         bool[num_nodes], False where absent.
     own
-        int64[num_nodes], the rank that the node says it is of: `comm_src` of a send, `comm_dst` of a receive.
+        int64[num_nodes], the own rank that the node states: `comm_src` of a send, `comm_dst` of a receive.
     group, group_names
-        int32[num_nodes], entry of `group_names` that is its `pg_name`, or `ABSENT`.
+        int32[num_nodes], entry of `group_names` with the node's `pg_name`, or `ABSENT`.
     involved_dims
-        int64[num_nodes], bit d is set where `involved_dim` names dimension d; of dimensions 0 to 62.
+        int64[num_nodes], bit d is set if `involved_dim` names dimension d, for dimensions 0 to 62.
     involved_count
-        int64[num_nodes], length of `involved_dim`, 0 where absent; dimensions from there on do not take part.
+        int64[num_nodes], length of `involved_dim`, 0 if absent; dimensions beyond it do not take part.
     wrong_type, no_value
-        uint32[num_nodes], bit i: attribute `WORKLOAD_ATTRIBUTES[i]` has a value of a type that ASTRA-sim's reader throws at
-        (`feeder_v3/et_feeder_node.h`, `flagged_implicit_converter`; `Workload.cc` for `involved_dim`), or none at all.
+        uint32[num_nodes], bit i is set if attribute `WORKLOAD_ATTRIBUTES[i]` has a value of a type at which ASTRA-sim's reader
+        throws (`feeder_v3/et_feeder_node.h`, `flagged_implicit_converter`; `Workload.cc` for `involved_dim`), or no value.
     byte_offset
-        int64[num_nodes], where the node's length prefix begins in its file (in what is unpacked from it, if it is compressed).
+        int64[num_nodes], offset of the node's length prefix in its file (in the decompressed bytes, if it is compressed).
     """
 
     comm_type: NDArray[np.int64]
@@ -127,23 +127,23 @@ class WorkloadColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Nodes of all ranks, sorted by rank, in the order of the file within one; a node is named by its row.
+    """The nodes of all ranks, sorted by rank, then in the order of the file. A node is referred to by its row.
 
-    Attributes that a node lacks, or whose value is no integer, are `ABSENT`. Of several attributes of one name the first
-    counts, as for ASTRA-sim. Values beyond int64 are the largest int64.
+    Attributes that a node lacks, or whose value is not an integer, are `ABSENT`. Of several attributes of one name the first
+    counts, as in ASTRA-sim. Values beyond int64 become the largest int64.
 
     Parameters
     ----------
     prefix
-        Where it was read from; rank r is in `prefix.r.et`.
+        Prefix of the files; the nodes of rank r are in `prefix.r.et`.
     rank_first
         int64[num_ranks + 1], first row of each rank.
     node_id
-        uint64[num_nodes], id within its file.
+        uint64[num_nodes], id of the node, unique within its rank.
     kind
         uint8[num_nodes], `NodeType`, or `UNKNOWN_KIND`.
     duration_us
-        int64[num_nodes].
+        int64[num_nodes], `duration_micros`.
     size_bytes
         int64[num_nodes], `comm_size`.
     peer
@@ -151,9 +151,10 @@ class Trace:
     tag
         int64[num_nodes], `comm_tag`.
     dep_first, dep
-        int64[num_nodes + 1] and int64[...], rows a node depends on (data, then control), `DANGLING` for ids that do not exist.
+        int64[num_nodes + 1] and int64[...], rows that each node depends on (data, then control), `DANGLING` for ids that do not
+        exist (CSR).
     chunks, workload
-        Further columns, None where they were not asked for.
+        Further columns, None unless they were asked for.
     """
 
     prefix: str
@@ -185,6 +186,6 @@ class Trace:
         return np.repeat(np.arange(self.num_ranks), np.diff(self.rank_first))
 
     def describe_node(self, row: int) -> str:
-        """`rank 3, node 17`."""
+        """A node in words, like `rank 3, node 17`."""
         rank = int(np.searchsorted(self.rank_first, row, side="right")) - 1
         return f"rank {rank}, node {int(self.node_id[row])}"

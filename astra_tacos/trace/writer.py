@@ -27,7 +27,7 @@ ATTRIBUTE_FIELDS = {
     "msg_chunk_list": "int32_list",
     "place_list": "int32_list",
 }
-"""The attributes that are written, with the value types that every reader of Chakra traces takes.
+"""The attributes that are written, with value types that every reader of Chakra traces accepts.
 
 Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
 `NodeTable.list_first`."""
@@ -40,16 +40,16 @@ _LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_FIELDS[na
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTable:
-    """Nodes to be written, in columns; `*_first` delimit the entries of each node in the column after it.
+    """Nodes to write, as columns. `*_first` are the first entries of each node in the column that follows (CSR).
 
     Parameters
     ----------
     node_id, kind, duration_us
         int64, uint8 and int64 [num_nodes].
     names, name, name_number
-        A node is called `names[name[i]]` + `name_number[i]`; uint16 and int64 [num_nodes].
+        The name of node i is `names[name[i]]` followed by `name_number[i]`; uint16 and int64 [num_nodes].
     ctrl_first, ctrl, data_first, data
-        Ids of the nodes depended on.
+        Ids of the nodes that each node depends on.
     attr_first, attr_key, attr_value
         Attributes: key in `ATTRIBUTE_KEYS`, value int64.
     list_first, list_entry
@@ -74,7 +74,7 @@ class NodeTable:
 
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
-    """One trace file: metadata and the nodes `begin` to `end - 1`."""
+    """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
     from astra_tacos.trace._wire_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)

@@ -28,12 +28,12 @@ _MAX_TAGS = 500_000_000
 
 
 def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
-    """A trace's program, and what is wrong with single nodes, dependencies, messages and reductions.
+    """The program of a trace, and violations of single nodes, dependencies, messages and reductions.
 
     Raises
     ------
     ConfigError
-        If the trace has more chunks than any collective, or was read without its chunks.
+        If the trace has more chunks than a collective can have, or was read without its chunks.
     """
     chunks = trace.chunks
     if chunks is None:
@@ -104,7 +104,7 @@ def _paired(
 def _sound_messages(
     trace: Trace, rank: NDArray[np.int64], violations: list[Violation]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of sends and of receives that say what is needed to match them; adds a violation for each of the others."""
+    """Rows of the sends and receives that have all attributes for matching; adds a violation for each of the others."""
     is_send, is_recv = trace.kind == NodeType.COMM_SEND, trace.kind == NodeType.COMM_RECV
     message = is_send | is_recv
     faults = (
@@ -130,7 +130,7 @@ def _keys(trace: Trace, rank: NDArray[np.int64], rows: NDArray[np.int64], *, sen
 
 
 def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], recvs: NDArray[np.int64]) -> list[Violation]:
-    """Violations for sends and receives without a counterpart; if only the size differs, one for both."""
+    """Violations for sends and receives without a counterpart; one for both if they differ in size only."""
     waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for row, src, dst, tag in zip(recvs.tolist(), *(k.tolist() for k in _keys(trace, rank, recvs, sends=False)[:3]), strict=True):
         waiting[src, dst, tag].append(row)

@@ -1,8 +1,9 @@
 """The oracle for lockstep schedules: the checks of `schedule_oracle`, done round by round in little memory.
 
 It shares no code with the synthesizer, and computes delays anew from the links' bandwidth and latency. A Reduce-Scatter is
-correct if every NPU except a chunk's owner sends its sum away exactly once, and only after everything that it receives: then all
-contributions flow to the owner, each on one path. An All-Reduce is a Reduce-Scatter that ends before the All-Gather begins.
+correct if every NPU except a chunk's owner sends its sum exactly once, after it has received all that it receives of the chunk:
+then all contributions reach the owner, each on one path. An All-Reduce is a Reduce-Scatter that ends before the All-Gather
+begins.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from astra_tacos.verifier.schedule_oracle import check_sizes, comp_ns
 from astra_tacos.verifier.violation import Violation
 
 MOST_VIOLATIONS = 1000
-"""More are counted, but not listed."""
-# Chunks are shared out to so many parts, whatever the number of threads, so that the result does not depend on it.
+"""Most violations that are listed; all are counted."""
+# Number of parts of the chunks. It does not depend on the number of threads, so that the result does not, either.
 _PARTS = 2
 
 
@@ -34,7 +35,7 @@ def verify_lockstep(
     schedule
         The schedule to verify.
     threads
-        By default one per core; two at most are of use.
+        Number of threads, by default one per core; more than two have no effect.
     on_progress
         Called with the number of rounds done and their total.
     """
@@ -68,7 +69,10 @@ def verify_lockstep(
 
 
 def _delays(schedule: LockstepSchedule) -> tuple[int, NDArray[np.int64]]:
-    """How long a link is held, and per round how long after its start the slowest chunk is of use, in ASTRA-sim's arithmetic."""
+    """The time in ns for which a send holds its link, and int64[num_rounds], the delay of the round's slowest chunk.
+
+    A delay is the time from the start of a round until the chunk is usable. The arithmetic is ASTRA-sim's.
+    """
     topology = schedule.topology
     serialisation = float(schedule.collective.chunk_size_bytes.max()) / (topology.link_bandwidth_gibps[0] * (1 << 30) / 1e9)
     delay = int(topology.link_latency_ns[0] + serialisation)
@@ -79,7 +83,7 @@ def _delays(schedule: LockstepSchedule) -> tuple[int, NDArray[np.int64]]:
 
 
 def _check_starts(schedule: LockstepSchedule, hold: int, usable: NDArray[np.int64]) -> list[Violation]:
-    """Rounds start one after another, a link's holding time apart; what is gathered starts when all is reduced."""
+    """Check that rounds start at least a link's holding time apart, and that gathering begins after all reductions."""
     start, reducing = schedule.start_ns, schedule.reducing_rounds
     violations = []
     if len(start) and start[0] < 0:
@@ -100,10 +104,10 @@ def _check_starts(schedule: LockstepSchedule, hold: int, usable: NDArray[np.int6
 
 
 def _places(schedule: LockstepSchedule) -> NDArray[np.int64]:
-    """A numbering of the chunks. Any is correct; this one is friendly to the cache.
+    """A numbering of the chunks, chosen for locality in the processor's cache; any numbering is correct.
 
-    Chunks that are sent at the same time are close together: they are numbered by the round in which they first appear from the
-    middle on.
+    Chunks that are sent at the same time get close numbers: they are sorted by the round of the second half in which they first
+    appear.
     """
     num_chunks = schedule.collective.num_chunks
     seen = np.zeros(num_chunks, bool)
@@ -132,7 +136,7 @@ def _check_phase(
     pool: ThreadPoolExecutor,
     report: Callable[[int, int], None],
 ) -> tuple[list[Violation], int, int]:
-    """Violations of the rounds that reduce or of those that copy, how many more there are than are listed, and the sends."""
+    """Violations of the reducing or of the copying rounds, the number of violations that are not listed, and of sends."""
     from astra_tacos.verifier import _round_kernels as kernels
 
     topology, collective = schedule.topology, schedule.collective

@@ -11,19 +11,19 @@ Columns = tuple[NDArray[np.int64], ...]
 def match_messages(
     send_key: Columns, send_place: NDArray[np.int64], recv_key: Columns, recv_place: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Match sends and receives of one key first in, first out, as runtimes do.
+    """Match sends with receives of the same key, first in, first out, as runtimes do.
 
     Parameters
     ----------
     send_key, recv_key
-        Columns that tell messages apart.
+        Columns of the key: sends and receives match if they are equal in all columns.
     send_place, recv_place
-        int64[...], order among those of one key.
+        int64[...], order of sends, and of receives, with the same key.
 
     Returns
     -------
     send, recv
-        int64[num_messages], rows that belong together.
+        int64[num_messages], rows of the matched sends and receives.
     """
     group, _ = _groups(send_key, recv_key)
     num_sends = len(send_place)
@@ -34,7 +34,7 @@ def match_messages(
 
 
 def successors(key: Columns, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that follow one another under one key."""
+    """int64[n] each: pairs of rows that are consecutive, by place, among the rows of one key."""
     group, _ = _groups(key, tuple(column[:0] for column in key))
     order = np.lexsort((place, group))
     same = group[order][1:] == group[order][:-1]
@@ -42,7 +42,7 @@ def successors(key: Columns, place: NDArray[np.int64]) -> tuple[NDArray[np.int64
 
 
 def _groups(send_key: Columns, recv_key: Columns) -> tuple[NDArray[np.int64], int]:
-    """A number for each distinct key, of sends and then of receives."""
+    """int64[sends + receives], number of each row's key, sends first; and how many keys there are."""
     columns = [np.concatenate(pair) for pair in zip(send_key, recv_key, strict=True)]
     order = np.lexsort(columns)
     changes = np.zeros(len(order), np.bool_)
@@ -54,7 +54,7 @@ def _groups(send_key: Columns, recv_key: Columns) -> tuple[NDArray[np.int64], in
 
 
 def _turns(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of its group come before each row."""
+    """int64[n], number of rows of the same group with a lower place."""
     order = np.lexsort((place, group))
     begins = np.flatnonzero(np.concatenate(([True], group[order][1:] != group[order][:-1]))) if len(group) else order
     turn = np.empty(len(group), np.int64)

@@ -1,7 +1,7 @@
-"""What a collective demands of the buffers of an MSCCL XML, before and after.
+"""Pre- and postconditions of collectives on the buffers of an MSCCL XML.
 
-The order of chunks is that of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have
-their root built in, and no executor compares it with the caller's; so the root is the rank that the result speaks for.
+Chunks have the order of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have a fixed
+root, which no executor compares with that of the caller. The oracle therefore infers the root from the result.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from astra_tacos.verifier.violation import Violation
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")
 _OWN_CHUNKS = ("all-to-all", "broadcast", "scatter")
-"""The input of every rank has chunks of its own; in a Broadcast or Scatter, only those of the root count."""
+"""Collectives in which the input of every rank has its own chunks; in a Broadcast or Scatter only those of the root count."""
 _WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
-"""Ranks that are not the root have no such buffer."""
+"""Collectives in which ranks other than the root have no input, or no output."""
 _MOST_LISTED = 1 << 16
 
 
 def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
-    """Violations of what the file's collective demands.
+    """Violations of the postcondition of the file's collective.
 
     Parameters
     ----------
     file
         The file.
     layout
-        The places of its buffers.
+        The locations of its buffers.
     program
         The file as a program.
     order
@@ -55,9 +55,9 @@ def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order:
 
 
 def _too_few_writes(file: MscclFile, layout: Layout, program: Program, collective: str) -> Violation | None:
-    """One violation in place of very many, if steps cannot have written all places that have to change."""
+    """One violation instead of very many, if the steps write fewer places than have to change."""
     ranks = 1 if collective in _WITHOUT_OUTPUT else file.num_npus
-    # What is right from the start, in place: a part of every rank, or the buffer of a root.
+    # Places that are correct from the start, if in place: a part of every rank, or the buffer of a root.
     needed = ranks * int(layout.size[BUFFERS.index("o")]) - layout.whole
     written = int(program.action_count[program.action_dst >= 0].sum())
     if needed - written <= _MOST_LISTED * layout.grain:
@@ -74,7 +74,7 @@ def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value
         first = layout.place(npu, "i")
         label = 0 if collective in _REDUCTIONS else npu * size
         memory.update((first + k, (label + k, 1 << npu)) for k in range(size))
-    # A `copy` element is meant to happen before all steps.
+    # A `copy` element happens before all steps.
     copied: dict[int, Value] = {}
     for npu, source, target in file.copies.tolist():
         src, dst = (layout.place(npu, name) + at * layout.grain for name, at in (("i", source), ("o", target)))
@@ -83,7 +83,7 @@ def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value
 
 
 def _after(file: MscclFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
-    """Locations and the values that must be there when the program has run; the root is that of a rooted collective."""
+    """Locations and the values that they must have after the program; `root` is that of a rooted collective."""
     expected = _expected(file, layout, collective)
     for npu in [root] if collective in _WITHOUT_OUTPUT else range(file.num_npus):
         first = layout.place(npu, "o")
@@ -92,7 +92,7 @@ def _after(file: MscclFile, layout: Layout, collective: str, root: int) -> Itera
 
 
 def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
-    """What a collective with a root leaves at a location of a rank's output buffer: called with root, rank, location."""
+    """A function from root, rank and location in its output buffer to the value that a rooted collective leaves there."""
     every, whole, part = (1 << file.num_npus) - 1, layout.whole, layout.part
     return {
         "all-reduce": lambda root, npu, k: (k, every),
@@ -107,7 +107,7 @@ def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int
 
 
 def _root(file: MscclFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int:
-    """The rank whose data are in most places where a Broadcast or Scatter wants them, or that has most of what the root wants."""
+    """The most likely root: the rank whose choice leaves the most places with the value that the collective requires."""
     expected = _expected(file, layout, collective)
     votes = np.zeros(file.num_npus, np.int64)
     for npu in range(file.num_npus):

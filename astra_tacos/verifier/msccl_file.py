@@ -1,4 +1,4 @@
-"""Reading of MSCCL XML into columns, one row per step. Anything else is a `ConfigError` that says where."""
+"""Reader of MSCCL XML into columns, one row per step. A malformed file raises a `ConfigError` that names the place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNTOLD = {
     "send": "the file does not say between which NPUs a send is",
     "recv": "the file does not say between which NPUs a recv is",
 }
-"""Names that say too little to check the result, and why."""
+"""Names of collectives that do not tell enough to check the result, and the reason."""
 _ONLY_ORIGINAL = ("reduce_scatter", "custom")
 _ONLY_SUCCESSORS = ("reducescatter", "gather", "scatter", "alltoallv", "send", "recv")
 _STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
@@ -62,36 +62,36 @@ class ThreadBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MscclFile:
-    """An MSCCL XML file. NPUs are its `gpu` elements by id; step columns are named as the attributes are.
+    """An MSCCL XML file. NPUs are its `gpu` elements by id; columns of steps have the names of the attributes.
 
     Parameters
     ----------
     path
-        Where it was read from.
+        Path of the file.
     coll, collective
-        Its own name for what it computes, and the one of this package (None if that name says too little).
+        Name of the collective in the file, and in this package (None if the file's name does not tell enough).
     untold
-        Why there is no such name; empty if there is.
+        The reason why `collective` is None; empty if it is not.
     original
-        Whether it is in the dialect of the original MSCCL runtime rather than of its successors.
+        Whether the file is in the dialect of the original MSCCL runtime rather than of its successors.
     absent
-        Attributes of `algo` that its dialect demands, but are not there.
+        Attributes of `algo` that the dialect requires but the file lacks.
     protocol
-        `proto`.
+        Attribute `proto`.
     num_channels, num_chunks, num_npus
-        `nchannels`, `nchunksperloop`, `ngpus`.
+        Attributes `nchannels`, `nchunksperloop`, `ngpus`.
     placements
-        For which buffers it is: in place (True), out of place (False), both or none.
+        Placements of buffers that the file is for: in place (True), out of place (False), both or none.
     least_bytes, most_bytes
-        `minBytes` and `maxBytes` (0: no limit), None if they are not there.
+        Attributes `minBytes` and `maxBytes` (0: no limit), None if absent.
     buffer_chunks
         int64[num_npus, 3], `i_chunks`, `o_chunks`, `s_chunks`.
     copies
         int64[num_copies, 3], `copy` elements of TACCL and TE-CCL: GPU, `i_off`, `o_off`.
     blocks
-        Thread blocks, sorted by NPU, otherwise in the order of the file.
+        Thread blocks, sorted by NPU, then in the order of the file.
     s, srcoff, dstoff, cnt, depid, deps, hasdep
-        int64[num_steps].
+        int64[num_steps], attributes of the steps.
     kind, srcbuf, dstbuf
         int64[num_steps], index in `STEP_TYPES` and in `BUFFERS`.
     """
@@ -135,17 +135,17 @@ class MscclFile:
 
     @property
     def step_npu(self) -> NDArray[np.int64]:
-        """int64[num_steps]."""
+        """int64[num_steps], NPU of each step."""
         return np.array([block.npu for block in self.blocks], np.int64)[self.block_of]
 
     def describe(self, row: int) -> str:
-        """`gpu 3, tb 1, step 2`; steps count from 0 in the order of the file."""
+        """A step in words, like `gpu 3, tb 1, step 2`; steps count from 0 in the order of the file."""
         block = self.blocks[bisect_right(self.blocks, row, key=lambda block: block.first) - 1]
         return f"gpu {block.npu}, tb {block.number}, step {row - block.first}"
 
 
 class _Numbers(dict[str, int]):
-    """Integers by their text; there are few different ones, but many of each."""
+    """Cache from texts to integers, as files repeat few distinct numbers many times."""
 
     def __missing__(self, text: str) -> int:
         digits = text.removeprefix("-")
@@ -158,12 +158,13 @@ class _Numbers(dict[str, int]):
 
 
 def read_msccl_xml(path: Path) -> MscclFile:
-    """Read a file.
+    """Read an MSCCL XML file.
 
     Raises
     ------
     ConfigError
-        If it cannot be read, is no XML or has entities, or if an element or attribute is missing, unknown or out of bounds.
+        If the file cannot be read, is not XML or has entities, or if an element or attribute is missing, unknown or out of
+        bounds.
     """
     root = _parse(path)
     if root.tag != "algo":
@@ -181,7 +182,7 @@ def read_msccl_xml(path: Path) -> MscclFile:
         raise ConfigError(f"{path}: algo: {num_npus} GPUs with {num_chunks} chunks, expected at most {MAX_LOCATIONS} in all")
     in_place = bool(_number(root, "inplace", numbers, str(path), least=0))
     also = bool(_number(root, "outofplace", numbers, str(path), least=0)) if "outofplace" in root.attrib else not in_place
-    # The original runtime does not demand these attributes, its successors do; each knows collectives that the other does not.
+    # Only the successors of the original runtime require these attributes; each dialect has collectives that the other lacks.
     missing = tuple(name for name in _SIZE_RANGE if name not in root.attrib)
     original = coll in _ONLY_ORIGINAL or (len(missing) == len(_SIZE_RANGE) and coll not in _ONLY_SUCCESSORS)
     absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
@@ -287,7 +288,7 @@ def _read_step(step: Element, numbers: _Numbers) -> tuple[int, ...] | None:
 
 
 def _explain_step(step: Element, where: str) -> tuple[int, ...]:
-    """Raise what is wrong with a step that could not be read."""
+    """Raise the error of a malformed step."""
     for name in _STEP_NUMBERS:
         _number(step, name, _Numbers(), where, least=-1)
     for name, choices in _STEP_WORDS:

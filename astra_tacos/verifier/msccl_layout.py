@@ -1,8 +1,8 @@
-"""Where the buffers of an MSCCL XML are in memory, and which places each step uses.
+"""The locations of the buffers of an MSCCL XML, and of the places that each step uses.
 
 Executors cut a buffer of `count * ngpus` elements (All-Gather, Reduce-Scatter, All-to-All) or `count` elements (the others) into
-`nchunksperloop` chunks (Azure/msccl-executor-nccl, `src/device/msccl_kernel.cu`), whether or not a rank's part is a whole
-number of them. So memory is looked at in equal parts of chunks, `grain` per chunk, of which every rank's part has a whole number.
+`nchunksperloop` chunks (Azure/msccl-executor-nccl, `src/device/msccl_kernel.cu`), even if a rank's part is not a whole number of
+chunks. A location is therefore an equal part of a chunk, `grain` per chunk, such that every rank's part has a whole number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PART_INPUT = ("all-gather", "gather")
 _PART_OUTPUT = ("reduce-scatter", "scatter")
 _PARTS_OF_WHOLE = ("all-gather", "reduce-scatter", "all-to-all")
 _CHUNKS_OF_PART = ("gather", "scatter")
-"""For these, executors have `count` elements, those of one rank's part, in `nchunksperloop` chunks."""
+"""For these collectives, executors cut the `count` elements of one rank's part into `nchunksperloop` chunks."""
 _MAX_LOCATIONS = 1 << 22
 _MAX_ACCESSES = 1 << 25
 _INPUT, _OUTPUT, _SCRATCH = (BUFFERS.index(name) for name in "ios")
@@ -34,24 +34,25 @@ _INPUT, _OUTPUT, _SCRATCH = (BUFFERS.index(name) for name in "ios")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Memory of the ranks of a file for one placement of its buffers, in locations: `grain` of them are a chunk.
+    """The memory of a file's ranks for one placement of its buffers, in locations.
 
     Parameters
     ----------
     grain
-        Locations per chunk.
+        Number of locations per chunk.
     whole, part
-        Locations of the whole buffer, and of what belongs to one rank (0 if the collective does not divide it among them).
+        Number of locations of the whole buffer, and of one rank's part (0 if the collective does not divide the buffer).
     size
-        int64[3], locations of input, output and scratch buffer.
+        int64[3], number of locations of the input, output and scratch buffer.
     begin
-        int64[num_npus, 3], location at which each one begins in its rank's memory.
+        int64[num_npus, 3], location at which each buffer begins in its rank's memory.
     scratch_at, own_at
-        Where scratch begins in a rank's memory, and where places that `rrs` steps have for themselves begin.
+        Location in a rank's memory at which the scratch buffer begins, and at which the places begin that `rrs` steps have for
+        themselves.
     stride
-        Locations per rank.
+        Number of locations per rank.
     in_place
-        Input and output are one, or the smaller one is a part of the other.
+        Whether input and output are one buffer, or the smaller one is a part of the larger one.
     """
 
     grain: int
@@ -66,7 +67,7 @@ class Layout:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """Names of a rank's memory."""
+        """The regions of a rank's memory."""
         shared = (Region("chunk", 0, self.grain, is_whole=True),)
         apart = (Region("input chunk", 0, self.grain), Region("output chunk", int(self.size[_INPUT]), self.grain))
         after = (Region("scratch chunk", self.scratch_at, self.grain), Region("place", self.own_at, self.grain))
@@ -78,14 +79,14 @@ class Layout:
 
 
 def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
-    """The memory that a file's steps use.
+    """Lay out the memory that a file's steps use.
 
-    Buffers of a file without a known collective have the sizes that it declares, and no part in common.
+    Buffers of a file without a known collective have the sizes that the file declares, and do not overlap.
 
     Raises
     ------
     ConfigError
-        If there are more chunks than can be followed.
+        If there are more locations than the oracle can follow.
     """
     num_npus, collective = file.num_npus, file.collective
     grain = num_npus // gcd(file.num_chunks, num_npus) if collective in _PARTS_OF_WHOLE else 1
@@ -139,7 +140,7 @@ def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
 
 
 def step_locations(file: MscclFile, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """int64[num_steps] each: first location of every step's source, of its destination, and of a place of its own (for `rrs`)."""
+    """int64[num_steps] each: first location of every step's source, of its destination, and of its own place (for `rrs`)."""
     npu = file.step_npu
     base = npu * layout.stride
     src, dst = (
@@ -151,13 +152,13 @@ def step_locations(file: MscclFile, layout: Layout) -> tuple[NDArray[np.int64], 
 
 
 def nowhere(file: MscclFile) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The same for a file whose steps cannot be placed."""
+    """The result of `step_locations` for a file whose steps have no valid places."""
     none = np.full(file.num_steps, NOWHERE, np.int64)
     return none, none, none
 
 
 def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:
-    """Violations for steps whose source and destination overlap but differ: threads read what others have written already."""
+    """Violations for steps whose source and destination overlap but differ, so that threads read what others have written."""
     npu = file.step_npu
     src, dst, _ = step_locations(file, layout)
     both = np.isin(file.kind, READS_SRC) & np.isin(file.kind, WRITES_DST)
@@ -167,12 +168,12 @@ def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:
 
 
 def _own_counts(file: MscclFile) -> NDArray[np.int64]:
-    """int64[num_steps], chunks that a step needs for itself: `rrs` stores its sum nowhere."""
+    """int64[num_steps], number of chunks of a step's own place: its count for `rrs`, which stores its sum nowhere, else 0."""
     return np.where(file.kind == STEP_TYPES.index("rrs"), np.minimum(file.cnt, _MAX_LOCATIONS).clip(0), 0)
 
 
 def _uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Rows of steps that use their source, with its buffer and offset, and the same of destinations."""
+    """Rows of the steps that use their source, its buffers and offsets; then the same for destinations."""
     for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
         row = np.flatnonzero(np.isin(file.kind, kinds))
         yield row, buffer[row], offset[row]

@@ -26,11 +26,11 @@ _RECIPES: dict[str, tuple[tuple[Action, str | None, str | None], ...]] = {
     "re": ((Action.REDUCE, _SRC, _DST),),
     "nop": (),
 }
-"""What each step type does from where to where; `own` is a place of the step's own, since `rrs` stores nothing."""
+"""Actions of each step type, with source and destination; `own` is the step's own place, as `rrs` stores nothing."""
 
 
 def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violation]]:
-    """A file's program for one placement of its buffers, and what is wrong with its connections, places and copies."""
+    """The program of a file for one placement of its buffers, and violations of its connections, places and copies."""
     rows = np.arange(file.num_steps)
     same_block = file.block_of[1:] == file.block_of[:-1]
     target = dependency_rows(file)
@@ -66,7 +66,7 @@ def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violat
 
 
 def _idle_copies(file: MscclFile, layout: Layout) -> Iterator[Violation]:
-    """Violations for `copy` elements that would have to move something: executors skip elements that they do not know."""
+    """Violations for `copy` elements that would have to move data, as executors skip elements that they do not know."""
     for npu, source, target in file.copies.tolist():
         if layout.place(npu, "i") + source * layout.grain != layout.place(npu, "o") + target * layout.grain:
             message = f"gpu {npu}: copy of input chunk {source} to output chunk {target} is skipped by executors; use a cpy step"
@@ -74,7 +74,7 @@ def _idle_copies(file: MscclFile, layout: Layout) -> Iterator[Violation]:
 
 
 def _actions(file: MscclFile, location: dict[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ...]:
-    """Operation, kind, source and destination of every action, by operation."""
+    """int64[num_actions] each: operation, kind, source and destination of every action, sorted by operation."""
     parts: list[tuple[NDArray[np.int64], ...]] = []
     for number, name in enumerate(STEP_TYPES):
         rows = np.flatnonzero(file.kind == number)
@@ -90,7 +90,7 @@ def _actions(file: MscclFile, location: dict[str, NDArray[np.int64]]) -> tuple[N
 def _match(
     file: MscclFile, op: NDArray[np.int64], kind: NDArray[np.int64], peer: NDArray[np.int64], channel: NDArray[np.int64]
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], list[Violation]]:
-    """Actions that belong together, and violations for those without a counterpart or of another size."""
+    """The two actions of each message, and violations for actions without a counterpart or with one of another size."""
     npu = file.step_npu[op]
     sends = np.flatnonzero(kind == Action.SEND)
     recvs = np.flatnonzero((kind == Action.RECV) | (kind == Action.RECV_REDUCE))

@@ -22,7 +22,7 @@ _REDUCE = STEP_TYPES.index("re")
 
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _MAX_STEPS = {True: 256, False: 64}
-"""Steps of a thread block: in the original runtime, and in its successors."""
+"""Most steps of a thread block: in the original runtime (True), and in its successors (False)."""
 _MAX_BLOCKS = {True: (("MSCCL", 216),), False: (("RCCL", 64), ("msccl-executor-nccl", 1024))}
 _MAX_CHANNELS = {True: (("MSCCL", 32),), False: (("msccl-executor-nccl", 32), ("RCCL", 128))}
 _MAX_COUNT = 71
@@ -31,11 +31,11 @@ _MAX_XML_NODES = 4096
 _MAX_CHILDREN = 1024
 _MAX_BLOCKS_OF_CHANNEL = 32
 _MAX_FUSED = 16
-"""Executors fuse consecutive `re` steps, but end a chain at the step that is the 16th `re` of its thread block."""
+"""Executors fuse consecutive `re` steps, but end a fused chain at the 16th `re` step of its thread block."""
 
 
 def check_rules(file: MscclFile) -> list[Violation]:
-    """Violations of what parsers demand, and of their limits."""
+    """Violations of the parsers' rules and limits."""
     violations = [Violation("missing-attribute", f"algo has no {name}") for name in file.absent]
     violations += _check_algo(file)
     violations += _check_blocks(file)
@@ -55,7 +55,7 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
         yield Violation("size-range", f"algo: minBytes is {file.least_bytes}, above maxBytes, {file.most_bytes}")
     if not file.original:
         return
-    # The original runtime compares the declared buffers with `nchunksperloop` where they are not 0.
+    # The original runtime compares the declared sizes of buffers with `nchunksperloop` unless they are 0.
     for column, part_of in enumerate(("all-gather", "reduce-scatter")):
         declared = file.buffer_chunks[:, column] * (file.num_npus if file.collective == part_of else 1)
         for npu in np.flatnonzero((declared > 0) & (declared != file.num_chunks)).tolist():
@@ -66,7 +66,7 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
 
 
 def _check_fused(file: MscclFile) -> Iterator[Violation]:
-    """Violations for `re` steps that executors make one with those before them, with the count of the last."""
+    """Violations for `re` steps that executors fuse with previous ones although counts differ, as the last count applies."""
     rows = np.flatnonzero((file.kind[1:] == _REDUCE) & (file.kind[:-1] == _REDUCE)) + 1
     before = rows - 1
     npu, block = file.step_npu, file.block_of
@@ -132,7 +132,7 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
 
 
 def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
-    """Rules for `depid`, `hasdep` and `nop`."""
+    """Violations of the rules for `depid`, `hasdep` and `nop`."""
     target = dependency_rows(file)
     depends = file.depid >= 0
     found = np.flatnonzero(depends & (target >= 0))
@@ -157,7 +157,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
 
 
 def dependency_rows(file: MscclFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """int64[num_steps], step that each one depends on, -1 for none (or none that exists)."""
+    """int64[num_steps], the step that each step depends on, -1 for none, or for one that does not exist."""
     first, size = {}, {}
     for block in reversed(file.blocks):
         first[block.npu, block.number] = block.first

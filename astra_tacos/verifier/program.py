@@ -1,4 +1,4 @@
-"""The oracle for programs: whether a Chakra trace or an MSCCL XML computes its collective with any timing."""
+"""The oracle for programs: checks that a Chakra trace or an MSCCL XML computes its collective at any timing."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _TOO_BROKEN = "it has too many errors to be followed"
 
 @dataclass(frozen=True, slots=True)
 class ProgramVerdict:
-    """What the oracle found in a trace or XML.
+    """The oracle's verdict on a trace or XML.
 
     Parameters
     ----------
     collective
-        What the program was judged as: the given name, the one in the file, or what it computes or comes closest to; None if
-        it could only be checked structurally and nothing says.
+        The collective that the program was judged as: the given name, the one in the file, or the one that it computes or comes
+        closest to. None if only the structure was checked and there is no name.
     num_ranks, num_messages
-        Members, and sends that have their receive.
+        Number of ranks, and of sends that have a receive.
     unchecked
-        Why only the structure was checked, not what is computed: the program does not say which chunks it moves or what it has
-        to compute, or is too broken to be followed. None if everything was checked.
+        The reason why only the structure was checked, not the result: the program does not state the chunks that it moves or the
+        collective that it computes, or is too broken to execute. None if everything was checked.
     violations
-        Everything that is wrong.
+        All faults that were found.
     """
 
     collective: str | None
@@ -50,7 +50,7 @@ class ProgramVerdict:
 
     @property
     def proven(self) -> bool:
-        """Everything was checked, and nothing is wrong."""
+        """Whether everything was checked and there are no violations."""
         return self.unchecked is None and not self.violations
 
 
@@ -70,9 +70,9 @@ def verify_trace(
     collective_name
         Name in `COLLECTIVES`; by default it is inferred.
     topology
-        If given, each message needs a channel there.
+        A network. If it is given, a message between NPUs without a channel is a violation.
     root
-        Of a Broadcast, Reduce, Scatter or Gather; by default the rank that receives least, or sends least.
+        Root of a Broadcast, Reduce, Scatter or Gather; by default the rank that receives, or sends, the fewest messages.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def verify_trace(
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge an MSCCL XML program by the rules of the parsers and by what it computes.
+    """Judge an MSCCL XML program by the rules of MSCCL's parsers and by its result.
 
     Limits are those of msccl-executor-nccl and RCCL, or of the original MSCCL runtime if the file is in its dialect. A program
     for both in-place and out-of-place buffers is judged with both.
@@ -101,14 +101,14 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
     path
         The MSCCL XML file.
     collective_name
-        Name in `COLLECTIVES`; by default what the file says. A file that only says `custom` is judged as this one.
+        Name in `COLLECTIVES`; by default the one in the file. It is required to check the result of a file that says `custom`.
     topology
-        If given, each message needs a channel there.
+        A network. If it is given, a message between NPUs without a channel is a violation.
 
     Raises
     ------
     ConfigError
-        If the file is no well-formed MSCCL XML, with the place in it; or if it is too large to be followed.
+        If the file is not well-formed MSCCL XML (the message names the place), or is too large for the oracle.
     """
     _check_name(collective_name)
     return judge_msccl_file(read_msccl_xml(Path(path)), collective_name, topology)
@@ -144,7 +144,7 @@ def _check_name(name: str | None) -> None:
 def _judge_order(
     program: Program, violations: list[Violation], topology: Topology | None
 ) -> tuple[Order | None, list[Violation]]:
-    """The order of a program, None if there is none, and all violations that do not depend on values."""
+    """The order of a program (None if it deadlocks), and all violations that do not depend on values."""
     if topology is not None:
         violations = violations + _check_channels(program, topology)
     order, deadlocks = find_order(program)

@@ -1,4 +1,4 @@
-"""The `Program` class: the actions of all ranks on memory, and their order; traces and MSCCL XML are judged in this form."""
+"""The `Program` class: actions of all ranks on memory, and their order; the form in which traces and XML files are verified."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_LOCATIONS = 1 << 26
-"""Most chunk-sized places of all ranks together; more would be a broken file rather than a collective."""
+"""Most locations of all ranks together; a file with more is broken."""
 NOWHERE = -1
 
 
 class Action(IntEnum):
-    """What an operation does; `src` and `dst` are locations of its own rank."""
+    """The kinds of actions; `src` and `dst` are locations of the action's rank."""
 
     SEND = 0
     """The chunks at `src` go to the peer."""
     RECV = 1
-    """What arrives is stored at `dst`."""
+    """The arriving chunks are stored at `dst`."""
     RECV_REDUCE = 2
-    """What arrives plus what is at `src` is stored at `dst`."""
+    """The sum of the arriving chunks and those at `src` is stored at `dst`."""
     COPY = 3
-    """What is at `src` is stored at `dst`."""
+    """The chunks at `src` are stored at `dst`."""
     REDUCE = 4
-    """What is at `src` is added to what is at `dst`."""
+    """The chunks at `src` are added to those at `dst`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Region:
     Parameters
     ----------
     name
-        What its places are: `chunk`, `input chunk`, `place`.
+        Name of its places in messages: `chunk`, `input chunk`, `place`.
     first
-        Its first location in a rank's memory; it ends where the next region begins.
+        First location in a rank's memory; the region ends where the next one begins.
     grain
-        Locations per place.
+        Number of locations per place.
     is_whole
-        Place i is that of chunk i of the collective.
+        Whether place i is that of chunk i of the collective.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
-    """The memory of ranks: locations `rank * stride + ...`, each for a chunk, or for an equal part of one.
+    """The memory of all ranks. A rank has locations from `rank * stride`, each for a chunk or for an equal part of one.
 
     Parameters
     ----------
     stride
-        Locations per rank.
+        Number of locations per rank.
     regions
         What they are for, by first location.
     result
@@ -70,14 +70,14 @@ class Buffers:
     result: int = 0
 
     def describe(self, location: int) -> str:
-        """`npu 3, chunk 5`, or another place of that rank."""
+        """A location in words, like `npu 3, chunk 5`."""
         rank, offset = divmod(location, self.stride)
         region = self._region(offset)
         place, part = divmod(offset - region.first, region.grain)
         return f"npu {rank}, {region.name} {place}" + (f" (part {part + 1} of {region.grain})" if region.grain > 1 else "")
 
     def chunk_at(self, location: int) -> int | None:
-        """Chunk that belongs at a location, if it is one of a whole buffer."""
+        """Number of the chunk that belongs at a location, None outside the whole buffer."""
         offset = location % self.stride
         region = self._region(offset)
         return (offset - region.first) // region.grain if region.is_whole else None
@@ -88,29 +88,29 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Operations of all ranks, what they do, and what orders them.
+    """The operations of all ranks, their actions, and their order.
 
     Parameters
     ----------
     num_ranks
-        Members.
+        Number of ranks.
     op_rank
-        int64[num_ops].
+        int64[num_ops], rank of each operation.
     describe
-        Where an operation is, in words.
+        Returns the place of an operation in words.
     before, after
-        int64[...], operation `after[i]` of a rank starts when its operation `before[i]` is done.
+        int64[...], operation `after[i]` of a rank starts after its operation `before[i]` has ended.
     action_op, action_kind, action_src, action_dst, action_count, action_peer
-        int64[num_actions], what operations do, sorted by operation: `Action`, first locations (`NOWHERE` if there are none or
-        they are not known), number of chunks, and the other rank of a send or receive.
+        int64[num_actions], sorted by operation: operation of each action, its `Action`, first locations (`NOWHERE` if there is
+        none or it is not known), number of chunks, and the other rank of a send or receive.
     message_send, message_recv
-        int64[num_messages], actions that belong together.
+        int64[num_messages], the two actions of each message.
     alike_first, alike_second
-        int64[...], operations whose messages could be taken for each other, hence must happen in this order.
+        int64[...], pairs of operations whose messages could be mistaken for each other, so that they must happen in this order.
     adds_commute
-        Whether two additions at one location may happen in any order, even at once.
+        Whether two additions at one location may happen in any order, or at the same time.
     buffers
-        What locations mean; None if the program does not say what is in its messages.
+        The memory; None if the program does not state the contents of its messages.
     """
 
     num_ranks: int
@@ -143,7 +143,7 @@ class Program:
 
 
 def expand(first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`first[i], first[i] + 1, ...`, `count[i]` of them, one after the other."""
+    """int64[sum of count], the concatenated ranges `first[i], ..., first[i] + count[i] - 1`."""
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
     begins: NDArray[np.int64] = np.repeat(first - (ends - count), count)

@@ -1,8 +1,8 @@
 """Checks of a program's order: deadlocks, data races, and messages that could be mistaken for each other.
 
-An access happens before another if program order, dependencies and messages lead from one to the other. Two accesses to one
-location of which one writes must be ordered so, whatever the timing (Lamport, "Time, clocks, and the ordering of events in a
-distributed system", 1978). Messages are taken to be buffered: a send does not wait for its receive.
+An access happens before another one if program order, dependencies and messages lead from the one to the other (Lamport, "Time,
+clocks, and the ordering of events in a distributed system", 1978). Two accesses to one location, at least one of which writes,
+are a data race unless one happens before the other. Messages are assumed to be buffered: a send does not wait for its receive.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """A graph of operations in which all edges go to a later `place`.
+    """A graph of operations in topological order: all edges go to a later `place`.
 
     Parameters
     ----------
     place
-        int64[num_ops], number of each operation in one topological order.
+        int64[num_ops], place of each operation in one topological order.
     first, predecessor
-        int64[num_ops + 1] and int64[...], edges by the place of their end.
+        int64[num_ops + 1] and int64[...], the places of each operation's predecessors (CSR), by its own place.
     """
 
     place: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Order:
     predecessor: NDArray[np.int64]
 
     def comes_before(self, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether operation `earlier[i]` is certain to come before `later[i]`."""
+        """bool[n], whether operation `earlier[i]` happens before `later[i]` at any timing."""
         from astra_tacos.verifier._order_kernels import comes_before
 
         origin, target = self.place[earlier], self.place[later]
@@ -63,7 +63,7 @@ def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
 
 
 def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[num_ops], a number for each operation that grows along the edges (as far as they have no cycles)."""
+    """int64[num_ops], a number for each operation, larger than those of its predecessors (except in cycles)."""
     from astra_tacos.verifier._order_kernels import topological_order
 
     first, successor = group_by(before, after, num_ops)
@@ -98,7 +98,7 @@ def _deadlocks(
 
 
 def check_alike(program: Program, order: Order) -> list[Violation]:
-    """A violation for each pair of messages that could be taken for each other."""
+    """A violation for each pair of messages that could be mistaken for each other."""
     first, second = program.alike_first, program.alike_second
     unsure = np.flatnonzero(~order.comes_before(first, second))
     return [
@@ -113,7 +113,7 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
 
 
 def check_races(program: Program, order: Order) -> list[Violation]:
-    """A violation for each pair of accesses whose order decides what is computed, and is not certain."""
+    """A violation for each data race: two accesses whose order changes the result, and depends on timing."""
     from astra_tacos.verifier._order_kernels import conflicts
 
     buffers = program.buffers
@@ -137,7 +137,7 @@ def check_races(program: Program, order: Order) -> list[Violation]:
 
 
 def _accesses(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Location, operation and mode of every access to one location."""
+    """int64[num_accesses] each: location, operation and mode of every access to a location."""
     from astra_tacos.verifier._order_kernels import ADD, READ, WRITE
 
     kind, src, dst = program.action_kind, program.action_src, program.action_dst

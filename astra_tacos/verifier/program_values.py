@@ -1,6 +1,6 @@
-"""Symbolic execution of a program: one run with symbols instead of data, in one order that the program allows.
+"""Symbolic execution of a program, in one of the orders that the program allows.
 
-A value is a chunk and the set of ranks whose contributions are in it. Where there is no race, every order gives the same result.
+A value is a chunk and the set of ranks whose contributions it contains. Without data races, every order gives the same result.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the chunks of values are called.
+    """Names of the chunks of values, for messages.
 
     Parameters
     ----------
     grain
-        Values are numbers of equal parts of chunks, this many per chunk.
+        Number of equal parts of a chunk; values number these parts.
     per_rank
-        If not 0, ranks have chunks of their own: value `rank * per_rank + ...`.
+        If not 0, each rank has its own chunks, with values from `rank * per_rank`.
     """
 
     grain: int = 1
     per_rank: int = 0
 
     def number(self, value: int) -> int:
-        """Number of the chunk, among those of its rank if they have their own."""
+        """Number of a value's chunk, among those of its rank if ranks have their own chunks."""
         return (value % self.per_rank if self.per_rank else value) // self.grain
 
     def describe(self, value: int) -> str:
-        """`chunk 5`, `chunk 5 of npu 3`."""
+        """A value's chunk in words: `chunk 5`, or `chunk 5 of npu 3`."""
         part = f" (part {value % self.grain + 1} of {self.grain})" if self.grain > 1 else ""
         return f"chunk {self.number(value)}{part}" + (f" of npu {value // self.per_rank}" if self.per_rank else "")
 
 
 def run(program: Program, order: Order, memory: dict[int, Value], naming: Naming) -> list[Violation]:
-    """Carry out all actions on `memory`, values by location; returns violations on the way.
+    """Execute all actions on `memory`, and return the violations found on the way.
 
     Parameters
     ----------
@@ -105,7 +105,11 @@ def _sum(
     naming: Naming,
     violations: list[Violation],
 ) -> Value | None:
-    """Sum of the value at a location and another one, as far as they are there; that nothing arrived has been said before."""
+    """Sum of two values: the one at a location and the one to add.
+
+    Adds a violation if nothing is at the location, if the values are of different chunks, or if they have a contribution in
+    common. A missing second value adds none, as its message has a violation already.
+    """
     own, other = values
     if own is None:
         violations.append(_absent(program, action, location))
@@ -137,9 +141,9 @@ def compare(
     memory
         Values by location, as `run` leaves them.
     after
-        Locations and the values that must be there.
+        Locations and the values that they must have.
     name, naming
-        Of the collective and of its chunks, for messages.
+        Names of the collective and of its chunks, for messages.
     """
     assert program.buffers is not None
     violations = []

@@ -22,9 +22,10 @@ _PERSONALISED = ("all-to-all", "scatter", "gather")
 
 
 def check_trace_values(program: Program, order: Order, name: str | None, root: int | None = None) -> tuple[str, list[Violation]]:
-    """The collective that a program is judged as (the given one, or what it computes or comes closest to), and violations.
+    """Check the values that a program computes.
 
-    `root` is that of a Broadcast, Reduce, Scatter or Gather, by default the rank that receives least, or sends least.
+    Returns the name of the collective that it is judged as (the given one, or the one that it computes or comes closest to), and
+    the violations.
 
     Parameters
     ----------
@@ -33,9 +34,9 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
     order
         The order of its actions.
     name
-        The collective to judge as; None to find it out.
+        The collective to judge the program as; None to infer it.
     root
-        Root of the collective, if it has one.
+        Root of a Broadcast, Reduce, Scatter or Gather; by default the rank that receives, or sends, the fewest messages.
     """
     candidates = [name] if name else _candidates(program)
     possible = [candidate for candidate in candidates if _num_chunks(program) % _least_chunks(program, candidate) == 0]
@@ -58,13 +59,13 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
 
 
 def _num_chunks(program: Program) -> int:
-    """Chunks of the whole buffer, which is followed by other places."""
+    """Number of chunks of the whole buffer, which is the first region of memory."""
     assert program.buffers is not None
     return program.buffers.regions[1].first
 
 
 def _least_chunks(program: Program, name: str) -> int:
-    """Chunks of a collective come in multiples of this."""
+    """The number that the number of chunks of a collective is a multiple of."""
     num_ranks = program.num_ranks
     if name in _PERSONALISED:
         return max((num_ranks if name == "all-to-all" else 1) * (num_ranks - 1), 1)
@@ -72,7 +73,7 @@ def _least_chunks(program: Program, name: str) -> int:
 
 
 def _candidates(program: Program) -> list[str]:
-    """What a program may be meant to compute, most ambitious first.
+    """Collectives that a program may be meant to compute, the strongest postcondition first.
 
     Without reductions that is an all-gather, or a broadcast if one rank receives nothing; or else what brings each chunk to one
     rank: a scatter if one rank receives nothing, a gather if one rank sends nothing, an all-to-all if all ranks do both. Copies
@@ -106,7 +107,7 @@ def _ranks_with_results(program: Program) -> NDArray[np.int64]:
 
 
 def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[num_ranks], how many messages each rank sends and receives."""
+    """int64[num_ranks] each, number of messages that each rank sends, and that it receives."""
     ranks = (program.op_rank[program.action_op[ends]] for ends in (program.message_send, program.message_recv))
     sent, received = (np.bincount(rank, minlength=program.num_ranks) for rank in ranks)
     return sent, received
@@ -125,7 +126,7 @@ def _owned(program: Program, name: str, root: int | None) -> list[range]:
 
 
 def _root(program: Program, name: str, root: int | None) -> int:
-    """The given root, or what looks like one."""
+    """The given root, or the rank that looks like the root."""
     if root is not None and root < program.num_ranks:
         return root
     if name == "reduce" and program.buffers is not None and program.buffers.result:
@@ -137,7 +138,7 @@ def _root(program: Program, name: str, root: int | None) -> int:
 
 
 def _ends(program: Program, name: str, root: int | None) -> Iterator[tuple[int, int, int]]:
-    """Each chunk of a personalised collective, the rank that it begins at, and the one that it is for."""
+    """Each chunk of a personalised collective with its source rank and its destination rank."""
     others = program.num_ranks - 1
     each = _num_chunks(program) // _least_chunks(program, name)
     middle = 0 if name == "all-to-all" else _root(program, name, root)
@@ -160,7 +161,7 @@ def _before(program: Program, name: str, root: int | None) -> dict[int, Value]:
 
 
 def _after(program: Program, name: str, root: int | None) -> Iterator[tuple[int, Value]]:
-    """Locations and the values that must be there when the program has run."""
+    """Locations and the values that they must have after the program."""
     assert program.buffers is not None
     stride, num_ranks = program.buffers.stride, program.num_ranks
     if name in _PERSONALISED:

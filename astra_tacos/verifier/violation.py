@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong with a schedule, trace or XML.
+    """One fault of a schedule, trace or XML.
 
     Parameters
     ----------
     code
-        What kind of fault, a short kebab-case string that programs can rely on.
+        Kind of the fault: a short kebab-case string that stays the same in later versions.
     message
-        One line: where, what was found, what was expected.
+        One line: the place, what was found, what was expected.
     send, npu, chunk, time_ns
-        What it is about, as far as that applies.
+        The send, NPU, chunk and time of the fault; None if they do not apply.
     """
 
     code: str

@@ -102,7 +102,7 @@ def test_what_is_exported_takes_the_time_that_it_says(
     write_network(config(dimensions_of(name)[0]), tmp_path / "network.yml")
     options = f"--size 64KiB --chunks-per-npu 2 --synthesizer tacos --trials 1 --link-model {link_model}"
     synthesize = f"synthesize --network network.yml {options} --output run --json"
-    if BUILDING_BLOCKS[name].unaware_stand_in(middling(name)) is None:
+    if BUILDING_BLOCKS[name].unaware_substitute(middling(name)) is None:
         main_refuses(synthesize, f"{name} {middling(name)}: ASTRA-sim has no network that stands for it", capsys)
         return
     made = json.loads(invoke(synthesize, capsys))

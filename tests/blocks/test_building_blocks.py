@@ -198,7 +198,7 @@ def test_stand_ins_are_blocks_of_astra_sim_in_which_neighbours_cost_the_same(nam
     substitute = block.aware_substitute(size)
     if substitute is not None:
         assert substitute in ASTRA_SIM_BLOCKS and set(links_of(BUILDING_BLOCKS[substitute], size)) == set(links_of(block, size))
-    stand_in = block.unaware_stand_in(size)
+    stand_in = block.unaware_substitute(size)
     if stand_in is None:
         return
     assert stand_in in ASTRA_SIM_BLOCKS and (stand_in == name) == block.is_in_astra_sim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.command import run
+from helpers.command import run, run_process
 
 from astra_tacos.cli import first_use
 from astra_tacos.kernels import first_use as compiling
@@ -50,6 +50,13 @@ def test_a_command_names_all_kernels_that_it_calls(case: str, tmp_path: Path, mo
         done = run(*command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert called and called <= named, called - named
+
+
+def test_a_switched_off_compiler_is_one_line(tmp_path: Path) -> None:
+    done = run_process(*SYNTHESIS, cwd=tmp_path, NUMBA_DISABLE_JIT="1")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("astra-tacos: error: NUMBA_DISABLE_JIT: found 1, expected 0 or nothing")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_names_are_those_of_kernels() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
+from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
@@ -241,6 +243,23 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, damage: Callable[[Path], No
         assert (path.read_bytes(), path.with_suffix(".json").read_bytes()) == before[path]
 
 
+def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for a reader for ever; here is one."""
+    inputs = written(tmp_path, two_sizes())
+    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    pipe = next((tmp_path / "cache").rglob("*.npz"))
+    pipe.unlink()
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+    assert [message for message in caplog.messages if "is a pipe, expected" in message] == caplog.messages != []
+    assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
 def test_a_damaged_cache_is_named_on_standard_error(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
     options = {
@@ -416,3 +435,33 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
     assert sum(entry != NATIVE for entry in named.values()) == len(set(sizes))
     planned(after, tmp_path / "again", options=options)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
+
+
+RING_OF_LINKS = [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+def written_on_links(folder: Path, files: RunFiles) -> RunInputs:
+    """A run of four ranks, whose network is a list of links that make a ring."""
+    inputs = written(folder, files)
+    rows = [f"{src},{dst},50,500" for ends in RING_OF_LINKS for src, dst in (ends, ends[::-1])]
+    (folder / "links.csv").write_text("\n".join(["src,dst,bandwidth,latency", *rows]))
+    (folder / "network.yml").write_text("astra_tacos: {links: links.csv}\n")
+    return inputs
+
+
+def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = written_on_links(tmp_path, RunFiles(ranks=[[coll(0, size=1 << 16)] for _ in range(4)], topology=("Ring",)))
+    monkeypatch.setattr("astra_tacos.planner.plan.solve", lambda *_: pytest.fail("synthesized in vain"))
+    with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
+        plan(inputs, tmp_path / "plan", backend="congestion-unaware")
+    assert str(caught.value).startswith(str(tmp_path))
+    assert not (tmp_path / "plan").exists()
+
+
+def test_a_group_that_only_others_connect_is_named(tmp_path: Path) -> None:
+    ranks = [[coll(0, size=1 << 16, group=1 + rank % 2)] for rank in range(4)]
+    files = RunFiles(ranks=ranks, groups={"1": [0, 2], "2": [1, 3]}, topology=("Ring",))
+    with pytest.raises(ConfigError, match=r"network.yml: the ranks of the group 0, 2 cannot reach one another without other"):
+        plan(written_on_links(tmp_path, files), tmp_path / "plan")

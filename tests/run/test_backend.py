@@ -69,7 +69,7 @@ def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[s
     small_ring, several = blocks == [("Ring", 2)], len(blocks) > 1
     assert len(CONGESTION_AWARE.refusals(net)) == has_mesh + small_ring + several
     assert (CONGESTION_UNAWARE.exact_to(net) == STOCK) is not has_mesh
-    judge = None if has_mesh or small_ring else CONGESTION_AWARE.branch if several else STOCK
+    judge = None if has_mesh or small_ring else f"ASTRA-sim's branch {CONGESTION_AWARE.branch}" if several else STOCK
     assert CONGESTION_AWARE.exact_to(net) == judge
 
 

@@ -55,6 +55,17 @@ def test_a_collective_has_the_figures_of_its_search() -> None:
     assert Outcome.from_json(outcome.to_json()) == outcome
 
 
+def test_a_collective_is_judged_on_both_backends() -> None:
+    ends = {}
+    for backend, model in ((None, "blocking"), ("congestion-unaware", "blocking"), ("congestion-aware", "pipelined")):
+        point = collective_point(network=SMALL)
+        results = evaluate(replace(point, task=replace(point.task, backend=backend)), Conditions()).results
+        assert results["made_link_model"] == model
+        ends[backend] = results["stock_ns"], results["congestion_aware_ns"]
+    assert ends[None] == ends["congestion-unaware"] != ends["congestion-aware"]
+    assert ends["congestion-aware"][1] < ends[None][1]
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "error"),
     [
@@ -147,6 +158,7 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monke
     assert outcome.status == "ok", outcome.error
     assert plain(outcome) == {
         "predicted_ns": result.after_ns,
+        **{judged.judge.figure: judged.after_ns for judged in result.judged},
         "verified": True,
         "before_ns": result.before_ns,
         "speed_up": result.speed_up,

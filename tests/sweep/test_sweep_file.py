@@ -50,10 +50,11 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "budget": "1e1",
         "link_model": "blocking",
         "reduce_bandwidth": 8,
+        "backend": "congestion-aware",
     }
     (point,) = sweep(tmp_path, name="all of them", point=options).points
     assert point.task == CollectiveTask(
-        "broadcast", 2, 3072, SearchOptions("trees", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1)
+        "broadcast", 2, 3072, SearchOptions("trees", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1), "congestion-aware"
     )
     inputs = {name: value for name, value in point.inputs.items() if value is not None}
     assert inputs == {
@@ -77,6 +78,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "budget_sends": 10_000_000,
         "link_model": "blocking",
         "reduce_bandwidth_gbps": 8.0,
+        "backend": "congestion-aware",
     }
 
 

@@ -17,7 +17,7 @@ MAX_TRIALS = 32
 MAX_TRUNCATION = 0.005
 """By how much ASTRA-sim's time may be shorter than that of exact arithmetic, unless nothing else is nearly as fast."""
 _WORK_OF_ALL_TRIALS = 500_000
-"""Sends that all seeds of a synthesizer and number of chunks examine together, unless `trials` is given."""
+"""Most sends that all seeds of one synthesizer and number of chunks examine together, unless `trials` is given."""
 
 
 @dataclass(frozen=True, slots=True)

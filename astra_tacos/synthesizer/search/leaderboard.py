@@ -14,17 +14,20 @@ from dataclasses import dataclass, field
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
 
 _IN_BETWEEN = 2
-"""The stage of numbers of chunks in between."""
+"""Number of the stage (`Candidate.stage`) that tries numbers of chunks between powers of two."""
 _SMALL = 100_000
 _WORTH_MORE_CHUNKS = 0.995
-"""Past so many sends, more chunks than the leader has are not worth a gain of less than this: traces grow with them."""
+"""A candidate with more chunks than the leader that needs more than `_SMALL` sends has to be faster than the leader's time times
+`_WORTH_MORE_CHUNKS`, as traces grow with the number of chunks."""
 _PATIENCE = 2
 _GAIN = 0.998
-"""So many steps up in the number of chunks that do not make it this much faster, and a synthesizer is given no more chunks."""
+"""A synthesizer gets no more chunks if its last `_PATIENCE` increases of their number all left its time above its earlier best
+time times `_GAIN`."""
 _BEHIND = 1.02
-"""Nor is it if all further steps, gaining as much as the last two, would leave it this much behind the leader."""
+"""It gets no more chunks, either, if with the gain of the last two increases, all remaining ones would leave its time above the
+leader's time times this."""
 _WORTH_SEEDS = 1.05
-"""Other seeds are tried where the first is at most so much slower than that synthesizer's best number of chunks."""
+"""Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""
 _SEEDS_GAIN = 1.25
 """Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
 _TRUNCATED = 1.05

@@ -24,7 +24,7 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
 MAX_CHUNKS_PER_NPU = 512
-"""More are tried only where a synthesizer advises it."""
+"""Most chunks per NPU that the search tries, unless a synthesizer advises more."""
 _SENDS_AT_A_TIME = 20_000_000
 
 

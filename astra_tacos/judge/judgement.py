@@ -1,0 +1,191 @@
+"""How long a schedule takes on each judge, and what the schedule of another backend takes there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import AstraTacosError, SynthesisError
+from astra_tacos.export.astra_sim_network import astra_sim_network
+from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
+from astra_tacos.judge.judges import Judge, differ, judges_of_collective
+from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import AUTO_BUDGET
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.units import bytes_per_ns, format_time
+
+MOST_SENDS = 1 << 20
+"""Sends of a schedule that is replayed to be judged; a replay takes some microseconds each."""
+_SHARE_OF_BUDGET = 4
+"""The other schedule gets one part in so many of the budget."""
+_TRUNCATED = 0.005
+_OTHER_SENDS = 100_000
+"""Its sends; more chunks would make it a little faster, and the comparison much slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The times of one schedule on the judges of its network.
+
+    Parameters
+    ----------
+    judges
+        The judges.
+    backend
+        The network model that the schedule was made for.
+    times_ns
+        By figure of a judge, when the last NPU has finished; None where that judge was not asked or stops.
+    notes
+        Why a time is missing or impossible, and where the schedule of another backend is faster.
+    """
+
+    judges: tuple[Judge, ...]
+    backend: Backend
+    times_ns: Mapping[str, int | None]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The backend, and a time in ns by judge: `stock_ns`, `congestion_aware_ns`."""
+        return {"backend": self.backend.name, **self.times_ns}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The times as labels and values, where the judges may differ."""
+        if not differ(self.judges):
+            return []
+        rows = []
+        for judge in self.judges:
+            time_ns = self.times_ns[judge.figure]
+            rows.append((judge.label, f"{'-' if time_ns is None else format_time(time_ns)} ({judge.program})"))
+        return rows
+
+
+def needs_replay(topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None) -> bool:
+    """Whether the prediction does not speak for all judges of a schedule, so that its traces are replayed.
+
+    Parameters
+    ----------
+    topology, network, link_model, backend
+        As `judges_of_collective` takes them.
+    """
+    judges = judges_of_collective(topology, network, link_model, backend)
+    return differ(judges) or not astra_sim_network(topology, link_model, backend).is_exact
+
+
+def judge_schedule(
+    schedule: Schedule, network: NetworkConfig, backend: Backend | None = None, link_order: LinkOrder | None = None
+) -> Judgement:
+    """The times of a schedule's traces on the judges of its network.
+
+    Where the judges do not differ and ASTRA-sim represents the network exactly, the time is the predicted one; otherwise it is
+    that of a replay of the traces.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    network
+        Its network, as the file has it.
+    backend
+        The model that it was made for; None for the one for which schedules are timed so.
+    link_order
+        How its traces keep the order of sends on a link; the default fits the schedule's timing model.
+    """
+    timing = schedule.timing
+    chosen = backend or backend_of_model(timing.link_model)
+    judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
+    is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
+    if is_default_order and not needs_replay(schedule.topology, network, timing.link_model, chosen):
+        return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges})
+    if schedule.num_sends > MOST_SENDS:
+        note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
+        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, (note,))
+    trace = schedule_trace(schedule, schedule.collective.name, link_order)
+    times: dict[str, int | None] = {}
+    notes = []
+    for judge in judges:
+        try:
+            times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
+        except AstraTacosError as error:
+            times[judge.figure] = None
+            notes.append(f"{judge.describe()}: {error}")
+        if not _is_possible(times[judge.figure], schedule):
+            notes.append(
+                f"{judge.describe()} prints less than the busiest link needs, {format_time(busiest_link_ns(schedule))}: "
+                "it lets sends overlap on a link"
+            )
+    return Judgement(judges, chosen, times, tuple(notes))
+
+
+def with_other_choices(judgement: Judgement, schedule: Schedule, network: NetworkConfig, options: SearchOptions) -> Judgement:
+    """The judgement, with a note for each judge on which the schedule of another backend is faster.
+
+    The other schedule is made by the same synthesizer with part of the budget, so a full search for that backend may find one
+    that is faster still. Nothing is made where the judges do not differ: there is no other choice then. A judge without queues
+    is asked only of schedules that are made for it: those whose sends wait in queues overlap there.
+
+    Parameters
+    ----------
+    judgement
+        Times of the schedule.
+    schedule
+        The schedule.
+    network
+        Its network, as the file has it.
+    options
+        What the search for it was asked for.
+    """
+    if not differ(judgement.judges) or schedule.num_sends > MOST_SENDS:
+        return judgement
+    notes: list[str] = []
+    for backend in BACKENDS.values():
+        other = None if backend == judgement.backend else _other_schedule(schedule, backend, options)
+        if other is None:
+            continue
+        judged = judge_schedule(other, network, backend)
+        for judge in judgement.judges:
+            ours, theirs = judgement.times_ns[judge.figure], judged.times_ns.get(judge.figure)
+            is_fair = judge.backend.models_congestion or (judge.backend == backend and judge in judged.judges)
+            if is_fair and theirs is not None and (ours is None or theirs < ours):
+                instead = "" if ours is None else f" instead of {format_time(ours)}"
+                text = f"on {judge.describe()} a {other.timing.link_model} schedule takes {format_time(theirs)}{instead}"
+                notes.append(f"{text}: --backend {backend} makes such")
+    return replace(judgement, notes=(*judgement.notes, *notes))
+
+
+def busiest_link_ns(schedule: Schedule) -> int:
+    """Time in ns that the busiest link needs for its bytes alone: no network takes less, however its sends are ordered."""
+    topology = schedule.topology
+    size = schedule.collective.class_size_bytes[schedule.collective.chunk_class[schedule.chunk]]
+    carried = np.bincount(topology.channel_link[schedule.channel], size, topology.num_links)
+    down = topology.channel_down_link[schedule.channel]
+    carried += np.bincount(down[down != NO_LINK], size[down != NO_LINK], topology.num_links)
+    return int((carried / bytes_per_ns(topology.link_bandwidth_gibps)).max())
+
+
+def _is_possible(time_ns: int | None, schedule: Schedule) -> bool:
+    """Whether links can carry the schedule's bytes in that time, but for half a percent that truncated delays may be short."""
+    return time_ns is None or time_ns >= (1 - _TRUNCATED) * busiest_link_ns(schedule)
+
+
+def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions) -> Schedule | None:
+    """What the schedule's synthesizer makes for another backend; None if that is timed alike, or cannot be made."""
+    model = backend.link_model_on(schedule.topology, schedule.collective)[0]
+    if model == schedule.timing.link_model or schedule.synthesizer not in SYNTHESIZERS:
+        return None
+    budget = (options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET
+    most = min(options.max_sends, _OTHER_SENDS)
+    asked = replace(options, synthesizer=schedule.synthesizer, link_model=model, budget=max(budget, 1), max_sends=most, trials=1)
+    try:
+        return search(schedule.topology, schedule.collective, asked).schedule
+    except SynthesisError:
+        return None

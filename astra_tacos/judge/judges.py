@@ -1,0 +1,124 @@
+"""The judges of a network: the models of ASTRA-sim on which its collectives and runs are timed, whichever they are made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.export.astra_sim_network import stock_network
+from astra_tacos.run.backend import BACKENDS, STOCK, Backend, default_backend
+from astra_tacos.schedule.timing import LinkModel, choose_link_model
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.topology.topology import Topology
+
+STOCK_FIGURE = "stock_ns"
+"""What results call the time that stock ASTRA-sim prints."""
+FIGURES = (STOCK_FIGURE, *(backend.figure for backend in BACKENDS.values() if backend.models_congestion))
+"""What results call the times of all judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A network model that traces are timed on.
+
+    Parameters
+    ----------
+    figure
+        What results call its time.
+    network
+        The network that it runs them on.
+    backend
+        The network model.
+    """
+
+    figure: str
+    network: NetworkConfig
+    backend: Backend
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether it stands for stock ASTRA-sim."""
+        return self.figure == STOCK_FIGURE
+
+    @property
+    def label(self) -> str:
+        """Its name in print."""
+        return f"stock {STOCK}" if self.is_stock else str(self.backend)
+
+    @property
+    def program(self) -> str:
+        """What runs it beside the embedded replay."""
+        if self.is_stock:
+            return f"{self.backend} backend"
+        return self.backend.exact_to(self.network) or "embedded replay alone"
+
+    def describe(self) -> str:
+        """The judge in words."""
+        return f"{self.label} ({self.program})"
+
+
+def judges_of_collective(
+    topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None
+) -> tuple[Judge, ...]:
+    """The judges of a schedule's traces: stock ASTRA-sim, then each backend that models congestion.
+
+    Parameters
+    ----------
+    topology, network
+        The network, built and as its file has it.
+    link_model
+        How the schedule is timed.
+    backend
+        The model that the schedule was asked for; None for the one for which schedules are timed so.
+    """
+    stock = stock_network(topology, link_model, backend)
+    return (Judge(STOCK_FIGURE, stock.to_config(), stock.backend), *_congested(network))
+
+
+def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tuple[Judge, ...]:
+    """The judges of a run: stock ASTRA-sim, if it runs the network at all, then each backend that models congestion.
+
+    Parameters
+    ----------
+    network
+        The network, as its file has it.
+    backend
+        The model that was asked for; None for the network's default.
+    """
+    wanted = (backend or default_backend(network), *BACKENDS.values())
+    stock = next((each for each in wanted if not each.refusals(network)), None)
+    own = () if stock is None else (Judge(STOCK_FIGURE, network, stock),)
+    return (*own, *_congested(network))
+
+
+def timed_for(
+    options: SearchOptions, topology: Topology, collective: Collective, backend: Backend | None
+) -> tuple[SearchOptions, LinkModel, str]:
+    """The options with the link model that a backend asks for, it, and why in words, "" where the options name one already.
+
+    Parameters
+    ----------
+    options
+        What is asked of the search.
+    topology, collective
+        What it searches for.
+    backend
+        The network model that was asked for; None for what stock ASTRA-sim comes closest to.
+    """
+    if options.link_model != "auto":
+        return options, options.link_model, ""
+    if backend is None:
+        model, reason = choose_link_model(topology, collective)
+    else:
+        model, reason = backend.link_model_on(topology, collective)
+    return replace(options, link_model=model), model, reason
+
+
+def _congested(network: NetworkConfig) -> tuple[Judge, ...]:
+    return tuple(Judge(each.figure, network, each) for each in BACKENDS.values() if each.models_congestion)
+
+
+def differ(judges: tuple[Judge, ...]) -> bool:
+    """Whether some judge models congestion and another does not, so that one time does not speak for all."""
+    return len({judge.backend.models_congestion for judge in judges}) > 1

@@ -1,0 +1,97 @@
+"""Plans on networks of several dimensions: the end of the run on both judges, and what the other backend would gain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp
+from helpers.plans import planned, written
+
+from astra_tacos.config.network import read_network
+from astra_tacos.judge.judges import Judge
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.run_judgement import JudgedRun, notes_on_other_plan
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+NETWORK = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
+OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, budget=2_000_000, max_sends=20_000)
+BRANCH = "congestion-aware (ASTRA-sim's branch will/congestion-multidim)"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> RunInputs:
+    ranks = [[comp(0, us=3), coll(1, [0], size=1 << 20), comp(2, [1], us=2)] for _ in range(8)]
+    found = written(tmp_path / "run", RunFiles(ranks=ranks, system={"all-reduce-implementation": ["direct", "direct"]}))
+    found.network.write_text(NETWORK)
+    return found
+
+
+def ends(result: PlanResult) -> dict[str, tuple[int | None, int | None]]:
+    return {judged.judge.figure: (judged.before_ns, judged.after_ns) for judged in result.judged}
+
+
+def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: Path) -> None:
+    results = {}
+    for backend in BACKENDS.values():
+        result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=OPTIONS)
+        results[backend] = result
+        for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congestion_aware_ns", CONGESTION_AWARE)):
+            own = tuple(replay_run(read_inputs(files), judge).end_ns for files in (inputs, after))
+            assert ends(result)[figure] == own
+        stored = json.loads((tmp_path / str(backend) / "plan.json").read_text())
+        for figure, (before_ns, after_ns) in ends(result).items():
+            assert (stored[figure.replace("_ns", "_before_ns")], stored[figure]) == (before_ns, after_ns)
+        assert stored["notes"] == list(result.notes)
+    default, aware = results[CONGESTION_UNAWARE], results[CONGESTION_AWARE]
+    assert default.after_ns == default.judged[0].after_ns
+    there = default.judged[1].after_ns
+    assert there is not None and aware.after_ns * 1.3 < there
+    (note,) = default.notes
+    assert note.startswith(f"on {BRANCH} a plan for the congestion-aware backend ends at ")
+    assert note.endswith(f" instead of {there:,} ns: --backend congestion-aware makes such")
+    (note,) = aware.notes
+    assert note.startswith("stock ASTRA-sim (congestion-unaware backend) has no queues: ")
+    script = (tmp_path / "congestion-aware" / "run_astra_sim.sh").read_text()
+    assert "built with branch will/congestion-multidim of https://" in script
+    assert "built with" not in (tmp_path / "congestion-unaware" / "run_astra_sim.sh").read_text()
+
+
+def test_no_other_plan_is_made_where_judges_agree_or_nobody_asks(inputs: RunInputs, tmp_path: Path) -> None:
+    result, _ = planned(inputs, tmp_path / "alone", options=OPTIONS, compare_backends=False)
+    assert result.notes == () and len(result.judged) == 2
+    inputs.network.write_text(
+        NETWORK.replace("FullyConnected, ", "").replace("4, 2", "8").replace("100, ", "").replace("300, ", "")
+    )
+    inputs.system.write_text(json.dumps(json.loads(inputs.system.read_text()) | {"all-reduce-implementation": ["direct"]}))
+    result, _ = planned(inputs, tmp_path / "switch", options=OPTIONS)
+    assert result.notes == ()
+    assert {judged.after_ns for judged in result.judged} == {result.after_ns}
+
+
+def test_what_is_slower_or_does_not_end_is_told(inputs: RunInputs) -> None:
+    network = read_network(inputs.network)
+    stock, aware = (
+        Judge("stock_ns", network, CONGESTION_UNAWARE),
+        Judge("congestion_aware_ns", network, CONGESTION_AWARE),
+    )
+    assert JudgedRun(aware, 10, 10).note(CONGESTION_UNAWARE) is None
+    assert JudgedRun(aware, None, 10).note(CONGESTION_UNAWARE) is None
+    slower = JudgedRun(aware, 1000, 2000)
+    assert (
+        slower.note(CONGESTION_UNAWARE)
+        == f"on {BRANCH} the planned run is slower than the run before: 2,000 ns instead of 1,000 ns"
+    )
+    stuck = JudgedRun(aware, 10, None, "deadlock")
+    assert stuck.note(CONGESTION_UNAWARE) == f"on {BRANCH} the planned run does not end: deadlock"
+    for theirs, told in ((1999, True), (2000, False), (None, False)):
+        notes = notes_on_other_plan((slower,), (JudgedRun(aware, 1000, theirs),), CONGESTION_AWARE)
+        assert bool(notes) is told
+    # A judge without queues says nothing of schedules that need them.
+    assert notes_on_other_plan((JudgedRun(stock, 1, 9),), (JudgedRun(stock, 1, 5),), CONGESTION_AWARE) == ()
+    assert notes_on_other_plan((JudgedRun(stock, 1, 9),), (JudgedRun(stock, 1, 5),), CONGESTION_UNAWARE) != ()
