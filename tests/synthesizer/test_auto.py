@@ -22,7 +22,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.candidates import Candidate, Cut, list_candidates
+from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search, synthesize
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -164,7 +164,8 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
     for count in counts:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
         timing = compute_timing(where, what, "pipelined")
-        cuts.append(Cut(what, timing, lower_bound(where, what, timing).time_ns, is_fixed=False))
+        chunked = lower_bound(where, what, timing).time_ns
+        cuts.append(Cut(what, timing, 0, chunked, is_smallest=count == counts[0], is_fixed=False))
     return cuts
 
 
@@ -184,12 +185,12 @@ def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
 def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
-    cuts = [replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
+    cuts = [replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
     leaderboard = Leaderboard(most_chunks=16)
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
-        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), late)
+        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(late, time))
 
     for cut, time in zip(cuts, (1000, 900, 901), strict=False):
         assert not leaderboard.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
@@ -205,8 +206,9 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert leaderboard.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
     assert not leaderboard.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
     assert leaderboard.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
+    assert leaderboard.passes_over(Candidate("trees", replace(cuts[1], chunked_bound_ns=899), 0, 0, 1.0))
     assert leaderboard.best is not None
-    assert leaderboard.best.collective_time_ns == 899
+    assert leaderboard.best.exact_ns == 899
     assert leaderboard.entered == 4
 
 
@@ -214,13 +216,13 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     """They are next to the best number so far: were both under way at a time, threads would say which are tried."""
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
-    one, eight, twelve = (replace(cut, bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
+    one, eight, twelve = (replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
     leaderboard = Leaderboard(most_chunks=16)
-    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), replace(schedule, end_ns=schedule.end_ns * 0 + 1000))
+    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000))
     assert leaderboard.passes_over(between)
-    leaderboard.enter(advised, replace(schedule, end_ns=schedule.end_ns * 0 + 900))
+    leaderboard.enter(advised, TimedSchedule(schedule, 900))
     assert not leaderboard.passes_over(between)
     assert between.stage > advised.stage
 
