@@ -41,6 +41,7 @@ def make_collective(
     chunks_per_npu: int = 1,
     root: int | None = None,
     members: Sequence[int] | None = None,
+    num_owners: int | None = None,
 ) -> Collective:
     """The collective of that name in `COLLECTIVES`; `root` is for those that have one, by default the first member.
 
@@ -58,26 +59,38 @@ def make_collective(
         The NPU that sends or receives all data, for the collectives in `ROOTED`.
     members
         NPUs that take part, if not all do; the others may pass chunks on.
+    num_owners
+        How many of the NPUs own chunks, for an All-Reduce of fewer chunks; by default all.
 
     Raises
     ------
     ConfigError
-        If there is no such collective or it has no root, if members are no NPUs or the root is none of them, or what the
-        collective itself refuses.
+        If there is no such collective or it has no root (or no choice of owners), if members are no NPUs or the root is none of
+        them, or what the collective itself refuses.
     """
     if name not in COLLECTIVES:
         raise ConfigError(f"collective: found {name!r}, expected {', '.join(COLLECTIVES)}")
     if root is not None and name not in ROOTED:
         raise ConfigError(f"{name}: found root {root}, but only {', '.join(sorted(ROOTED))} have a root")
+    if num_owners is not None and name != "all-reduce":
+        raise ConfigError(f"{name}: found {num_owners} owners of chunks, but only all-reduce has a choice")
     if members is not None:
-        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members))
+        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members), num_owners)
+    if num_owners is not None:
+        return all_reduce(num_npus, size_bytes, chunks_per_npu, num_owners)
     if name in ROOTED:
         return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, root=root or 0)
     return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
 
 
 def _of_members(
-    name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, root: int | None, members: list[int]
+    name: str,
+    num_npus: int,
+    size_bytes: int,
+    chunks_per_npu: int,
+    root: int | None,
+    members: list[int],
+    num_owners: int | None,
 ) -> Collective:
     if len(set(members)) < len(members):
         raise ConfigError(f"{name}: found a member twice, expected each once")
@@ -85,7 +98,8 @@ def _of_members(
         raise ConfigError(f"{name}: found members {members[0]} to {members[-1]}, expected NPUs, 0 to {num_npus - 1}")
     if root is not None and root not in members:
         raise ConfigError(f"{name}: found root {root}, expected one of the members")
-    among = make_collective(name, len(members), size_bytes, chunks_per_npu, None if root is None else members.index(root))
+    place = None if root is None else members.index(root)
+    among = make_collective(name, len(members), size_bytes, chunks_per_npu, place, num_owners=num_owners)
     npu = np.array(members, np.int32)
     return replace(
         among,
@@ -98,7 +112,7 @@ def _of_members(
 
 
 def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
-    """The same collective with another number of chunks.
+    """The same collective with another number of chunks; where there is a choice, all NPUs own chunks then.
 
     Raises
     ------

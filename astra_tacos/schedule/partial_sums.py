@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
+from astra_tacos.csr import group_by, members_of
 from astra_tacos.errors import ConfigError
 from astra_tacos.units import reduction_ns, reduction_us
 
@@ -60,6 +60,21 @@ class PartialSums:
         """The sums that each value is a part of: int64[num_values + 1] and int64[...]."""
         whole = np.repeat(np.arange(self.num_values), np.diff(self.part_first))
         return group_by(self.part, whole, self.num_values)
+
+    @cached_property
+    def by_height(self) -> list[NDArray[np.int64]]:
+        """Sums in sets that need no other of their set: first those of contributions, then those of such sums, and so on."""
+        count = np.diff(self.part_first)
+        sums = np.flatnonzero(count)
+        height = np.zeros(self.num_values, np.int64)
+        begin, part = self.part_first[sums], self.part
+        while len(sums):
+            higher = np.maximum.reduceat(height[part], begin) + 1
+            if np.array_equal(higher, height[sums]):
+                break
+            height[sums] = higher
+        order = sums[np.argsort(height[sums], kind="stable")]
+        return [few for few in np.split(order, np.flatnonzero(np.diff(height[order])) + 1) if len(few)]
 
 
 def join_sums(tables: Sequence[PartialSums], chunks_before: NDArray[np.int64]) -> PartialSums:
@@ -146,10 +161,11 @@ def find_additions(
     received[dst, value] = True
     wanted[src, value] = True
     wanted[needed] = True
-    # Parts have lower numbers than their sum, so one pass from the last value to the first finds all that is wanted.
-    for whole in np.flatnonzero(num_parts)[::-1].tolist():
-        makers = np.flatnonzero(wanted[:, whole] & ~received[:, whole])
-        wanted[makers[:, None], sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]] = True
+    # Parts are lower than their sum, so one pass from the highest to the lowest finds all that is wanted.
+    for wholes in reversed(sums.by_height):
+        maker, which = np.nonzero(wanted[:, wholes] & ~received[:, wholes])
+        begin, at = members_of(sums.part_first, wholes[which])
+        wanted[np.repeat(maker, np.diff(begin)), sums.part[at]] = True
     made, npu = np.nonzero((wanted & ~received & (num_parts > 0)).T)
     size = (num_parts[made] - 1) * chunk_size_bytes[sums.chunk[made]]
     return Additions(npu.astype(np.int32), made.astype(np.int32), size.astype(np.int64))
@@ -177,13 +193,18 @@ def addition_ends(
     ready = np.zeros((num_npus, sums.num_values), np.int64)
     np.maximum.at(ready, (dst, value), end_ns)
     ends = np.empty(len(additions), np.int64)
-    # Additions of one value are neighbours, and come after those of its parts.
-    begins = np.flatnonzero(np.diff(additions.value, prepend=-1))
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(additions)], strict=True):
-        whole, npu = int(additions.value[begin]), additions.npu[begin:end]
-        parts = sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]
-        ends[begin:end] = ready[npu[:, None], parts].max(axis=1) + duration[begin:end]
-        ready[npu, whole] = ends[begin:end]
+    height = np.zeros(sums.num_values, np.int64)
+    for number, wholes in enumerate(sums.by_height):
+        height[wholes] = number
+    for number in range(len(sums.by_height)):
+        made = np.flatnonzero(height[additions.value] == number)
+        if not len(made):
+            continue
+        npu, whole = additions.npu[made], additions.value[made]
+        begin, at = members_of(sums.part_first, whole)
+        there = ready[np.repeat(npu, np.diff(begin)), sums.part[at]]
+        ends[made] = np.maximum.reduceat(there, begin[:-1]) + duration[made]
+        ready[npu, whole] = ends[made]
     return ends
 
 

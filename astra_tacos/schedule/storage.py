@@ -110,6 +110,7 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
+        "owners": _owners(collective),
         "root": collective.root,
         "members": None if collective.members is None else collective.members.tolist(),
         "link_model": schedule.timing.link_model,
@@ -196,10 +197,17 @@ def _collective(header: dict[str, Any], num_sends: int) -> Collective:
         members = [whole({"a member": member}, "a member", MAX_NPUS) for member in members]
     name, chunks = text(header, "collective"), whole(header, "chunks_per_npu", MAX_CHUNKS)
     parts = len(members or range(num_npus))
-    num_chunks = chunks * (1 if name in ROOTED else parts) * (parts - 1 if name in PERSONALISED else 1)
+    owners = None if header.get("owners") is None else whole(header, "owners", MAX_NPUS)
+    num_chunks = chunks * (1 if name in ROOTED else owners or parts) * (parts - 1 if name in PERSONALISED else 1)
     if num_chunks > max(_FEW_CHUNKS, num_sends):
         raise ValueError(f"{num_sends:,} sends of {num_chunks:,} chunks")
-    return make_collective(name, num_npus, whole(header, "size_bytes", MAX_SIZE_BYTES), chunks, root, members)
+    return make_collective(name, num_npus, whole(header, "size_bytes", MAX_SIZE_BYTES), chunks, root, members, owners)
+
+
+def _owners(collective: Collective) -> int | None:
+    """The number of NPUs that own chunks, None if all members (or the root) do."""
+    owners = len(np.unique(collective.chunk_owner))
+    return owners if collective.num_phases == 2 and owners < collective.num_members else None
 
 
 def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:

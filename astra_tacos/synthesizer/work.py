@@ -31,6 +31,8 @@ _PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
 _MOST_LOOKS = 1 << 24
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
+_MIXES = 10.0
+"""Sends examined per pair of NPUs while mixes of exchanges are compared."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
 _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -53,6 +55,11 @@ def parse_budget(text: str, where: str = "budget") -> int:
 def dispatch_work(topology: Topology, collective: Collective) -> int:
     """Work of building a send graph and dispatching it."""
     return _OVERHEAD + (fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends)
+
+
+def exchange_work(topology: Topology, collective: Collective) -> int:
+    """Work of choosing among mixes of exchanges, whatever the number of chunks, and of dispatching the best few."""
+    return _OVERHEAD + int(_MIXES * topology.num_npus * max(topology.num_npus, 8))
 
 
 def match_work(topology: Topology, collective: Collective) -> int:

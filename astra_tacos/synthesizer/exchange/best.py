@@ -1,0 +1,119 @@
+"""The best of many plans: estimated all, scheduled the best few."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.exchange.cost import MOST_CELLS, MOST_ROWS, Costs, estimate_ns, list_plans, num_rows
+from astra_tacos.synthesizer.exchange.level import Level, dimension_levels, whole_level
+from astra_tacos.synthesizer.exchange.plan import Plan, send_graph_of
+from astra_tacos.synthesizer.work_meter import count_work
+from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
+
+_MOST_SCHEDULED = 6
+_MOST_ROWS = 100_000
+"""Sends of all plans together that are scheduled after the first."""
+_MOST_ALIKE = 2
+"""Plans that differ in nothing but their pieces."""
+_WORTH_A_TRY = 1.3
+_ESTIMATE = 10
+"""Sends examined that an estimate counts as."""
+
+
+def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: str, seed: int) -> Schedule:
+    """The fastest All-Reduce of the plans with the least estimated times.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    size_bytes
+        Of the buffer.
+    timing
+        The link model and reduce bandwidth.
+    synthesizer, seed
+        What the schedule records.
+
+    Raises
+    ------
+    SynthesisError
+        If all plans have chunks too small for the links, or too many values.
+    """
+    best: tuple[float, Schedule] | None = None
+    left = _MOST_ROWS
+    for plan in _promising(topology, size_bytes, timing):
+        rows, _ = num_rows(plan, topology.num_npus)
+        if best is not None and rows > left:
+            continue
+        left -= rows
+        collective = plan.collective(topology.num_npus, size_bytes)
+        try:
+            exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
+            sends = send_graph_of(plan, topology, exact, topology.num_npus)
+            schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
+        except SynthesisError:
+            continue
+        time = schedule.collective_time_ns + lost_ns(schedule)
+        if best is None or time < best[0]:
+            best = time, schedule
+    if best is None:
+        raise SynthesisError(f"{topology.name} has links too fast for {size_bytes} bytes, expected at least 1 ns a chunk")
+    return best[1]
+
+
+def lost_ns(schedule: Schedule) -> float:
+    """What truncation to whole nanoseconds saves the link where it saves most."""
+    topology = schedule.topology
+    row = schedule.message_row
+    channel, size = schedule.channel[row], schedule.message_bytes
+    lost = np.zeros(topology.num_links)
+    for links in (topology.channel_link[channel], topology.channel_down_link[channel]):
+        used = np.flatnonzero(links >= 0)
+        np.add.at(lost, links[used], size[used] / bytes_per_ns(topology.link_bandwidth_gibps[links[used]]) % 1.0)
+    return float(lost.max(initial=0.0))
+
+
+def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan]:
+    """The plans to schedule, the one of the least estimate first."""
+    costs = Costs(topology, timing.link_model)
+    least = 1 if timing.is_blocking else int(np.ceil(bytes_per_ns(topology.link_bandwidth_gibps).max()))
+    estimated: list[tuple[float, int, Plan]] = []
+    for levels in _level_choices(topology):
+        for plan in list_plans(levels, least, size_bytes):
+            rows, values = num_rows(plan, topology.num_npus)
+            if rows > MOST_ROWS or values * topology.num_npus > MOST_CELLS:
+                continue
+            estimate = estimate_ns(plan, size_bytes, costs)
+            if estimate is not None:
+                estimated.append((estimate, len(estimated), plan))
+    count_work(_ESTIMATE * len(estimated))
+    estimated.sort(key=lambda entry: entry[:2])
+    chosen: list[Plan] = []
+    alike: Counter[object] = Counter()
+    seen: set[object] = set()
+    for estimate, _, plan in estimated:
+        kind = id(plan.levels), plan.forms, plan.order, plan.turns
+        # Mirror images on a symmetric network take equally long.
+        image = round(estimate, 3), plan.num_chunks, plan.pieces, plan.turns
+        if image in seen:
+            continue
+        seen.add(image)
+        if estimate <= _WORTH_A_TRY * estimated[0][0] and len(chosen) < _MOST_SCHEDULED and alike[kind] < _MOST_ALIKE:
+            alike[kind] += 1
+            chosen.append(plan)
+    return chosen
+
+
+def _level_choices(topology: Topology) -> list[tuple[Level, ...]]:
+    """All NPUs as one group, and where there are several dimensions, a level for each."""
+    choices = [dimension_levels(topology)] if topology.dimensions else []
+    if len(topology.dimensions) != 1:
+        choices.append((whole_level(topology),))
+    return choices

@@ -1,0 +1,232 @@
+"""Estimated times of plans by latencies and bandwidths, by which the best few are found before they are scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.blocks.spreading import Spreads
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level
+from astra_tacos.synthesizer.exchange.plan import Form, Plan
+from astra_tacos.synthesizer.exchange.relays import over_channels
+from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
+
+MOST_ROWS = 1 << 18
+MOST_CELLS = 1 << 25
+"""Limits on sends, and on NPUs times values."""
+_PIECES = (1, 2, 4, 8, 16)
+_MOST_RELAYED = 1 << 14
+_MOST_ORDERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What one stage of a level takes.
+
+    Parameters
+    ----------
+    latency_ns, chain_ns
+        Of the longest chain of sends that wait for one another: ns, and ns per byte of a send.
+    busy_latency_ns, busy_ns
+        Of the busiest link: ns for each piece, and ns per byte of a send.
+    hops
+        Sends of the longest chain, if others pass while one of them is on its way; 0 if steps follow one another.
+    """
+
+    latency_ns: float
+    chain_ns: float
+    busy_latency_ns: float
+    busy_ns: float
+    hops: int = 0
+
+    def time_ns(self, size_bytes: float, pieces: int) -> float:
+        """The time of sends of so many bytes in so many pieces."""
+        piece = size_bytes / pieces
+        one = self.latency_ns + piece * self.chain_ns
+        if not self.hops:
+            return one + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
+        behind = (size_bytes - piece) * self.chain_ns / self.hops
+        return max(one + behind, self.latency_ns / self.hops + size_bytes * self.busy_ns)
+
+
+class Costs:
+    """Costs of the forms of levels on a network."""
+
+    def __init__(self, topology: Topology, link_model: LinkModel) -> None:
+        self._topology = topology
+        self.is_blocking = link_model == "blocking"
+        up, down = topology.channel_link, topology.channel_down_link
+        switched = down >= 0
+        self._latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0)
+        slowest = np.minimum(topology.link_bandwidth_gibps[up], np.where(switched, topology.link_bandwidth_gibps[down], np.inf))
+        self._ns_per_byte = 1 / bytes_per_ns(slowest)
+        self._ways = self._latency.astype(np.int64) + 1
+        self._known: dict[tuple[int, Form], StageCost | None] = {}
+
+    def of(self, level: Level, plan: Plan, number: int) -> StageCost | None:
+        """The cost of a level's form, one way if it scatters and gathers; None if it is too large to be worth it."""
+        form = plan.forms[number]
+        key = id(level), form
+        if key not in self._known:
+            self._known[key] = self._measure(level, form, plan.owners(number))
+        return self._known[key]
+
+    def _measure(self, level: Level, form: Form, owners: NDArray[np.int64]) -> StageCost | None:
+        npus = level.groups[0]
+        if form.way is None:
+            sends = _doubling_sends(level.size)
+        else:
+            sends = _tree_sends(level.ways[form.way], owners if form.num_owners else np.arange(level.size))
+        sends[:, 1:3] = npus[sends[:, 1:3]]
+        if len(sends) > _MOST_RELAYED and np.any(self._topology.channel_of(sends[:, 1], sends[:, 2]) < 0):
+            return None
+        rows, hop = over_channels(self._topology, self._ways, sends)
+        return self._cost_of(rows, hop, in_steps=self.is_blocking or form.way != SHORTEST)
+
+    def _cost_of(self, rows: NDArray[np.int64], hop: NDArray[np.int64], *, in_steps: bool) -> StageCost:
+        topology = self._topology
+        channel = rows[:, 4]
+        slot = np.unique(rows[:, 3] * (hop.max() + 1) + hop, return_inverse=True)[1].astype(np.int64)
+        down = topology.channel_down_link[channel]
+        twice = np.concatenate((np.arange(len(rows)), np.flatnonzero(down >= 0)))
+        link = np.concatenate((topology.channel_link[channel], down[down >= 0]))
+        shape = int(slot.max()) + 1, topology.num_links
+        units = np.zeros(shape)
+        np.add.at(units, (slot[twice], link), self._ns_per_byte[channel[twice]])
+        messages = np.zeros(shape)
+        once = np.unique(slot * topology.num_channels + channel, return_index=True)[1]
+        is_first = np.zeros(len(rows), np.bool_)
+        is_first[once] = True
+        np.add.at(messages, (slot[twice], link), np.where(is_first, self._latency[channel], 0.0)[twice])
+        busy = float(units.sum(axis=0).max())
+        if self.is_blocking:
+            latency = float(messages.max(axis=1).sum())
+            return StageCost(latency, float(units.max(axis=1).sum()), float(messages.sum(axis=0).max()), busy)
+        if in_steps:
+            slowest = np.zeros(shape[0])
+            np.maximum.at(slowest, slot, self._latency[channel])
+            return StageCost(float(slowest.sum()), float(units.max(axis=1).sum()), 0.0, busy)
+        latency, chain, hops = self._depth(rows, slot)
+        return StageCost(latency, chain, 0.0, busy, int(hops))
+
+    def _depth(self, rows: NDArray[np.int64], slot: NDArray[np.int64]) -> list[float]:
+        """The largest latency, time per byte, and number of hops of a way from where a value begins."""
+        values, value = np.unique(rows[:, 0], return_inverse=True)
+        reached = np.zeros((3, len(values), self._topology.num_npus))
+        channel = rows[:, 4]
+        each = np.stack((self._latency[channel], self._ns_per_byte[channel], np.ones(len(channel))))
+        for at in range(int(slot.max()) + 1):
+            now = np.flatnonzero(slot == at)
+            reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + each[:, now]
+        farthest: list[float] = reached.max(axis=(1, 2)).tolist()
+        return farthest
+
+
+def _tree_sends(trees: Spreads, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    tree = trees[owners % len(trees), owners]
+    columns = np.broadcast_arrays(owners[:, None], tree[:, 0], tree[:, 1], tree[:, 2])
+    return np.stack([column.ravel() for column in columns], axis=1).astype(np.int64)
+
+
+def _doubling_sends(size: int) -> NDArray[np.int64]:
+    bits = size.bit_length() - 1
+    whole = 1 << bits
+    past = np.arange(size - whole)
+    place = np.arange(whole)
+    tables = [(past + whole, past)] if len(past) else []
+    tables += [(place, place ^ (1 << bit)) for bit in range(bits)]
+    tables += [(past, past + whole)] if len(past) else []
+    rows = [np.stack((step * size + src, src, dst, np.full(len(src), step)), axis=1) for step, (src, dst) in enumerate(tables)]
+    return np.concatenate(rows).astype(np.int64)
+
+
+def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> Iterator[Plan]:
+    """Plans of levels: every mix of forms, some orders, pieces and turns, whose chunks have at least so many bytes.
+
+    Parameters
+    ----------
+    levels
+        The levels.
+    least_bytes
+        Of a chunk.
+    size_bytes
+        Of the buffer.
+    """
+    most = max(1, size_bytes // least_bytes)
+    orders = list(permutations(range(len(levels)))) if len(levels) <= _MOST_ORDERS else _two_orders(len(levels))
+    seen = set()
+    for forms in product(*(_forms(level, most) for level in levels)):
+        scattering = [number for number, form in enumerate(forms) if form.num_owners > 1]
+        for order in orders:
+            # The order matters to those that scatter.
+            key = forms, tuple(number for number in order if number in scattering)
+            if key in seen:
+                continue
+            seen.add(key)
+            # Turned round, levels differ in what they do when only if all scatter or none does.
+            alike = len({form.num_owners > 0 for form in forms}) == 1
+            for turns in sorted({1, len(levels) if alike else 1}):
+                for pieces in _PIECES:
+                    plan = Plan(levels, forms, order, pieces, turns)
+                    if plan.num_chunks <= most:
+                        yield plan
+
+
+def _two_orders(count: int) -> list[tuple[int, ...]]:
+    return [tuple(range(count)), tuple(reversed(range(count)))]
+
+
+def _forms(level: Level, most_owners: int) -> list[Form]:
+    if level.size == 2:
+        return [Form(None), Form(SHORTEST, 2)] if most_owners > 1 else [Form(None)]
+    forms = [Form(None), Form(SHORTEST), Form(DOUBLING), Form(SHORTEST, 1)]
+    owners = min(level.size, most_owners)
+    if owners > 1:
+        forms += [Form(SHORTEST, owners), Form(DOUBLING, owners)]
+    return forms
+
+
+def num_rows(plan: Plan, num_npus: int) -> tuple[int, int]:
+    """About how many sends and values a plan has."""
+    held = num_npus * plan.num_chunks
+    values, rows = held, 0
+    for number in plan.scattered(0):
+        size = plan.levels[number].size
+        rows += 2 * (held // size) * (size - 1)
+        values += held
+        held //= size
+    for number in plan.exchanged(0):
+        size = plan.levels[number].size
+        steps = size.bit_length()
+        rows += held * (steps if plan.forms[number].way is None else size - 1)
+        values += held * (steps if plan.forms[number].way is None else 1)
+    return rows, values
+
+
+def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
+    """The estimated time of a plan, None if it cannot be told."""
+    cost = [costs.of(level, plan, number) for number, level in enumerate(plan.levels)]
+    if any(stage is None for stage in cost):
+        return None
+    chains: list[list[float]] = []
+    more = [0.0] * len(plan.levels)
+    for turn in range(plan.turns):
+        chain, here = [], size_bytes / plan.turns
+        for number in (*plan.scattered(turn), *plan.exchanged(turn)):
+            stage, form = cost[number], plan.forms[number]
+            assert stage is not None
+            here /= max(form.num_owners, 1)
+            times = 2 if form.num_owners else 1
+            first = stage.time_ns(here / plan.pieces, 1)
+            chain.append(times * first)
+            more[number] += times * (stage.time_ns(here, plan.pieces) - first)
+        chains.append(chain)
+    # Turns meet on a level where one is longer there than the others are elsewhere.
+    together = sum(max(stages) for stages in zip(*chains, strict=True)) if costs.is_blocking else max(map(sum, chains))
+    return together + max(more)

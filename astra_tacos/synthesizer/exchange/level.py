@@ -1,0 +1,101 @@
+"""Levels: groups of NPUs that exchange values among one another, and how a value spreads in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.blocks.spreading import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
+from astra_tacos.topology.topology import Topology
+
+SHORTEST, DOUBLING = "shortest", "doubling"
+"""Names of ways to spread: over shortest routes (directly, where there are channels), or by doubling who has it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """Disjoint groups of NPUs, alike in size: those along a dimension, or all NPUs as one.
+
+    Parameters
+    ----------
+    groups
+        int64[num_groups, size], NPUs by their positions.
+    ways
+        Out-trees over positions: int32[variants, size, 3, size - 1] each, source, destination and step of the sends that
+        spread a value from each position to all others.
+    middle
+        A position in the middle, near to all others.
+    """
+
+    groups: NDArray[np.int64]
+    ways: Mapping[str, Spreads]
+    middle: int
+
+    @property
+    def size(self) -> int:
+        """NPUs of a group."""
+        return int(self.groups.shape[1])
+
+
+@lru_cache(maxsize=4)
+def dimension_levels(topology: Topology) -> tuple[Level, ...]:
+    """One level for each dimension."""
+    levels = []
+    stride = 1
+    for dimension in topology.dimensions:
+        npus = np.arange(topology.num_npus)
+        first = npus[npus // stride % dimension.size == 0]
+        groups = first[:, None] + np.arange(dimension.size) * stride
+        block, size = dimension.building_block, dimension.size
+        shortest = spread_over_shortest_routes(block, size) if block.hops_through_members else spread_directly(size)
+        depth = shortest[:, :, 2].max(axis=(0, 2))
+        levels.append(Level(groups, _ways(shortest, size), int(np.argmin(depth))))
+        stride *= size
+    return tuple(levels)
+
+
+@lru_cache(maxsize=4)
+def whole_level(topology: Topology) -> Level:
+    """All NPUs as one group."""
+    shortest = np.stack([_shortest_trees(topology, turned) for turned in (False, True)])
+    middle = int(np.argmin(shortest[0, :, 2].max(axis=1)))
+    return Level(np.arange(topology.num_npus)[None], _ways(shortest, topology.num_npus), middle)
+
+
+def _ways(shortest: Spreads, size: int) -> Mapping[str, Spreads]:
+    near, far, step = binomial_tree(size)
+    place = np.arange(size)[:, None]
+    is_power = size & (size - 1) == 0
+    ends = (place ^ end if is_power else (place - end) % size for end in (near, far))
+    doubling = np.stack((*ends, np.broadcast_to(step, (size, size - 1))), axis=1).astype(np.int32)[None]
+    return MappingProxyType({SHORTEST: shortest, DOUBLING: doubling})
+
+
+def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
+    """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency, the last of equal ones first if `turned`."""
+    from scipy.sparse.csgraph import dijkstra
+
+    num_npus = topology.num_npus
+    latency = topology.link_latency_ns[topology.channel_link].copy()
+    switched = topology.channel_down_link >= 0
+    latency[switched] += topology.link_latency_ns[topology.channel_down_link[switched]]
+    order = np.arange(num_npus)[::-1] if turned else np.arange(num_npus)
+    # Of equally near NPUs, the search takes the one of the lowest number; without latency, the fewest hops.
+    graph = topology.channel_graph(latency + 1e-3)[order][:, order]
+    _, before = dijkstra(graph, return_predecessors=True)
+    trees = np.empty((num_npus, 3, num_npus - 1), np.int32)
+    for source in range(num_npus):
+        parent = before[source].astype(np.int64)
+        depth = np.zeros(num_npus, np.int64)
+        at = parent.copy()
+        while np.any(at >= 0):
+            depth += at >= 0
+            at = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
+        reached = np.argsort(depth, kind="stable")[1:]
+        trees[order[source]] = order[parent[reached]], order[reached], depth[reached] - 1
+    return trees

@@ -1,0 +1,184 @@
+"""Plans: which level takes which form, in which order, in how many pieces; and the sends that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.all_reduce import all_reduce_of
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.exchange.level import DOUBLING, Level
+from astra_tacos.synthesizer.exchange.relays import over_channels
+from astra_tacos.synthesizer.exchange.stages import Progress, gather, one_shot, recursive_doubling, scatter
+from astra_tacos.synthesizer.exchange.values import Values
+from astra_tacos.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What one level does.
+
+    Parameters
+    ----------
+    way
+        How values spread, a key of `Level.ways`; None for recursive doubling.
+    num_owners
+        Positions that take over equal shares of the chunks, which are scattered to them first and gathered from them in the
+        end; 0 if the level exchanges whole chunks (one-shot, recursive doubling).
+    """
+
+    way: str | None
+    num_owners: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An All-Reduce over levels.
+
+    Parameters
+    ----------
+    levels
+        The levels.
+    forms
+        The form of each.
+    order
+        Numbers of levels: scattering goes in this order and gathering in the reverse one; those that exchange whole chunks do it
+        in between.
+    pieces
+        Into how many parts the data of every message is cut.
+    turns
+        1, or the number of levels: then so many parts of the buffer take the levels in orders that are turned round.
+    """
+
+    levels: tuple[Level, ...]
+    forms: tuple[Form, ...]
+    order: tuple[int, ...]
+    pieces: int = 1
+    turns: int = 1
+
+    @property
+    def num_shares(self) -> int:
+        """Shares into which the levels scatter a chunk."""
+        return int(np.prod([max(form.num_owners, 1) for form in self.forms]))
+
+    @property
+    def num_chunks(self) -> int:
+        """Chunks of the buffer."""
+        return self.turns * self.num_shares * self.pieces
+
+    def collective(self, num_npus: int, size_bytes: int) -> Collective:
+        """The All-Reduce in the chunks of this plan."""
+        return all_reduce_of(num_npus, size_bytes, self.num_chunks)
+
+    def scattered(self, turn: int) -> list[int]:
+        """Levels that scatter, in order."""
+        return [level for level in self._turned(turn) if self.forms[level].num_owners]
+
+    def exchanged(self, turn: int) -> list[int]:
+        """Levels that exchange whole chunks, in order."""
+        return [level for level in self._turned(turn) if not self.forms[level].num_owners]
+
+    def _turned(self, turn: int) -> list[int]:
+        return [*self.order[turn:], *self.order[:turn]]
+
+    def owners(self, level: int) -> NDArray[np.int64]:
+        """int64[num_owners], positions that take over shares: all, or evenly spaced ones, or the one in the middle."""
+        count, size = self.forms[level].num_owners, self.levels[level].size
+        if count == 1:
+            return np.array([self.levels[level].middle])
+        return np.arange(count) * size // max(count, 1)
+
+
+def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int) -> SendGraph:
+    """The sends of a plan, as messages: what goes to one NPU in one step.
+
+    Where links are free while a message is on its way, chunks of different owners over shortest routes go one by one.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    topology
+        The network.
+    timing
+        Delays of the plan's chunks.
+    num_npus
+        NPUs of the network.
+    """
+    num_chunks = plan.num_chunks
+    values = Values(num_npus, num_chunks)
+    contribution = np.arange(num_npus)[:, None] + np.arange(num_chunks) * num_npus
+    progress = Progress(contribution, values)
+    rows, parts, apart = [], [], []
+    for turn in range(plan.turns):
+        progress.step = 0
+        for way, sends in _stages(plan, progress, turn):
+            rows.append(sends)
+            parts.append(np.full(len(sends), turn))
+            apart.append(np.full(len(sends), not timing.is_blocking and way != DOUBLING and way is not None))
+    sums = values.table(progress.held[0])
+    first = np.concatenate(rows)
+    # Every value moves in one turn only; a step of a turn is of one way.
+    sends, hop = over_channels(topology, timing.channel_delay_ns[:, -1], first)
+    chunk = sums.chunk[sends[:, 0]]
+    turn_of = chunk // (num_chunks // plan.turns)
+    steps = int(first[:, 3].max()) + 1
+    one_by_one = np.zeros((plan.turns, steps), np.bool_)
+    one_by_one[np.concatenate(parts), first[:, 3]] = np.concatenate(apart)
+    alone = one_by_one[turn_of, sends[:, 3]]
+    keys: tuple[NDArray[np.integer], ...] = (sends[:, 4], turn_of, sends[:, 3], hop, chunk % plan.pieces)
+    keys += (np.where(alone, sends[:, 0], 0),)
+    message = np.zeros(len(sends), np.int64)
+    for column in keys:
+        message = np.unique(message * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
+    rank = sends[:, 3] * (int(hop.max()) + 1) + hop
+    return SendGraph(
+        chunk,
+        sends[:, 4].astype(np.int32),
+        np.zeros(len(sends), np.bool_),
+        rank.astype(np.int32),
+        message,
+        sums,
+        sends[:, 0].astype(np.int32),
+    )
+
+
+def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None, NDArray[np.int64]]]:
+    """The way and the sends of each stage of one turn."""
+    each = plan.num_chunks // plan.turns
+    chunks = turn * each + np.arange(each)
+    done: list[tuple[str | None, NDArray[np.int64]]] = []
+
+    def finish(way: str | None) -> None:
+        if progress.sends:
+            done.append((way, np.concatenate(progress.sends)))
+            progress.sends.clear()
+
+    owner: dict[int, NDArray[np.int64]] = {}
+    left = plan.num_shares
+    scattered = plan.scattered(turn)
+    for number in scattered:
+        level, form = plan.levels[number], plan.forms[number]
+        left //= form.num_owners
+        share = np.arange(plan.num_chunks) % each // (left * plan.pieces) % form.num_owners
+        owner[number] = plan.owners(number)[share]
+        assert form.way is not None
+        scatter(progress, level, level.ways[form.way], chunks, owner[number])
+        finish(form.way)
+    for number in plan.exchanged(turn):
+        level, form = plan.levels[number], plan.forms[number]
+        if form.way is None:
+            recursive_doubling(progress, level, chunks)
+        else:
+            one_shot(progress, level, level.ways[form.way], chunks)
+        finish(form.way)
+    for number in reversed(scattered):
+        level, form = plan.levels[number], plan.forms[number]
+        assert form.way is not None
+        gather(progress, level, level.ways[form.way], chunks, owner[number])
+        finish(form.way)
+    return done

@@ -1,0 +1,159 @@
+"""The stages of an All-Reduce: in each, the groups of a level exchange what they hold of some chunks.
+
+Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), section 4.5 (recursive
+doubling; reduce-scatter, then all-gather); one-shot and two-shot All-Reduces as in NVIDIA's TensorRT-LLM and NCCL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.blocks.spreading import Spreads
+from astra_tacos.synthesizer.exchange.level import Level
+from astra_tacos.synthesizer.exchange.values import Values
+
+NOTHING = -1
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an All-Reduce has come.
+
+    Parameters
+    ----------
+    held
+        int64[num_npus, num_chunks], the value that each NPU holds of each chunk and goes on with; `NOTHING` where another does.
+    values
+        The values so far.
+    sends
+        int64[..., 4] each: values, their sources and destinations, and steps.
+    step
+        The next step.
+    """
+
+    held: NDArray[np.int64]
+    values: Values
+    sends: list[NDArray[np.int64]] = field(default_factory=list)
+    step: int = 0
+
+    def send(
+        self, value: NDArray[np.integer], src: NDArray[np.integer], dst: NDArray[np.integer], step: NDArray[np.integer] | int
+    ) -> None:
+        """Send values from NPUs to others; arrays broadcast."""
+        columns = np.broadcast_arrays(value, src, dst, self.step + np.asarray(step))
+        self.sends.append(np.stack([column.ravel() for column in columns], axis=1).astype(np.int64))
+
+
+def one_shot(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64]) -> None:
+    """Everybody in a group gets what the others hold, and adds it all up: one addition.
+
+    Parameters
+    ----------
+    progress, level
+        What is held, and the groups.
+    trees
+        The way in which values spread (see `Level`).
+    chunks
+        Chunks that take this stage.
+    """
+    members, chunk = _pairs(progress, level, chunks)
+    parts = progress.held[members, chunk[:, None]]
+    owner = np.arange(level.size)
+    tree = trees[(chunk[:, None] + owner) % len(trees), owner]
+    pair = np.arange(len(chunk))[:, None, None]
+    progress.send(parts[:, :, None], members[pair, tree[:, :, 0]], members[pair, tree[:, :, 1]], tree[:, :, 2])
+    progress.held[members, chunk[:, None]] = progress.values.add(chunk, parts)[:, None]
+    progress.step += int(trees[:, :, 2].max()) + 1
+
+
+def recursive_doubling(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> None:
+    """Partners exchange what they hold and add it up, bit by bit; those past a power of two hand over to others first.
+
+    Parameters
+    ----------
+    progress, level, chunks
+        As for `one_shot`.
+    """
+    members, chunk = _pairs(progress, level, chunks)
+    size = 1 << (level.size.bit_length() - 1)
+    past = level.size - size
+    held = progress.held[members, chunk[:, None]]
+    if past:
+        progress.send(held[:, size:], members[:, size:], members[:, :past], 0)
+        for taker in range(past):
+            held[:, taker] = progress.values.add(chunk, held[:, [taker, taker + size]])
+        progress.step += 1
+    place = np.arange(size)
+    for bit in range(size.bit_length() - 1):
+        partner = place ^ (1 << bit)
+        own, other = held[:, :size], held[:, partner]
+        progress.send(own, members[:, :size], members[:, partner], 0)
+        parts = np.stack((own, other), axis=2).reshape(-1, 2)
+        held[:, :size] = progress.values.add(np.repeat(chunk, size), parts).reshape(own.shape)
+        progress.step += 1
+    if past:
+        progress.send(held[:, :past], members[:, :past], members[:, size:], 0)
+        held[:, size:] = held[:, :1]
+        progress.step += 1
+    progress.held[members, chunk[:, None]] = held
+
+
+def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+    """Chunks are summed up at the positions that take them over, along the trees from there backwards.
+
+    Parameters
+    ----------
+    progress, level, trees, chunks
+        As for `one_shot`.
+    owner
+        int64[num_chunks], the position that takes over each chunk.
+    """
+    last = int(trees[:, :, 2].max())
+    all_members, all_chunks = _pairs(progress, level, chunks)
+    kind = owner[all_chunks] * len(trees) + all_chunks % len(trees)
+    for number in np.unique(kind).tolist():
+        place, variant = divmod(number, len(trees))
+        chosen = np.flatnonzero(kind == number)
+        members, chunk = all_members[chosen], all_chunks[chosen]
+        held = progress.held[members, chunk[:, None]]
+        parent, child, step = trees[variant, place]
+        children: list[list[int]] = [[] for _ in range(level.size)]
+        for edge in np.argsort(-step, kind="stable").tolist():
+            near, far = int(parent[edge]), int(child[edge])
+            if children[far]:
+                held[:, far] = progress.values.add(chunk, held[:, [far, *children[far]]])
+            progress.send(held[:, far], members[:, far], members[:, near], last - int(step[edge]))
+            children[near].append(far)
+        total = progress.values.add(chunk, held[:, [place, *children[place]]])
+        progress.held[members, chunk[:, None]] = NOTHING
+        progress.held[members[:, place], chunk] = total
+    progress.step += last + 1
+
+
+def gather(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+    """Positions that took over chunks spread what they hold.
+
+    Parameters
+    ----------
+    progress, level, trees, chunks, owner
+        As for `scatter`.
+    """
+    anybody = progress.held[level.groups[:, :, None], chunks].max(axis=1) != NOTHING
+    group, at = np.nonzero(anybody)
+    members, chunk = level.groups[group], chunks[at]
+    place = owner[chunk]
+    value = progress.held[members[np.arange(len(chunk)), place], chunk]
+    tree = trees[chunk % len(trees), place]
+    pair = np.arange(len(chunk))[:, None]
+    progress.send(value[:, None], members[pair, tree[:, 0]], members[pair, tree[:, 1]], tree[:, 2])
+    progress.held[members, chunk[:, None]] = value[:, None]
+    progress.step += int(trees[:, :, 2].max()) + 1
+
+
+def _pairs(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups whose members hold a chunk: int64[num_pairs, size], their members, and int64[num_pairs], the chunk."""
+    group, at = np.nonzero(progress.held[level.groups[:, 0]][:, chunks] != NOTHING)
+    return level.groups[group], chunks[at]
