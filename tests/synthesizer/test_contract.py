@@ -9,7 +9,7 @@ from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -58,7 +58,7 @@ def check_schedule(name: str, network, collective: str, *arguments, **options) -
         return
     of = schedule(network, collective, *arguments, synthesizer=name, **options)
     assert verify(of) == ()
-    assert of.collective_time_ns >= lower_bound(of.topology, of.collective, of.timing).time_ns
+    assert of.collective_time_ns >= chunked_lower_bound(of.topology, of.collective, of.timing).time_ns
     assert replay_schedule(of).collective_time_ns == of.collective_time_ns
     if collective in PERSONALISED:
         assert of.num_sends >= of.collective.num_chunks

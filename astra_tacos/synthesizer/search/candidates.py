@@ -23,6 +23,7 @@ class Cut:
     collective: Collective
     timing: Timing
     bound_ns: int
+    """No schedule of these chunks, alone or several to a message, is predicted to take less."""
     is_fixed: bool = True
     """Whether there is no other number of chunks to try."""
 
