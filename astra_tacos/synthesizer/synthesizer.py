@@ -39,6 +39,8 @@ class Synthesizer:
         and what fits into its budget. It must follow from its arguments alone.
     does_groups
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
+    joins_chunks
+        Whether its messages may carry several chunks each. A search then skips it by a bound that allows for that.
     in_auto
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
@@ -50,6 +52,7 @@ class Synthesizer:
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     work: Callable[[Topology, Collective], int] = dispatch_work
     does_groups: bool = False
+    joins_chunks: bool = False
     in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:

@@ -164,7 +164,8 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
     for count in counts:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
         timing = compute_timing(where, what, "pipelined")
-        cuts.append(Cut(what, timing, chunked_lower_bound(where, what, timing).time_ns, is_fixed=False))
+        bound_ns = chunked_lower_bound(where, what, timing).time_ns
+        cuts.append(Cut(what, timing, bound_ns, bound_ns // 2, is_fixed=False))
     return cuts
 
 
@@ -205,6 +206,9 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert leaderboard.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
     assert not leaderboard.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
     assert leaderboard.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
+    joined = Candidate("other", replace(cuts[1], bound_ns=899, joined_bound_ns=1), 0, 0, 1.0, joins_chunks=True)
+    assert not leaderboard.passes_over(joined)
+    assert leaderboard.passes_over(replace(joined, cut=replace(joined.cut, joined_bound_ns=899)))
     assert leaderboard.best is not None
     assert leaderboard.best.collective_time_ns == 899
     assert leaderboard.entered == 4

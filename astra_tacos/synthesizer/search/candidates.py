@@ -18,12 +18,14 @@ _WORK_OF_ALL_TRIALS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A collective in some number of chunks, with its delays and a lower bound on its time."""
+    """A collective in some number of chunks, with its delays and lower bounds on its time."""
 
     collective: Collective
     timing: Timing
     bound_ns: int
-    """No schedule of these chunks, alone or several to a message, is predicted to take less."""
+    """No schedule that sends these chunks one at a time is predicted to take less."""
+    joined_bound_ns: int
+    """Nor one whose messages carry several chunks."""
     is_fixed: bool = True
     """Whether there is no other number of chunks to try."""
 
@@ -40,6 +42,8 @@ class Candidate:
         An estimate of how many sends it examines.
     is_advised
         Whether this number of chunks is the one that its synthesizer advises.
+    joins_chunks
+        Whether its messages may carry several chunks.
     """
 
     synthesizer: str
@@ -48,6 +52,12 @@ class Candidate:
     trial: int
     work: int
     is_advised: bool = False
+    joins_chunks: bool = False
+
+    @property
+    def bound_ns(self) -> int:
+        """It is not predicted to take less."""
+        return self.cut.joined_bound_ns if self.joins_chunks else self.cut.bound_ns
 
     @property
     def stage(self) -> int:
@@ -98,9 +108,11 @@ def list_candidates(
                 continue
             work = entry.work(topology, cut.collective)
             total = (trials or default_trials(work)) if entry.is_random else 1
-            candidates += [Candidate(name, cut, seed + trial, trial, work) for trial in range(total)]
+            candidates += [
+                Candidate(name, cut, seed + trial, trial, work, joins_chunks=entry.joins_chunks) for trial in range(total)
+            ]
             if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
-                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True))
+                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True, joins_chunks=entry.joins_chunks))
     candidates.sort(key=lambda candidate: (candidate.stage, candidate.work))  # stable: portfolio order, then seeds
     tried = {candidate.synthesizer for candidate in candidates}
     return candidates, {name: reason for name, reason in refusals.items() if name not in tried}

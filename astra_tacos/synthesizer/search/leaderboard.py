@@ -78,7 +78,7 @@ class Leaderboard:
         """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
         if self.best is None:
             return False
-        if candidate.cut.bound_ns >= self._to_beat(candidate)[0]:
+        if candidate.bound_ns >= self._to_beat(candidate)[0]:
             return True
         leader = self.best.collective_time_ns
         times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from astra_tacos.bounds import joined_lower_bound, lower_bound
+from astra_tacos.bounds import chunked_lower_bound, joined_lower_bound, lower_bound
 from astra_tacos.bounds.truncation import kept_by_truncation
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
@@ -205,10 +205,14 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
 
 
 def _bounded(topology: Topology, collective: Collective, timing: Timing, options: SearchOptions) -> Cut:
-    """With a bound on what ASTRA-sim predicts of any schedule of these chunks, alone or several to a message."""
+    """With bounds on what ASTRA-sim predicts, whose truncation can take it below what is possible."""
     kept = kept_by_truncation(topology, timing, collective.class_size_bytes)
-    bound_ns = int(kept * lower_bound(topology, collective, timing).time_ns) - 1
-    joined = joined_lower_bound(topology, collective, timing)
-    if joined is not None:
-        bound_ns = max(bound_ns, joined.time_ns)
-    return Cut(collective, timing, bound_ns, not options.chooses_chunks)
+    any_algorithm_ns = int(kept * lower_bound(topology, collective, timing).time_ns) - 1
+    chunked, joined = (bound(topology, collective, timing) for bound in (chunked_lower_bound, joined_lower_bound))
+    return Cut(
+        collective,
+        timing,
+        max(any_algorithm_ns, chunked.time_ns),
+        any_algorithm_ns if joined is None else max(any_algorithm_ns, joined.time_ns),
+        not options.chooses_chunks,
+    )
