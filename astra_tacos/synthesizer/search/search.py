@@ -208,7 +208,8 @@ def _bounded(topology: Topology, collective: Collective, timing: Timing, options
     """With bounds on what ASTRA-sim predicts, whose truncation can take it below what is possible."""
     kept = kept_by_truncation(topology, timing, collective.class_size_bytes)
     any_algorithm_ns = int(kept * lower_bound(topology, collective, timing).time_ns) - 1
-    chunked, joined = (bound(topology, collective, timing) for bound in (chunked_lower_bound, joined_lower_bound))
+    chunked = chunked_lower_bound(topology, collective, timing)
+    joined = joined_lower_bound(topology, collective, timing)
     return Cut(
         collective,
         timing,
