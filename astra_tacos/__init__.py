@@ -54,7 +54,9 @@ _PUBLIC = {
     },
     "Bounds": {
         "lower_bound": "bounds",
+        "chunked_lower_bound": "bounds",
         "BOUNDS": "bounds",
+        "CHUNKED_BOUNDS": "bounds",
         "Bound": "bounds.bound",
         "certify": "bounds.certificate",
     },

@@ -2,7 +2,7 @@
 
 from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.blocks.building_block import BuildingBlock
-from astra_tacos.bounds import BOUNDS, lower_bound
+from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, make_collective
@@ -61,6 +61,7 @@ __all__ = [
     "BACKENDS",
     "BOUNDS",
     "BUILDING_BLOCKS",
+    "CHUNKED_BOUNDS",
     "COLLECTIVES",
     "EXPORTERS",
     "SYNTHESIZERS",
@@ -111,6 +112,7 @@ __all__ = [
     "broadcast",
     "build_topology",
     "certify",
+    "chunked_lower_bound",
     "compute_timing",
     "export_chakra",
     "export_msccl_xml",

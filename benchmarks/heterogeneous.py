@@ -21,7 +21,7 @@ from pathlib import Path
 from results_page import machine, main
 
 from astra_tacos import Schedule, export_chakra, load_schedule
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.export.chakra import default_link_order, node_table
 from astra_tacos.trace.writer import encode_trace
 
@@ -90,7 +90,7 @@ def table() -> str:
 
 def _row(options: str, schedule: Schedule, seconds: float) -> str:
     time_ns = schedule.collective_time_ns
-    share = lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns / time_ns
+    share = chunked_lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns / time_ns
     return f"| {options} | {schedule.num_sends:,} | {seconds:.2f} | {time_ns / 1e3:.2f} | {share:.3f} |"
 
 

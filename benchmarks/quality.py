@@ -13,7 +13,7 @@ from results_page import main
 from tacos_cases import CASES, GIB
 
 from astra_tacos import all_gather, build_topology, synthesize
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.errors import ConfigError
@@ -89,7 +89,7 @@ def found(
 
 
 def bound_of(schedule: Schedule) -> int:
-    return lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns
+    return chunked_lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns
 
 
 def gathered_us(dimensions: tuple[tuple[str, int, float, float], ...], chunks: int, size: int, trials: int = 20) -> float:

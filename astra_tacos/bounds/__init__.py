@@ -1,9 +1,10 @@
-"""Lower bounds on collective time; `BOUNDS` lists them by name."""
+"""Lower bounds on collective time: over all algorithms (`BOUNDS`), and for given chunks (`CHUNKED_BOUNDS`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from astra_tacos.bounds.any_algorithm import ANY_ALGORITHM
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.cut import cut
 from astra_tacos.bounds.distance import diameter
@@ -13,7 +14,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
-BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
+BOUNDS = ANY_ALGORITHM
+"""Functions of (topology, collective, timing) that bound the time of every algorithm and chunking from below, by name."""
+
+CHUNKED_BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
     "ingress": ingress,
     "egress": egress,
     "volume": volume,
@@ -21,14 +25,16 @@ BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
     "cut": cut,
     "partition": partition,
 }
-"""Functions of (topology, collective, timing) that give a lower bound of the time, by name."""
+"""Functions of (topology, collective, timing) that bound the time of schedules of these chunks from below, by name."""
 
 
 def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """The largest of all bounds: no schedule of these chunks under this timing model is faster.
+    """The largest bound over all algorithms and all chunkings: nothing that moves and adds up this data is faster.
 
-    It is assumed that in a collective that only reduces every send reduces. A copy that brings a partial sum back to a NPU that
-    is part of it could save that NPU the reduction, which is not what a synthesizer does.
+    Messages may carry any part of the data, NPUs may relay, copy and add, also what they gathered from all others. Arithmetic is
+    exact: a byte takes 1 / bandwidth. (ASTRA-sim truncates the time of each chunk, so its prediction can be
+    below.) Latencies count in whole nanoseconds, and reductions take no time. Of the timing, only the link model
+    counts: under `blocking`, a link takes one message at a time.
     """
     return largest(all_bounds(topology, collective, timing))
 
@@ -36,6 +42,16 @@ def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> B
 def all_bounds(topology: Topology, collective: Collective, timing: Timing) -> tuple[Bound, ...]:
     """Every bound, in the order of `BOUNDS`."""
     return tuple(bound(topology, collective, timing) for bound in BOUNDS.values())
+
+
+def chunked_lower_bound(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The largest bound for schedules that send these chunks one at a time, with ASTRA-sim's truncated delays.
+
+    It holds for every algorithm that copies and adds these chunks, one-shot All-Reduce included. It is assumed that in a
+    collective that only reduces every send reduces. A copy that brings a partial sum back to a NPU that is part of it could save
+    that NPU the reduction, which is not what a synthesizer does.
+    """
+    return largest(tuple(bound(topology, collective, timing) for bound in CHUNKED_BOUNDS.values()))
 
 
 def largest(bounds: tuple[Bound, ...]) -> Bound:

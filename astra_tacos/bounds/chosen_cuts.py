@@ -27,7 +27,7 @@ def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing)
     """The worst of the cuts that are tried."""
     sides = chosen_sides(topology)
     demand = _demand(collective, sides)
-    capacity = np.array([topology.link_bandwidth_gibps[_links_into(topology, side)].sum() for side in sides])
+    capacity = np.array([topology.link_bandwidth_gibps[links_into(topology, side)].sum() for side in sides])
     wanted = np.flatnonzero(demand > 0)
     if not len(wanted):
         return Bound("cut", 0, "nothing has to cross a cut")
@@ -35,13 +35,16 @@ def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing)
     order = wanted[np.argsort(-demand[wanted] / np.maximum(capacity[wanted], 1e-300), kind="stable")][:4]
     bounds = []
     for at in order.tolist():
-        links, npus = _links_into(topology, sides[at]), np.flatnonzero(sides[at])
+        links, npus = links_into(topology, sides[at]), np.flatnonzero(sides[at])
         time = smallest_time(topology, collective, timing, links, int(demand[at]))
-        where = (
-            f"{len(npus)} NPU{'s' * (len(npus) != 1)} behind {len(links)} link{'s' * (len(links) != 1)}, {capacity[at]:.6g} GiB/s"
-        )
-        bounds.append(Bound("cut", time, where, tuple(npus.tolist()), tuple(links.tolist())))
+        bounds.append(Bound("cut", time, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def describe_side(topology: Topology, npus: NDArray[np.int64], links: NDArray[np.int64]) -> str:
+    """A set of NPUs and the links into it, or out of it, in words."""
+    bandwidth = float(topology.link_bandwidth_gibps[links].sum())
+    return f"{len(npus)} NPU{'s' * (len(npus) != 1)} behind {len(links)} link{'s' * (len(links) != 1)}, {bandwidth:.6g} GiB/s"
 
 
 @lru_cache(maxsize=4)
@@ -82,7 +85,7 @@ def _demand(collective: Collective, sides: NDArray[np.bool_]) -> NDArray[np.int6
     return np.where(members.all(axis=1), 0, owned)
 
 
-def _links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+def links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The links into a set of NPUs: a switch counts as inside or outside, whichever gives less bandwidth."""
     inside = np.concatenate((side, np.zeros(topology.num_switches, np.bool_)))
     src, dst = topology.link_src, topology.link_dst

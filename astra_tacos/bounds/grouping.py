@@ -48,6 +48,21 @@ def is_transitive(topology: Topology) -> bool:
     return topology.num_links == sum(links)
 
 
+def translation_classes(topology: Topology) -> NDArray[np.int64]:
+    """int64[num_links], the class of each link under the translations of a network that is transitive.
+
+    Each class has one link out of (or into) every NPU.
+    """
+    found: list[NDArray[np.int64]] = []
+    count = 0
+    for dimension in topology.dimensions:
+        classes = dimension.building_block.link_classes(dimension.size)
+        assert classes is not None
+        found.append(np.tile(classes + count, topology.num_npus // dimension.size))
+        count += int(classes.max()) + 1
+    return np.concatenate(found)
+
+
 def is_symmetric(topology: Topology) -> bool:
     """Whether every link has a counterpart of the same bandwidth."""
     key = topology.link_src.astype(np.int64) * topology.num_devices + topology.link_dst

@@ -40,10 +40,8 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     all NPUs take part, only parts with members count; a personalised chunk has to cross once if its target is in another part.
     """
     bounds = []
-    takes_all = collective.num_phases == 2 and collective.members is None
-    exact = takes_all and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO
-    for group in _weak_partitions(topology, exact):
-        links, parts = _between(topology, group), int(group.max()) + 1
+    for group in weak_partitions(topology, collective):
+        links, parts = links_between(topology, group), int(group.max()) + 1
         messages = _messages(collective, group)
         time = smallest_time(topology, collective, timing, links, messages)
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
@@ -60,17 +58,22 @@ def _messages(collective: Collective, group: NDArray[np.int64]) -> int:
     return collective.num_phases * (parts - 1) * collective.num_chunks
 
 
+def weak_partitions(topology: Topology, collective: Collective) -> tuple[NDArray[np.int64], ...]:
+    """The partitions that are tried: int64[num_npus] each, the part of each NPU."""
+    takes_all = collective.num_phases == 2 and collective.members is None
+    return _weak_partitions(topology, takes_all and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO)
+
+
 @lru_cache(maxsize=8)
 def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64], ...]:
-    """int64[num_npus] each, the part of each NPU."""
     partitions = [np.arange(topology.num_npus), *groupings(topology)]
     if exact:
-        weakness = [topology.link_bandwidth_gibps[_between(topology, group)].sum() / group.max() for group in partitions]
+        weakness = [topology.link_bandwidth_gibps[links_between(topology, group)].sum() / group.max() for group in partitions]
         partitions.append(_weakest(topology, partitions[int(np.argmin(weakness))]))
     return tuple(partitions)
 
 
-def _between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Links such that every message between parts uses at least one of them."""
     group = device_groups(topology, npu_group)
     src, dst, bandwidth = topology.link_src, topology.link_dst, topology.link_bandwidth_gibps

@@ -25,7 +25,7 @@ _MOST_SOURCES = 1024
 def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that all links together, or all links of one kind, need for all chunks of a personalised collective."""
     bounds = []
-    for where, links in _sets(topology):
+    for where, links in link_sets(topology):
         messages = _crossings(topology, collective, links)
         time = smallest_time(topology, collective, timing, links, messages)
         bounds.append(Bound("volume", time, where, (), () if len(links) == topology.num_links else tuple(links.tolist())))
@@ -37,7 +37,8 @@ def fewest_crossings(topology: Topology, collective: Collective) -> int:
     return _crossings(topology, collective, np.arange(topology.num_links))
 
 
-def _sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
+def link_sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
+    """The sets that are tried: what they are, in words, and their links."""
     sets = [("all links together", np.arange(topology.num_links))]
     kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))
     for what, kind in kinds:

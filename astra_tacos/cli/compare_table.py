@@ -9,6 +9,8 @@ from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
 from astra_tacos.units import format_size, format_time
 
 _NO_RESULT = "-"
+_TOO_FAST = "?"
+_BOUND = "bound (any algorithm)"
 _WIDEST_NAME = 10
 
 
@@ -24,7 +26,7 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, bound / time{judged}\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("size", justify="right", no_wrap=True)
-    for name in (*names, "lower bound"):
+    for name in (*names, _BOUND):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
         cells = [
@@ -64,10 +66,11 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
 
 
 def _cell(row: CompareRow, has_judges: bool) -> tuple[str, bool]:
-    if row.time_ns is None or row.efficiency is None:
+    if row.time_ns is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
-    lines = [f"{format_time(row.time_ns)}{star}", f"{row.efficiency:.1%}{_cut_off(row)}"]
+    share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
+    lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
     if has_judges:
         times = (row.stock_ns, row.congestion_aware_ns)
         lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
@@ -101,6 +104,8 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         notes.append("! cut off by --time-limit: the result depends on the machine")
     for size, results in _by_size(rows).items():
         notes += _judge_notes(format_size(size), list(results.values()))
+    if any(row.time_ns is not None and row.efficiency is None for row in rows):
+        notes.append(f"{_TOO_FAST} faster than the bound, because ASTRA-sim truncates the time of such small chunks")
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from astra_tacos.verifier.violation import Violation
 
 _SHOWN = 20
+_FIGURES = ("predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
 _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING),
     Kind.SCHEDULE: CHECKING,
@@ -48,7 +49,9 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
     Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not be checked.
     """
     from astra_tacos.config.network import read_network
+    from astra_tacos.report.table import describe_efficiency
     from astra_tacos.topology.composition import build_topology
+    from astra_tacos.units import format_time
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
@@ -72,6 +75,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
                         "proven": verdict.proven,
                         "unchecked": verdict.unchecked,
                         "violations": len(verdict.violations),
+                        **verdict.figures,
                     }
                     for verdict in verdicts
                 ],
@@ -83,6 +87,9 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
     else:
         for verdict in verdicts:
             echo(f"{verdict.path}: {verdict.outcome}: {verdict.what}")
+            if verdict.figures:
+                time, bound = (format_time(verdict.figures[name]) for name in ("predicted_ns", "bound_ns"))
+                echo(f"  predicted time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures)}")
             if verdict.unchecked is not None:
                 echo(f"  result not checked: {verdict.unchecked}")
             for violation in verdict.violations[:_SHOWN]:
@@ -95,12 +102,14 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said of one file: its path, what it is, what was not checked, what is wrong."""
+    """What is said of one file: its path, what it is, what is wrong, what was not checked."""
 
     path: str
     what: str
     violations: tuple[Violation, ...]
     unchecked: str | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Of a schedule: its time, its bounds, and how near it is to them."""
 
     @property
     def proven(self) -> bool:
@@ -152,6 +161,7 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
 
 
 def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collective: str | None) -> Verdict:
+    from astra_tacos.bounds.certificate import certify
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.verifier.lockstep_oracle import verify_lockstep
     from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
@@ -162,7 +172,10 @@ def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collecti
     if collective not in (None, schedule.collective.name):
         text = f"is of {schedule.collective.name}, expected {collective}"
         violations = (Violation("wrong-collective", text), *violations)
-    return Verdict(str(path), what, violations)
+    if violations:
+        return Verdict(str(path), what, violations)
+    certificate = certify(schedule)
+    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
 
 
 def _as_dict(violation: Violation) -> dict[str, Any]:

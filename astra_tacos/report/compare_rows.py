@@ -32,8 +32,9 @@ class CompareRow:
         Where the schedule came from; `made_by` differs from `synthesizer` for `auto`.
     chunks_per_npu, num_chunks, num_sends
         The schedule's.
-    time_ns, bound_ns, bound, efficiency
-        Predicted time; the lower bound for these chunks, which argument gives it, and how near the time is to it.
+    time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
+        Predicted time; the lower bound over all algorithms, which argument gives it; the one for these chunks; how near the time
+        is to the bound over all algorithms, and whether it is that.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
         Decimal GB/s, as nccl-tests defines them.
     backend, stock_ns, congestion_aware_ns
@@ -69,7 +70,9 @@ class CompareRow:
     time_ns: int | None = None
     bound_ns: int | None = None
     bound: str | None = None
+    chunked_bound_ns: int | None = None
     efficiency: float | None = None
+    optimal: bool | None = None
     algorithm_bandwidth_gbps: float | None = None
     bus_bandwidth_gbps: float | None = None
     backend: str | None = None
@@ -106,7 +109,7 @@ def _cell(value: Any) -> Any:
 
 
 def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
-    """By size, the least of the bounds of all schedules: none of these chunk counts allows a faster one."""
+    """By size, the bound over all algorithms: of those of all schedules, whose chunks may divide a byte otherwise, the least."""
     least: dict[int, int] = {}
     for row in rows:
         if row.bound_ns is not None:

@@ -17,7 +17,7 @@ from helpers.strange_blocks import STRANGERS
 from helpers.sweep_files import sweep
 
 from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.cli.main import BAD_INPUT, main
 from astra_tacos.config.network import read_network
 from astra_tacos.config.network_yaml import write_network
@@ -81,7 +81,7 @@ def test_synthesizers_are_legal_or_refuse(name: str, synthesizer: str) -> None:
                 continue
             assert verify(of) == ()
             assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-            assert of.collective_time_ns >= lower_bound(of.topology, of.collective, of.timing).time_ns
+            assert of.collective_time_ns >= chunked_lower_bound(of.topology, of.collective, of.timing).time_ns
 
 
 @every_block

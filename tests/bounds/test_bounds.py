@@ -9,7 +9,7 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import BOUNDS, distance, lower_bound
+from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, distance
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.topology.topology import Topology
@@ -18,7 +18,7 @@ from astra_tacos.topology.topology import Topology
 @settings(max_examples=80, deadline=None)
 @given(schedules(most_npus=16))
 def test_no_schedule_is_faster_than_any_bound(of) -> None:
-    for bound in BOUNDS.values():
+    for bound in CHUNKED_BOUNDS.values():
         assert bound(of.topology, of.collective, of.timing).time_ns <= of.collective_time_ns
 
 
@@ -43,17 +43,17 @@ def test_nor_on_one_way_links(data: st.DataObject) -> None:
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),
         seed=data.draw(st.integers(0, 100)),
     )
-    for bound in BOUNDS.values():
+    for bound in CHUNKED_BOUNDS.values():
         assert bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", CHUNKED_BOUNDS)
 @settings(max_examples=15, deadline=None)
 @given(network=topologies())
 def test_bounds_are_positive_and_say_where(name: str, network) -> None:
     for make in COLLECTIVES.values():
         collective = make(network.num_npus, 1 << 20, 2)
-        bound = BOUNDS[name](network, collective, compute_timing(network, collective, "pipelined"))
+        bound = CHUNKED_BOUNDS[name](network, collective, compute_timing(network, collective, "pipelined"))
         assert bound.time_ns > 0
         assert bound.name == name
         assert bound.where
@@ -62,7 +62,7 @@ def test_bounds_are_positive_and_say_where(name: str, network) -> None:
 def hand(dimensions, collective: str, model: str, size: int, chunks: int = 1):
     network = topology(*dimensions)
     what = COLLECTIVES[collective](network.num_npus, size, chunks)
-    return lower_bound(network, what, compute_timing(network, what, model))
+    return chunked_lower_bound(network, what, compute_timing(network, what, model))
 
 
 def test_by_hand() -> None:
@@ -96,9 +96,9 @@ def test_diameter_is_the_longest_of_the_shortest_ways(name: str, monkeypatch: py
         graph.add_edge(*ends, weight=int(timing.channel_delay_ns[channel, 0]))
     ways = dict(networkx.all_pairs_dijkstra_path_length(graph))
     longest = max(max(lengths.values()) for lengths in ways.values())
-    assert BOUNDS["diameter"](network, what, timing).time_ns == longest
+    assert CHUNKED_BOUNDS["diameter"](network, what, timing).time_ns == longest
     monkeypatch.setattr(distance, "_ALL_SOURCES_UP_TO", 1)
-    assert 0 < BOUNDS["diameter"](network, what, timing).time_ns <= longest
+    assert 0 < CHUNKED_BOUNDS["diameter"](network, what, timing).time_ns <= longest
 
 
 GIB = 1 << 30
@@ -153,14 +153,14 @@ def test_optima_and_bounds_that_are_known(network: Topology, collective: str, mi
     chunks = 16384 if collective in ROOTED else 8192 // network.num_npus * 2
     size = GIB // network.num_npus if collective == "all-gather" else GIB
     what = make_collective(collective, network.num_npus, size, chunks)
-    bound = lower_bound(network, what, compute_timing(network, what, "blocking"))
+    bound = chunked_lower_bound(network, what, compute_timing(network, what, "blocking"))
     assert bound.time_ns / 1000 == pytest.approx(microseconds, rel=3e-3)
 
 
 def test_the_hierarchies_bind_at_their_slow_switches() -> None:
     network = topology(*TWO_LEVELS)
     what = make_collective("all-gather", 32, GIB // 32, 16)
-    bound = lower_bound(network, what, compute_timing(network, what, "pipelined"))
+    bound = chunked_lower_bound(network, what, compute_timing(network, what, "pipelined"))
     assert (bound.name, bound.where) == ("cut", "8 NPUs behind 8 links, 200 GiB/s")
     assert bound.npus == tuple(range(8))
     assert all(network.link_src[link] >= 32 and network.link_dst[link] < 8 for link in bound.links)
@@ -175,4 +175,4 @@ def test_every_link_waits_for_its_first_arrival() -> None:
     for chunks, time in ((1, 500 + 16 * 1220 + 500), (2, 500 + 32 * 610)):
         for name, end in (("all-gather", 0), ("reduce-scatter", 2 if chunks == 1 else 1)):
             what = make_collective(name, 64, (1 << 16) * (64 if end else 1), chunks)
-            assert lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns == time + end
+            assert chunked_lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns == time + end

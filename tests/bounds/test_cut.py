@@ -12,8 +12,7 @@ from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds.cut import _tightest_sides as tightest_sides
-from astra_tacos.bounds.cut import cut
+from astra_tacos.bounds.cut import cut, tightest_sides
 from astra_tacos.bounds.grouping import is_symmetric, is_transitive
 from astra_tacos.bounds.partition import partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
@@ -131,7 +130,7 @@ def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> N
     assert by_links[frozenset(bound.links), frozenset(bound.npus)] == bound.time_ns
     found = np.inf
     for inward in directions:
-        for side in tightest_sides(network, what.root, what.num_phases == 2, inward=inward):
+        for side in tightest_sides(network, what, inward=inward):
             messages = must_cross(network, what, side, inward=inward)
             if messages:
                 found = min(found, network.link_bandwidth_gibps[border(network, side, inward=inward)].sum() / messages)

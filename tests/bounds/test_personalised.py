@@ -11,7 +11,7 @@ from helpers.networks import topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import BOUNDS, lower_bound
+from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
 from astra_tacos.bounds.chosen_cuts import chosen_sides
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
@@ -28,7 +28,7 @@ def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject
     root = data.draw(st.integers(0, network.num_npus - 1)) if name in ROOTED else None
     what = make_collective(name, network.num_npus, GIB, data.draw(st.integers(1, 3)), root)
     timing = compute_timing(network, what, "pipelined")
-    found = BOUNDS["cut"](network, what, timing)
+    found = CHUNKED_BOUNDS["cut"](network, what, timing)
     inside = np.isin(np.arange(network.num_npus), found.npus)
     crossing = sum(bool(~inside[a] & inside[b]) for a, b in zip(what.chunk_owner, what.chunk_target, strict=True))
     narrowest = np.inf
@@ -80,7 +80,7 @@ def test_known_optima(dimensions, collective: str, expected_ms: float, name: str
     """1 GiB per NPU over links of 50 GiB/s without latency, in the limit of small chunks."""
     network = topology(*((block, size, 50.0, 0.0) for block, size in dimensions))
     what = make_collective(collective, network.num_npus, GIB, 1 if network.num_npus > 64 else 8)
-    bound = lower_bound(network, what, compute_timing(network, what, "blocking"))
+    bound = chunked_lower_bound(network, what, compute_timing(network, what, "blocking"))
     assert bound.time_ns == pytest.approx(expected_ms * 1e6, rel=1e-4)
     assert bound.name == name
 
@@ -89,6 +89,6 @@ def test_a_slow_dimension_binds() -> None:
     """Links of 50 GiB/s along x and 25 along y: those along y alone take 40 ms, all together less."""
     network = topology(("Ring", 8, 50.0, 0.0), ("Ring", 8, 25.0, 0.0))
     what = make_collective("all-to-all", 64, GIB)
-    bound = BOUNDS["volume"](network, what, compute_timing(network, what, "pipelined"))
+    bound = CHUNKED_BOUNDS["volume"](network, what, compute_timing(network, what, "pipelined"))
     assert bound.time_ns == pytest.approx(40e6, rel=1e-4)
     assert bound.where == "all links of dimension 1" and len(bound.links) == 128

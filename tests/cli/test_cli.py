@@ -51,7 +51,8 @@ def test_synthesize_prints_the_certificate(workspace: Path) -> None:
     for label in (
         "Ring 2 x Switch 4",
         "predicted time",
-        "lower bound",
+        "bound (any algorithm)",
+        "bound (these chunks)",
         "efficiency",
         "bus bandwidth",
         "busiest link",
@@ -81,7 +82,10 @@ def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
     assert result["num_npus"] == 4
     assert result["collective"] == "all-reduce"
     assert result["size_bytes"] == 10**9
-    assert result["efficiency"] == result["bound_ns"] / result["predicted_ns"] <= 1
+    assert result["efficiency"] == min(1, result["bound_ns"] / result["predicted_ns"]) > 0.9
+    assert result["bound_ns"] == result["bounds_ns"][result["bound"]]
+    assert result["optimal"] == (abs(result["predicted_ns"] - result["bound_ns"]) <= 1)
+    assert result["chunked_bound_ns"] <= result["predicted_ns"]
     assert {"bound", "num_sends", "seed", "synthesizer", "output", "link_model"} <= set(result)
     assert result["output"] == "j"
     stored = json.loads((workspace / "j" / "result.json").read_text())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.splits import DATA, EXPERTS, SHAPE, TENSOR, job
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -53,7 +53,7 @@ def test_times_are_those_of_schedules() -> None:
         topology = build_topology(NetworkConfig("n.yml", subnetwork(SHAPE, demand, split)))
         collective = make_collective(demand.pattern, topology.num_npus, demand.size_bytes, 4)
         timing = compute_timing(topology, collective, choose_link_model(topology, collective)[0])
-        bound = lower_bound(topology, collective, timing).time_ns
+        bound = chunked_lower_bound(topology, collective, timing).time_ns
         assert bound <= measure.demand_ns(number, split) <= 2 * bound
     # One dimension at a time, LIBRA's time is within reach of a schedule: 2 (n - 1) / n of the bytes at full rate.
     assert measure.demand_ns(0, split) == pytest.approx(2 * TENSOR.size_bytes * 3 / 4 / 100.0, rel=0.01)

@@ -16,7 +16,7 @@ from helpers.networks import ALL, topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -91,7 +91,7 @@ def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
 def test_it_ends_where_nothing_can_be_faster() -> None:
     where = topology(*ALL["full"])
     found = search(where, COLLECTIVES["all-gather"](where.num_npus, MIB), SearchOptions(trials=30, budget=UNLIMITED))
-    bound = lower_bound(where, found.schedule.collective, found.schedule.timing).time_ns
+    bound = chunked_lower_bound(where, found.schedule.collective, found.schedule.timing).time_ns
     assert found.schedule.collective_time_ns == bound
     assert found.num_candidates >= 30
     assert found.num_tried <= len(SYNTHESIZERS)
@@ -164,7 +164,7 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
     for count in counts:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
         timing = compute_timing(where, what, "pipelined")
-        chunked = lower_bound(where, what, timing).time_ns
+        chunked = chunked_lower_bound(where, what, timing).time_ns
         cuts.append(Cut(what, timing, 0, chunked, is_smallest=count == counts[0], is_fixed=False))
     return cuts
 
@@ -206,7 +206,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert leaderboard.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
     assert not leaderboard.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
     assert leaderboard.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
-    assert leaderboard.passes_over(Candidate("trees", replace(cuts[1], chunked_bound_ns=899), 0, 0, 1.0))
+    assert leaderboard.passes_over(Candidate("other", replace(cuts[1], chunked_bound_ns=899), 0, 0, 1.0, by_chunk=True))
     assert leaderboard.best is not None
     assert leaderboard.best.exact_ns == 899
     assert leaderboard.entered == 4
@@ -429,5 +429,5 @@ def check_search(name: str, network, data: st.DataObject) -> None:
         threads=1,
     )
     assert verify(found) == ()
-    assert found.collective_time_ns >= lower_bound(network, found.collective, found.timing).time_ns
+    assert found.collective_time_ns >= chunked_lower_bound(network, found.collective, found.timing).time_ns
     assert replay_schedule(found).collective_time_ns == found.collective_time_ns

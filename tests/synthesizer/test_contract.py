@@ -9,11 +9,12 @@ from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.candidates import default_trials
@@ -59,7 +60,8 @@ def check_schedule(name: str, network, collective: str, *arguments, **options) -
     of = schedule(network, collective, *arguments, synthesizer=name, **options)
     assert verify(of) == ()
     if of.message_first is None and of.sums is None:  # the bound is for chunks that go one by one
-        assert of.collective_time_ns >= lower_bound(of.topology, of.collective, of.timing).time_ns
+        assert of.collective_time_ns >= chunked_lower_bound(of.topology, of.collective, of.timing).time_ns
+    assert exact_time_ns(of) >= lower_bound(of.topology, of.collective, of.timing).time_ns * (1 - 1e-6)
     assert replay_schedule(of).collective_time_ns == of.collective_time_ns
     if collective in PERSONALISED or of.sums is not None:
         assert of.num_sends >= of.collective.num_chunks

@@ -11,7 +11,7 @@ from helpers.schedules import schedule
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
@@ -78,7 +78,9 @@ def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu() -> None:
     network = dgx1()
     what = COLLECTIVES["all-gather"](8, 1 << 27, 1)
     timing = compute_timing(network, what, "blocking")
-    slow_ns, is_far = far_chunks(network, timing, what.chunk_owner, lower_bound(network, what, timing).time_ns, reverse=False)
+    slow_ns, is_far = far_chunks(
+        network, timing, what.chunk_owner, chunked_lower_bound(network, what, timing).time_ns, reverse=False
+    )
     assert slow_ns == timing.channel_delay_ns.max()
     opposite = {0: 5, 1: 4, 2: 7, 3: 6}
     assert [np.flatnonzero(row).tolist() for row in is_far] == [
@@ -128,7 +130,7 @@ def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: To
     assert shares.reducing.min() >= 0
     assert shares.reducing.max() <= 1
     # Meshes, tori and the cube mesh can reach the volume bound; a broken torus comes close.
-    assert needed_ns <= lower_bound(network, what, timing).time_ns * 1.05
+    assert needed_ns <= chunked_lower_bound(network, what, timing).time_ns * 1.05
 
 
 @settings(max_examples=30, deadline=None)
@@ -141,7 +143,7 @@ def test_overlapping_phases_on_any_network_without_switches(network: Topology, d
     of = overlap_phases(network, what, timing, "tacos", data.draw(st.integers(0, 1 << 62)))
     assert of is not None
     assert verify(of) == ()
-    assert of.collective_time_ns >= lower_bound(network, what, timing).time_ns
+    assert of.collective_time_ns >= chunked_lower_bound(network, what, timing).time_ns
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 7), st.integers(1, 3))

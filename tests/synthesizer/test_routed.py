@@ -10,7 +10,7 @@ from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import BOUNDS, lower_bound
+from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -103,7 +103,7 @@ def test_groups_with_relays(collective: str, network, data: st.DataObject) -> No
     assert verify(of) == ()
     assert computes_collective(of)
     assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-    for bound in BOUNDS.values():
+    for bound in CHUNKED_BOUNDS.values():
         assert bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
     assert of.num_sends >= of.collective.least_sends
 
@@ -164,4 +164,4 @@ def test_all_members_are_a_group_too(network, collective: str) -> None:
     of = schedule(network, collective, 1 << 20, 2, synthesizer="routed")
     assert verify(of) == ()
     assert of.num_sends == of.collective.least_sends
-    assert lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
+    assert chunked_lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns

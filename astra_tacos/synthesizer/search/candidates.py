@@ -71,6 +71,8 @@ class Candidate:
         An estimate of how many sends it examines.
     is_advised
         Whether this number of chunks is the one that its synthesizer advises.
+    by_chunk
+        Whether its synthesizer's sends carry one chunk each.
     """
 
     synthesizer: str
@@ -79,6 +81,7 @@ class Candidate:
     trial: int
     work: int
     is_advised: bool = False
+    by_chunk: bool = False
 
     @property
     def stage(self) -> int:
@@ -96,14 +99,12 @@ class Candidate:
     def may_join(self) -> bool:
         """Whether its sends, of one chunk each, are joined to messages: of the fewest chunks, where latency counts most."""
         cut = self.cut
-        by_chunk = SYNTHESIZERS[self.synthesizer].by_chunk
-        return by_chunk and cut.is_smallest and self.trial == 0 and cut.collective.least_sends <= MOST_MESSAGES
+        return self.by_chunk and cut.is_smallest and self.trial == 0 and cut.collective.least_sends <= MOST_MESSAGES
 
     @property
     def bound_ns(self) -> float:
         """It is not faster than this."""
-        by_chunk = SYNTHESIZERS[self.synthesizer].by_chunk and not self.may_join
-        return self.cut.chunked_bound_ns if by_chunk else self.cut.bound_ns
+        return self.cut.chunked_bound_ns if self.by_chunk and not self.may_join else self.cut.bound_ns
 
     def make(self, topology: Topology) -> TimedSchedule:
         """Its schedule."""
@@ -145,9 +146,9 @@ def list_candidates(
                 continue
             work = entry.work(topology, cut.collective)
             total = (trials or default_trials(work)) if entry.is_random else 1
-            candidates += [Candidate(name, cut, seed + trial, trial, work) for trial in range(total)]
+            candidates += [Candidate(name, cut, seed + trial, trial, work, by_chunk=entry.by_chunk) for trial in range(total)]
             if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
-                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True))
+                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True, by_chunk=entry.by_chunk))
     candidates.sort(key=lambda candidate: (candidate.stage, candidate.work))  # stable: portfolio order, then seeds
     tried = {candidate.synthesizer for candidate in candidates}
     return candidates, {name: reason for name, reason in refusals.items() if name not in tried}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -208,5 +208,8 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
 
 
 def _bounded(topology: Topology, collective: Collective, timing: Timing, options: SearchOptions, is_smallest: bool) -> Cut:
-    chunked = lower_bound(topology, collective, timing).time_ns
-    return Cut(collective, timing, 0, chunked, is_smallest, not options.chooses_chunks)
+    any_algorithm = lower_bound(topology, collective, timing)
+    chunked = chunked_lower_bound(topology, collective, timing)
+    return Cut(
+        collective, timing, any_algorithm.time_ns, chunked.time_ns, is_smallest=is_smallest, is_fixed=not options.chooses_chunks
+    )

@@ -1,0 +1,27 @@
+"""Lower bounds over all algorithms and all chunkings; `ANY_ALGORITHM` lists them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from astra_tacos.bounds.any_algorithm.cuts import cut
+from astra_tacos.bounds.any_algorithm.flow import flow
+from astra_tacos.bounds.any_algorithm.latency import diameter
+from astra_tacos.bounds.any_algorithm.parts import partition, volume
+from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.bounds.any_algorithm.rounds import rounds
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+ANY_ALGORITHM: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
+    "ingress": ingress,
+    "egress": egress,
+    "volume": volume,
+    "diameter": diameter,
+    "cut": cut,
+    "partition": partition,
+    "flow": flow,
+    "rounds": rounds,
+}

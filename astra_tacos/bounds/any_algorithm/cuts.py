@@ -1,0 +1,151 @@
+"""Bytes that must enter a set of NPUs, over the bandwidth of the links into it, and the distances before and after these links.
+
+See `astra_tacos.bounds.cut` for what must cross which border. Two things delay it:
+
+- It has to reach the border. What is reduced has to come from every contributor outside, so also from the farthest; other data
+  may come from the nearest that owns any.
+- It has to go on from the border. What is gathered has to go to every NPU of the set that needs it, so also to the farthest;
+  other data may be for the nearest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
+from astra_tacos.bounds.any_algorithm.carrying import (
+    first_arrival_ns,
+    link_latency_ns,
+    rate_bytes_per_ns,
+    smallest_time_ns,
+    whole_ns,
+)
+from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns, nearest_ns
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
+from astra_tacos.bounds.cut import crossing, tightest_sides
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+_CHOSEN = 4
+"""Of the sets that are only tried, those that take longest without latency."""
+
+
+def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The worst of the sets that the bound for whole chunks tries, too."""
+    bounds = [Bound("cut", 0, "nothing has to cross a cut")]
+    for side, links in _entered(topology, collective):
+        npus = np.flatnonzero(side)
+        amount = float(entering_bytes(collective, side[None])[0])
+        if not amount > 0:
+            continue
+        rate = rate_bytes_per_ns(topology, links)
+        time = whole_ns(smallest_time_ns(rate, _offsets_ns(topology, collective, side, links, rate), amount))
+        bounds.append(Bound("cut", time, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist())))
+    return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def _entered(topology: Topology, collective: Collective) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """Sets of NPUs, bool[num_npus], and the links into each."""
+    found = []
+    if not collective.is_personalised:
+        for inward, is_asked in ((True, collective.gathers), (False, collective.reduces)):
+            if is_asked:
+                for side in tightest_sides(topology, collective, inward=inward):
+                    entered = side if inward else ~side
+                    found.append((entered[: topology.num_npus], crossing(topology, entered)))
+    if collective.is_personalised or collective.members is not None:
+        sides = chosen_sides(topology)
+        links = [links_into(topology, side) for side in sides]
+        capacity = np.array([topology.link_bandwidth_gibps[into].sum() for into in links])
+        slowness = entering_bytes(collective, sides) / np.maximum(capacity, 1e-300)
+        found += [(sides[at], links[at]) for at in np.argsort(-slowness, kind="stable")[:_CHOSEN].tolist()]
+    return found
+
+
+def _offsets_ns(
+    topology: Topology,
+    collective: Collective,
+    side: NDArray[np.bool_],
+    links: NDArray[np.int64],
+    rate: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """float64[len(links)], before which no byte that counts can have crossed each link and reached an NPU that needs it.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective.
+    side
+        bool[num_npus], the set that is entered.
+    links
+        int64[n], the links into it.
+    rate
+        float64[n], their bandwidths, by which the farthest NPU is chosen.
+    """
+    tails, heads = topology.link_src[links], topology.link_dst[links]
+    given, needed = _givers(collective, side), _takers(collective, side)
+    before = _distance_ns(topology, tails, given, rate, farthest=collective.reduces, towards=True)
+    after = _distance_ns(topology, heads, needed, rate, farthest=collective.gathers, towards=False)
+    return np.maximum(first_arrival_ns(topology)[links], before + link_latency_ns(topology)[links] + after)
+
+
+def _givers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """NPUs outside a set that something in it has to come from."""
+    if collective.reduces:
+        members = collective.member_npus
+        return members[~side[members]]
+    if collective.chunk_target is None:
+        return np.unique(collective.chunk_owner[~side[collective.chunk_owner]])
+    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
+    return np.unique(collective.chunk_owner[enters])
+
+
+def _takers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """NPUs in a set that need something from outside."""
+    if collective.gathers:
+        members = collective.member_npus
+        return members[side[members]]
+    if collective.chunk_target is None:
+        return np.unique(collective.chunk_owner[side[collective.chunk_owner]])
+    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
+    return np.unique(collective.chunk_target[enters])
+
+
+def _distance_ns(
+    topology: Topology,
+    ends: NDArray[np.integer],
+    npus: NDArray[np.int64],
+    rate: NDArray[np.float64],
+    *,
+    farthest: bool,
+    towards: bool,
+) -> NDArray[np.float64]:
+    """float64[len(ends)], latency between ends of links and the nearest of some NPUs, or one NPU that is far from all ends.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    ends
+        int[n], devices at the ends of links.
+    npus
+        int64[m], NPUs.
+    rate
+        float64[n], what the distances are weighted with to choose the NPU that is far.
+    farthest
+        Whether to take one NPU for all ends; any is right, so the one with the largest mean distance.
+    towards
+        From the NPUs to the ends, or the other way.
+    """
+    devices, which = np.unique(ends, return_inverse=True)
+    if not farthest or len(devices) * topology.num_links > MOST_STEPS:
+        nearest: NDArray[np.float64] = nearest_ns(topology, npus, towards=not towards)[ends]
+        return nearest
+    distance = distances_ns(topology, devices, towards=towards)[which.ravel()][:, npus]
+    chosen: NDArray[np.float64] = distance[:, int((rate @ distance).argmax())]
+    return chosen

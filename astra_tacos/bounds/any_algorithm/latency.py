@@ -1,0 +1,82 @@
+"""Latency: information has to travel between NPUs, over the links and through the switches between them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.any_algorithm.carrying import link_latency_ns
+from astra_tacos.bounds.bound import Bound
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.topology.topology import Topology
+
+MOST_STEPS = 20_000_000
+"""Links, times devices from which distances are wanted: more are not computed."""
+_SWEEPS = 16
+
+
+def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The longest of the shortest distances, in latency alone, between two NPUs of which one needs something from the other.
+
+    It counts once for an All-Reduce, too: every NPU may gather all contributions and add them itself. Where the network is too
+    large to try all pairs, each sweep starts where the last one found the farthest NPU.
+    """
+    members = collective.member_npus
+    sources, targets = _ends(collective)
+    if len(sources) * topology.num_links <= MOST_STEPS:
+        distance = distances_ns(topology, sources)[:, targets]
+    elif len(targets) * topology.num_links <= MOST_STEPS:
+        distance = distances_ns(topology, targets, towards=True)[:, sources].T
+    else:
+        best, pair, start = -1.0, (0, 0), members[0]
+        for _ in range(_SWEEPS):
+            away = distances_ns(topology, np.array([start]))[0, members]
+            far = int(away.argmax())
+            if away[far] <= best:
+                break
+            best, pair, start = float(away[far]), (int(start), int(members[far])), members[far]
+        return Bound("diameter", int(best), f"NPU {pair[0]} to NPU {pair[1]}", pair)
+    row, column = np.unravel_index(int(distance.argmax()), distance.shape)
+    ends = int(sources[row]), int(targets[column])
+    return Bound("diameter", int(distance[row, column]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
+
+
+def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
+    """float64[len(devices), num_devices], the least latency from each of some devices to every other, or `towards` it."""
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = _graph(topology)
+    distance: NDArray[np.float64] = dijkstra(graph.T if towards else graph, indices=devices)
+    return np.floor(distance + 0.5)
+
+
+def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
+    """float64[num_devices], the least latency from any of some devices to every other, or towards any of them."""
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = _graph(topology)
+    distance: NDArray[np.float64] = dijkstra(graph.T if towards else graph, indices=devices, min_only=True)
+    return np.floor(distance + 0.5)
+
+
+def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """NPUs that something has to come from, and to go to: each of the latter needs something of each of the former."""
+    members = collective.member_npus
+    if collective.root is None:
+        return members, members
+    root = np.array([collective.root])
+    spreads = collective.root_owns and not collective.reduces
+    return (root, members) if spreads else (members, root)
+
+
+@lru_cache(maxsize=4)
+def _graph(topology: Topology) -> Any:
+    from scipy.sparse import coo_array
+
+    # Sparse graphs have no edges of length 0: those links get so little that all of them together stay below half a nanosecond.
+    length = np.maximum(link_latency_ns(topology), 0.25 / topology.num_devices)
+    return coo_array((length, (topology.link_src, topology.link_dst)), shape=(topology.num_devices,) * 2).tocsr()
