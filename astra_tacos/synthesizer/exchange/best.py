@@ -8,6 +8,7 @@ import numpy as np
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS, MOST_ROWS, Costs, estimate_ns, list_plans, num_rows
@@ -60,24 +61,12 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
             schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
         except SynthesisError:
             continue
-        time = schedule.collective_time_ns + lost_ns(schedule)
+        time = exact_time_ns(schedule)
         if best is None or time < best[0]:
             best = time, schedule
     if best is None:
         raise SynthesisError(f"{topology.name} has links too fast for {size_bytes} bytes, expected at least 1 ns a chunk")
     return best[1]
-
-
-def lost_ns(schedule: Schedule) -> float:
-    """What truncation to whole nanoseconds saves the link where it saves most."""
-    topology = schedule.topology
-    row = schedule.message_row
-    channel, size = schedule.channel[row], schedule.message_bytes
-    lost = np.zeros(topology.num_links)
-    for links in (topology.channel_link[channel], topology.channel_down_link[channel]):
-        used = np.flatnonzero(links >= 0)
-        np.add.at(lost, links[used], size[used] / bytes_per_ns(topology.link_bandwidth_gibps[links[used]]) % 1.0)
-    return float(lost.max(initial=0.0))
 
 
 def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan]:

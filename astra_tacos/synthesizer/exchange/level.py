@@ -11,10 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.blocks.spreading import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
+from astra_tacos.csr import group_by
 from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
 
 SHORTEST, DOUBLING = "shortest", "doubling"
 """Names of ways to spread: over shortest routes (directly, where there are channels), or by doubling who has it."""
+
+_HOP_NS = 1e-3
+"""Makes the one of the fewest hops the shortest of paths of one latency."""
+_MOST_BALANCED = 1 << 20
+"""NPUs times channels; above it, trees take the shortest paths that are found first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,25 +84,37 @@ def _ways(shortest: Spreads, size: int) -> Mapping[str, Spreads]:
 
 
 def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
-    """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency, the last of equal ones first if `turned`."""
+    """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency from all NPUs, the last NPU first if `turned`.
+
+    Of equally short paths, one over the channels that the trees before have used least, by the time that a byte takes.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     num_npus = topology.num_npus
-    latency = topology.link_latency_ns[topology.channel_link].copy()
-    switched = topology.channel_down_link >= 0
-    latency[switched] += topology.link_latency_ns[topology.channel_down_link[switched]]
-    order = np.arange(num_npus)[::-1] if turned else np.arange(num_npus)
-    # Of equally near NPUs, the search takes the one of the lowest number; without latency, the fewest hops.
-    graph = topology.channel_graph(latency + 1e-3)[order][:, order]
-    _, before = dijkstra(graph, return_predecessors=True)
+    up, down = topology.channel_link, topology.channel_down_link
+    switched = down >= 0
+    latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0) + _HOP_NS
+    distance, before = dijkstra(topology.channel_graph(latency), return_predecessors=True)
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    first, into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)
+    load = np.zeros(topology.num_links)
     trees = np.empty((num_npus, 3, num_npus - 1), np.int32)
-    for source in range(num_npus):
+    balances = num_npus * topology.num_channels <= _MOST_BALANCED
+    for source in reversed(range(num_npus)) if turned else range(num_npus):
         parent = before[source].astype(np.int64)
+        order = np.argsort(distance[source], kind="stable")[1:]
         depth = np.zeros(num_npus, np.int64)
-        at = parent.copy()
-        while np.any(at >= 0):
-            depth += at >= 0
-            at = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
-        reached = np.argsort(depth, kind="stable")[1:]
-        trees[order[source]] = order[parent[reached]], order[reached], depth[reached] - 1
+        for npu in order.tolist():
+            if balances:
+                choices = into[first[npu] : first[npu + 1]]
+                ways = distance[source, topology.channel_src[choices]] + latency[choices]
+                choices = choices[ways <= distance[source, npu] + _HOP_NS / 2]
+                ends = np.stack((up[choices], np.where(switched[choices], down[choices], up[choices])))
+                channel = choices[np.argmin((load[ends] + 1 / rate[ends]).max(axis=0))]
+                used = np.unique((up[channel], down[channel] if switched[channel] else up[channel]))
+                load[used] += 1 / rate[used]
+                parent[npu] = topology.channel_src[channel]
+            depth[npu] = depth[parent[npu]] + 1
+        order = order[np.argsort(depth[order], kind="stable")]
+        trees[source] = parent[order], order, depth[order] - 1
     return trees
