@@ -9,6 +9,7 @@ from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
+from astra_tacos.synthesizer.algorithms.one_shot import one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.tacos import tacos
@@ -18,10 +19,11 @@ from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.work import exchange_work, match_work, pack_work, route_work
+from astra_tacos.synthesizer.work import exchange_work, gather_work, match_work, pack_work, route_work
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
+_WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
@@ -38,9 +40,8 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
     "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
     "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
-    "dimension-wise": Synthesizer(
-        dimension_wise, frozenset({"all-reduce"}), is_random=False, refusal=refuse_too_many_values, work=exchange_work
-    ),
+    "one-shot": Synthesizer(one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work),
+    "dimension-wise": Synthesizer(dimension_wise, _WHOLE, is_random=False, refusal=refuse_too_many_values, work=exchange_work),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""

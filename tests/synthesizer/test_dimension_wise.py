@@ -10,7 +10,7 @@ from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.collective import all_reduce
+from astra_tacos.collective import all_gather, all_reduce
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
@@ -19,9 +19,11 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
 from astra_tacos.topology.topology import Topology
+from astra_tacos.units import reduction_ns, reduction_us
 from astra_tacos.verifier.schedule_oracle import verify
 
 ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))
@@ -124,6 +126,21 @@ def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
         network, collective, data.draw(st.sampled_from(("blocking", "pipelined"))), data.draw(st.sampled_from((0.0, 10.0)))
     )
     check(dispatch(network, collective, timing, send_graph_of(plan, network, timing, network.num_npus)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(network=NETWORKS, data=st.data())
+def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> None:
+    pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
+    gathering = all_gather(network.num_npus, size, pieces)
+    timing = compute_timing(network, gathering, data.draw(st.sampled_from(("blocking", "pipelined"))), 10.0)
+    gathered = SYNTHESIZERS[data.draw(st.sampled_from(("tacos", "trees", "bruck")))].make(network, gathering, timing, 3)
+    of = one_shot_of(gathered, "one-shot")
+    check(of)
+    assert of.num_sends == gathered.num_sends
+    assert of.collective_time_ns <= gathered.collective_time_ns + reduction_ns(
+        reduction_us(int(of.additions.size_bytes.max()), 10.0)
+    )
 
 
 def test_links_too_fast_for_the_buffer_are_told() -> None:
