@@ -190,7 +190,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
-        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(late, time))
+        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(late, time, False))
 
     for cut, time in zip(cuts, (1000, 900, 901), strict=False):
         assert not leaderboard.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
@@ -220,9 +220,9 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
     leaderboard = Leaderboard(most_chunks=16)
-    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000))
+    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000, False))
     assert leaderboard.passes_over(between)
-    leaderboard.enter(advised, TimedSchedule(schedule, 900))
+    leaderboard.enter(advised, TimedSchedule(schedule, 900, False))
     assert not leaderboard.passes_over(between)
     assert between.stage > advised.stage
 

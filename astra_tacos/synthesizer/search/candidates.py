@@ -10,12 +10,14 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.dispatch.joining import MOST_MESSAGES, join_messages
+from astra_tacos.synthesizer.dispatch.joining import join_messages
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
 MAX_TRUNCATION = 0.005
 """By how much ASTRA-sim's time may be shorter than that of exact arithmetic, unless nothing else is nearly as fast."""
+_CHEAP = 500_000
+"""Schedules of more work than this, in sends examined, are not joined to messages: there, latency is not what counts."""
 _WORK_OF_ALL_TRIALS = 500_000
 """Most sends that all seeds of one synthesizer and number of chunks examine together, unless `trials` is given."""
 
@@ -48,15 +50,25 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class TimedSchedule:
-    """A schedule with its time in arithmetic that truncates nothing, by which schedules are compared."""
+    """A schedule with its time in arithmetic that truncates nothing, by which schedules are compared.
+
+    Parameters
+    ----------
+    schedule, exact_ns
+        The schedule and this time.
+    is_truncated
+        Whether truncation to whole nanoseconds makes ASTRA-sim's time more than 0.5% shorter.
+    """
 
     schedule: Schedule
     exact_ns: float
+    is_truncated: bool
 
-    @property
-    def is_truncated(self) -> bool:
-        """Whether truncation to whole nanoseconds makes ASTRA-sim's time more than 0.5% shorter."""
-        return self.schedule.collective_time_ns < (1 - MAX_TRUNCATION) * self.exact_ns
+
+def timed(schedule: Schedule) -> TimedSchedule:
+    """A schedule with its exact time."""
+    exact_ns = exact_time_ns(schedule)
+    return TimedSchedule(schedule, exact_ns, schedule.collective_time_ns < (1 - MAX_TRUNCATION) * exact_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +110,7 @@ class Candidate:
     @property
     def may_join(self) -> bool:
         """Whether its sends, of one chunk each, are joined to messages: of the fewest chunks, where latency counts most."""
-        cut = self.cut
-        return self.by_chunk and cut.is_smallest and self.trial == 0 and cut.collective.least_sends <= MOST_MESSAGES
+        return self.by_chunk and self.cut.is_smallest and self.trial == 0 and self.work <= _CHEAP
 
     @property
     def bound_ns(self) -> float:
@@ -111,7 +122,7 @@ class Candidate:
         schedule = SYNTHESIZERS[self.synthesizer].make(topology, self.cut.collective, self.cut.timing, self.seed)
         if self.may_join:
             schedule = join_messages(schedule)
-        return TimedSchedule(schedule, exact_time_ns(schedule))
+        return timed(schedule)
 
 
 def list_candidates(
