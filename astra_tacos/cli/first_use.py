@@ -47,6 +47,7 @@ SHARED = (
     f"{_PACKING}:respond",
     f"{_PACKING}:walk",
     f"{_ROUTING}._tree_kernels:grow",
+    f"{_ROUTING}._tree_kernels:choose_roots",
     "astra_tacos.bounds._flow_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""

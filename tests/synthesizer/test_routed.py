@@ -165,3 +165,44 @@ def test_all_members_are_a_group_too(network, collective: str) -> None:
     assert verify(of) == ()
     assert of.num_sends == of.collective.least_sends
     assert chunked_lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
+
+
+def _best_stars(members: int, helpers: int) -> float:
+    """Least load of a port of one switch, in buffers, over all mixes of stars through members and idle NPUs: by LP."""
+    from scipy.optimize import linprog
+
+    npus = members + helpers
+    # What a chunk puts on the up-link of each NPU (row) if it is summed up and spread by each NPU (column); same for down-links.
+    load = np.zeros((npus, npus))
+    for hub in range(npus):
+        load[:members, hub] = 1
+        load[hub, hub] = members - (hub < members)
+    found = linprog(
+        [*[0] * npus, 1], np.hstack((load, -np.ones((npus, 1)))), np.zeros(npus), [[*[1] * npus, 0]], [1], bounds=(0, None)
+    )
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(("members", "helpers"), [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
+def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> None:
+    """They take the share of chunks that a linear programme gives them; its optimum is known in closed form (BytePS)."""
+    from astra_tacos.synthesizer.routing.route import find_route
+
+    best = _best_stars(members, helpers)
+    closed = 2 * members * (members - 1) / (members**2 + helpers * members - 2 * helpers)
+    assert best == pytest.approx(max(closed, 1))
+    network = topology(("Switch", members + helpers, 100.0, 500.0))
+    what = make_collective("all-reduce", network.num_npus, 64 << 20, 256 // members, members=range(members))
+    timing = compute_timing(network, what, "pipelined")
+    load = find_route(network, what, timing, 0).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
+    assert best * 0.99 <= load <= best * 1.02
+
+
+@pytest.mark.parametrize(("helpers", "optimum"), [(4, 1.0), (2, 1.2), (1, 4 / 3)])
+def test_all_reduce_with_helpers_is_near_its_optimum(helpers: int, optimum: float) -> None:
+    network = topology(("Switch", 4 + helpers, 100.0, 500.0))
+    what = make_collective("all-reduce", network.num_npus, 64 << 20, 256, members=range(4))
+    of = routed(network, what, compute_timing(network, what, "pipelined"), 0)
+    assert verify(of) == ()
+    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
+    assert optimum * 625_000 < of.collective_time_ns <= optimum * 625_000 * 1.03
