@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED
 from astra_tacos.synthesizer.algorithms.bruck import bruck
-from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, refuse_too_many_values
+from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, mixes_work, refuse_too_many_values
 from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
@@ -19,7 +19,7 @@ from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.work import exchange_work, gather_work, match_work, pack_work, route_work
+from astra_tacos.synthesizer.work import gather_work, match_work, pack_work, route_work
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
@@ -41,7 +41,9 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
     "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
     "one-shot": Synthesizer(one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work),
-    "dimension-wise": Synthesizer(dimension_wise, _WHOLE, is_random=False, refusal=refuse_too_many_values, work=exchange_work),
+    "dimension-wise": Synthesizer(
+        dimension_wise, _OF_SHARDS | {"all-to-all"}, is_random=False, refusal=refuse_too_many_values, work=mixes_work
+    ),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""

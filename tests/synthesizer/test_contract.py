@@ -40,11 +40,12 @@ NETWORKS = {name: topology(*dimensions) for name, dimensions in {**ALL, **POWERS
 NETWORKS |= {"broken": BROKEN, "one-way": ONE_WAY, "cycle": CYCLE, "one-way-port": ONE_WAY_PORT}
 
 MAY_REFUSE = {
-    "halving-doubling": lambda network: network.num_npus & (network.num_npus - 1) != 0,
-    "hierarchical": lambda network: not network.dimensions,
-    "themis": lambda network: not network.dimensions,
+    "halving-doubling": lambda network, collective: network.num_npus & (network.num_npus - 1) != 0,
+    "hierarchical": lambda network, collective: not network.dimensions,
+    "themis": lambda network, collective: not network.dimensions,
+    "dimension-wise": lambda network, collective: not network.dimensions and collective != "all-reduce",
 }
-"""Networks that a synthesizer may say no to; there is none for the others."""
+"""Networks and collectives that a synthesizer may say no to; there is none for the others."""
 
 
 def columns(of) -> list[bytes]:
@@ -53,7 +54,7 @@ def columns(of) -> list[bytes]:
 
 def check_schedule(name: str, network, collective: str, *arguments, **options) -> None:
     """What must hold of any schedule; and a refusal is in words, where one is expected."""
-    if MAY_REFUSE.get(name, lambda network: False)(network):
+    if MAY_REFUSE.get(name, lambda network, collective: False)(network, collective):
         with pytest.raises(SynthesisError, match=rf"^{collective} on .*: {name}: .* expected a "):
             schedule(network, collective, *arguments, synthesizer=name, **options)
         return

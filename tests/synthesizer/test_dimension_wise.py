@@ -10,7 +10,7 @@ from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.collective import all_gather, all_reduce
+from astra_tacos.collective import all_gather, all_reduce, make_collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
@@ -141,6 +141,19 @@ def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> 
     assert of.collective_time_ns <= gathered.collective_time_ns + reduction_ns(
         reduction_us(int(of.additions.size_bytes.max()), 10.0)
     )
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
+def test_small_collectives_take_log_many_latencies_in_each_dimension(collective: str) -> None:
+    """Bruck in both dimensions: 3 messages in groups of 6 and 2 in groups of 3, each over two links."""
+    network = topology(("Switch", 6, 450.0, 300.0), ("Switch", 3, 50.0, 1000.0))
+    what = make_collective(collective, network.num_npus, 64 if collective == "all-gather" else 64 * network.num_npus)
+    of = SYNTHESIZERS["dimension-wise"].make(network, what, compute_timing(network, what, "blocking"), 0)
+    check(of)
+    latencies = 3 * 2 * 300 + 2 * 2 * 1000
+    busiest = 18 * 3 * 64 / (50 * 1.073741824)  # ns, no NPU sends or gets as much in all steps together
+    assert latencies <= of.collective_time_ns <= latencies + busiest + 5
+    assert of.num_messages == network.num_npus * 5
 
 
 def test_links_too_fast_for_the_buffer_are_told() -> None:

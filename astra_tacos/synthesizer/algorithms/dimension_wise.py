@@ -1,11 +1,10 @@
-"""Dimension-wise: an All-Reduce in which every dimension exchanges what there is in its own form, in a mix that is searched.
+"""Dimension-wise: every dimension exchanges what there is in its own form, in a mix that is searched.
 
-In a dimension, NPUs of a group either exchange whole chunks, so that all of them go on with the sum (one-shot: everybody gets the
-contributions of the others and adds them itself, straight, over shortest routes or as in Bruck's algorithm; or recursive
-doubling), or they share them (reduce-scatter before the other dimensions and all-gather after them, straight, over shortest
-routes or by halving and doubling), or one of them takes all (reduce, then broadcast). All NPUs as one group are tried, too.
-
-Few messages, each with everything that goes to one NPU in one step, suit small buffers. The buffer is cut as the chosen mix
+In a dimension of an All-Reduce, NPUs of a group either exchange whole chunks, so that all of them go on with the sum (one-shot:
+everybody gets the contributions of the others and adds them itself, straight, over shortest routes or as in Bruck's algorithm; or
+recursive doubling), or they share them (reduce-scatter before the other dimensions and all-gather after them, straight, over
+shortest routes or by halving and doubling), or one of them takes all (reduce, then broadcast). All NPUs as one group are tried,
+too. Few messages, each with everything that goes to one NPU in one step, suit small buffers. The buffer is cut as the chosen mix
 needs, whatever number of chunks is asked for.
 """
 
@@ -14,20 +13,26 @@ from __future__ import annotations
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.exchange.best import best_plan
+from astra_tacos.synthesizer.exchange.by_dimension import best_mix, num_mixes
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
+from astra_tacos.synthesizer.work import dispatch_work, exchange_work
 from astra_tacos.topology.topology import Topology
 
 
 def dimension_wise(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """The fastest of the mixes of forms that promise most.
 
+    Other collectives go through the dimensions in turn, in each straight (over shortest routes) or by doubling: an All-Gather by
+    recursive doubling or Bruck's concatenation, a Reduce-Scatter as its mirror image, an All-to-All by Bruck's index algorithm.
+
     Parameters
     ----------
     topology
         The network.
     collective
-        The All-Reduce to synthesize. That of the schedule has another number of chunks.
+        The collective to synthesize. An All-Reduce is cut into another number of chunks.
     timing
         Its link model and reduce bandwidth.
     seed
@@ -38,11 +43,22 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
     SynthesisError
         If every mix has chunks that are too small for the links.
     """
+    if collective.num_phases < 2:
+        return best_mix(topology, collective, timing, "dimension-wise", seed)
     return best_plan(topology, collective.size_bytes, timing, "dimension-wise", seed)
 
 
+def mixes_work(topology: Topology, collective: Collective) -> int:
+    """Work of the mixes."""
+    if collective.num_phases == 2:
+        return exchange_work(topology, collective)
+    return num_mixes(topology, collective) * dispatch_work(topology, collective)
+
+
 def refuse_too_many_values(topology: Topology, collective: Collective) -> str | None:
-    """Every NPU has a contribution, and takes note of those of all others."""
+    """In an All-Reduce every NPU takes note of the contributions of all others; for others there have to be dimensions."""
+    if collective.num_phases < 2:
+        return refuse_without_dimensions(topology, collective)
     most = int((MOST_CELLS // 2) ** 0.5)
     if topology.num_npus > most:
         return f"has {topology.num_npus:,} NPUs, exchanges values among at most {most:,}"

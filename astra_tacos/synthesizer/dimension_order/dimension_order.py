@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.blocks.spreading import Spreads
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
@@ -20,7 +20,31 @@ def refuse_without_dimensions(topology: Topology, collective: Collective) -> str
     return None if topology.dimensions else "it is a graph of links, expected a network of dimensions"
 
 
-def send_graph_over_dimensions(topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8]) -> SendGraph:
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """How chunks move within each dimension.
+
+    Parameters
+    ----------
+    spreads
+        How a chunk spreads from each member of a group to all others (see `BuildingBlock.spread`).
+    bit_by_bit
+        Whether a personalised chunk goes by powers of two, as in Bruck's algorithm, or straight to its target's place.
+    """
+
+    spreads: tuple[Spreads, ...]
+    bit_by_bit: tuple[bool, ...]
+
+
+def ways_of_blocks(topology: Topology) -> Ways:
+    """Chunks spread by the pattern of each dimension's building block; personalised ones go straight."""
+    spreads = tuple(dimension.building_block.spread(dimension.size) for dimension in topology.dimensions)
+    return Ways(spreads, (False,) * len(spreads))
+
+
+def send_graph_over_dimensions(
+    topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8], ways: Ways | None = None
+) -> SendGraph:
     """Sends that reduce every chunk along one dimension after another, in its own order, and gather it in the reverse order.
 
     While a chunk is reduced in a dimension, it does not use the later ones, so the chunks of a shard start one after another:
@@ -37,57 +61,69 @@ def send_graph_over_dimensions(topology: Topology, collective: Collective, timin
         Delays of chunks on the links of the network.
     orders
         int8[num_chunks, num_dimensions].
+    ways
+        How chunks move within a dimension, by default `ways_of_blocks`.
     """
+    ways = ways or ways_of_blocks(topology)
     if collective.is_personalised:
-        return make_send_graph(topology, collective, timing, lambda turned: _turn_by_turn(topology, collective, orders))
-    spread = _spread(topology, collective, orders[:, ::-1])
+        spread = _turn_by_turn(topology, collective, orders, np.array(ways.bit_by_bit))
+    else:
+        spread = _spread(ways.spreads, collective, orders[:, ::-1])
+    if collective.is_personalised:
+        return make_send_graph(topology, collective, timing, lambda turned: spread)
     sends = make_send_graph(topology, collective, timing, lambda turned: spread)
     turns, steps = np.int32(collective.chunks_per_npu), sends.rank.max() + 1
     turn = np.where(sends.reduces, sends.chunk % turns, turns)
     return replace(sends, rank=sends.rank + turn * steps)
 
 
-def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:
+def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8], bit_by_bit: NDArray[np.bool_]) -> Spread:
     """In stage i, a chunk goes to the NPU that is at its target's place in dimension `orders[chunk, i]`."""
     assert collective.chunk_target is not None
     sizes = np.array([dimension.size for dimension in topology.dimensions])
     strides = np.cumprod([1, *sizes[:-1]])
     here, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
     columns: list[tuple[NDArray[np.int64], ...]] = []
+    step = 0
     for stage in range(len(sizes)):
-        size, stride = sizes[orders[:, stage]], strides[orders[:, stage]]
-        there = here + (target // stride % size - here // stride % size) * stride
-        moves = np.flatnonzero(there != here)
-        columns.append((moves, here[moves], there[moves], np.full(len(moves), stage)))
-        here = there
+        dimension = orders[:, stage]
+        size, stride, by_bits = sizes[dimension], strides[dimension], bit_by_bit[dimension]
+        for bit in range(int(size.max() - 1).bit_length() if by_bits.any() else 1):
+            place = here // stride % size
+            distance = (target // stride - place) % size
+            distance = np.where(by_bits, distance & (1 << bit), distance)
+            there = here + ((place + distance) % size - place) * stride
+            moves = np.flatnonzero(there != here)
+            columns.append((moves, here[moves], there[moves], np.full(len(moves), step)))
+            here = there
+            step += 1
     return Spread(*(np.concatenate(column).astype(np.int32) for column in zip(*columns, strict=True)))
 
 
-def _spread(topology: Topology, collective: Collective, orders: NDArray[np.int8]) -> Spread:
+def _spread(spreads: tuple[Spreads, ...], collective: Collective, orders: NDArray[np.int8]) -> Spread:
     """In stage i, all NPUs that have a chunk spread it along dimension `orders[chunk, i]`."""
     kinds, kind = np.unique(orders, axis=0, return_inverse=True)
     parts = [
-        _spread_in_order(topology.dimensions, collective.chunk_owner, np.flatnonzero(kind.ravel() == i).astype(np.int32), order)
+        _spread_in_order(spreads, collective.chunk_owner, np.flatnonzero(kind.ravel() == i).astype(np.int32), order)
         for i, order in enumerate(kinds.tolist())
     ]
     return Spread(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _spread_in_order(
-    dimensions: tuple[Dimension, ...], owner: NDArray[np.int32], chunk: NDArray[np.int32], order: list[int]
+    spreads: tuple[Spreads, ...], owner: NDArray[np.int32], chunk: NDArray[np.int32], order: list[int]
 ) -> tuple[NDArray[np.int32], ...]:
     """Chunk, source, destination and step of all sends of some chunks."""
-    strides = np.cumprod([1] + [dimension.size for dimension in dimensions[:-1]]).astype(np.int32)
-    way = np.arange(len(chunk)) % 2
+    strides = np.cumprod([1] + [spread.shape[1] for spread in spreads[:-1]]).astype(np.int32)
     base = owner[chunk]
     others = np.zeros(1, np.int32)
     columns: list[list[NDArray[np.int32]]] = [[], [], [], []]
     first_step = 0
     for index in order:
-        size, stride = dimensions[index].size, strides[index]
+        size, stride = spreads[index].shape[1], strides[index]
         place = base // stride % size
         base = base - place * stride
-        tree = dimensions[index].building_block.spread(size)[way, place]
+        tree = spreads[index][np.arange(len(chunk)) % len(spreads[index]), place]
         shape = (len(chunk), len(others), size - 1)
         start = base[:, None, None] + others[None, :, None]
         ends = (start + (tree[:, end] * stride)[:, None] for end in (0, 1))
