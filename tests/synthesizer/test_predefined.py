@@ -90,9 +90,7 @@ def test_doubling_takes_logarithmically_many_steps(name: str, npus: int, collect
     shards = npus if collective == "all-gather" else 1
     expected = phases * (npus - 1) / npus * GIB / BANDWIDTH
     assert time_ns(one("Switch", npus), collective, GIB // shards, 4, name, "blocking") == pytest.approx(expected, rel=0.01)
-    # A chunk takes as many steps as its way has: one per bit of the distance.
-    steps = max(distance.bit_count() for distance in range(npus))
-    assert steps <= math.ceil(math.log2(npus)) <= steps + 1
+    steps = math.ceil(math.log2(npus))  # what an NPU sends in a step leaves together, once all of it is there
     for block, links in (("Switch", 2), ("FullyConnected", 1)):
         found = time_ns(one(block, npus, SLOW), collective, 4096 * npus // shards, 1, name, "pipelined")
         assert found == pytest.approx(phases * steps * links * SLOW, rel=0.01)

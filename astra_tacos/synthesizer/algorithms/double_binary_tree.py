@@ -41,8 +41,8 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
         np.tile(of, (-(-num_chunks // 2), 1))[:num_chunks].ravel() for of in (place[:, parent[1:]], place[:, 1:], slot)
     )
     sends = make_send_graph(topology, collective, timing, lambda turned: Spread(chunk, src, dst, step))
-    # Each chunk of a tree starts one slot after the chunk before it.
-    sends = replace(sends, rank=sends.rank + sends.chunk // 2)
+    # Each chunk of a tree starts one slot after the chunk before it, so chunks go one by one, although they share a tree.
+    sends = replace(sends, rank=sends.rank + sends.chunk // 2, message=None)
     return dispatch(topology, collective, timing, sends, "double-binary-tree", seed)
 
 

@@ -6,6 +6,8 @@ Distributed Training of DL Models" (ISCA 2022), section 4.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,8 @@ def themis(topology: Topology, collective: Collective, timing: Timing, seed: int
         Recorded in the schedule; this algorithm makes no random choices.
     """
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
-    sends = send_graph_over_dimensions(topology, collective, timing, orders)
+    # Chunks go one by one: of those that would leave together, some come later, in another order of dimensions.
+    sends = replace(send_graph_over_dimensions(topology, collective, timing, orders), message=None)
     return dispatch(topology, collective, timing, sends, "themis", seed)
 
 
