@@ -46,7 +46,7 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
         "link_model": timing.link_model,
         "reduce_bandwidth_gbps": timing.reduce_bandwidth_gbps,
         "num_sends": schedule.num_sends,
-        "num_messages": schedule.num_sends if isinstance(schedule, LockstepSchedule) else schedule.num_messages,
+        "num_messages": schedule.num_messages,
         "predicted_ns": time,
         "exact_ns": None if isinstance(schedule, LockstepSchedule) else round(exact_time_ns(schedule), 3),
         "bound_ns": bound.time_ns,

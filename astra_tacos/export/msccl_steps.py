@@ -1,6 +1,7 @@
 """Schedules as MSCCL steps: the thread block and position of each step, and the steps that it waits for.
 
-An *access* is one end of a send, the reading at its source or the writing at its destination: `2 * send + end`.
+A *send* is a run of neighbouring chunks of one message, at most as many as parsers take. An *access* is one end of a send, the
+reading at its source or the writing at its destination: `2 * send + end`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,48 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.schedule.schedule import Schedule
 
 SEND, RECV = 0, 1
 _MAX_BLOCKS_OF_CHANNEL = 32
+_MAX_COUNT = 71
+"""Most chunks of a step (microsoft/msccl, `src/include/msccl.h`: fewer than `MSCCL_MAX_COUNT`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRuns:
+    """The sends of a program.
+
+    Parameters
+    ----------
+    row
+        int64[num_sends], the schedule's row of the first chunk of each.
+    count
+        int64[num_sends], how many neighbouring chunks each carries.
+    of_row
+        int64[num_rows], the send that carries each row of the schedule.
+    """
+
+    row: NDArray[np.int64]
+    count: NDArray[np.int64]
+    of_row: NDArray[np.int64]
+
+
+def chunk_runs(schedule: Schedule) -> ChunkRuns:
+    """Runs of neighbouring chunks in the messages of a schedule, in the order of its messages."""
+    message = schedule.message_of
+    order = np.lexsort((schedule.chunk, message))
+    message, chunk = message[order], schedule.chunk[order].astype(np.int64)
+    follows = (message[1:] == message[:-1]) & (chunk[1:] == chunk[:-1] + 1)
+    begins = np.flatnonzero(np.concatenate(([True], ~follows))) if len(chunk) else np.empty(0, np.int64)
+    within = np.arange(len(chunk)) - np.repeat(begins, np.diff(np.append(begins, len(chunk))))
+    begins = np.flatnonzero(within % _MAX_COUNT == 0)
+    count = np.diff(np.append(begins, len(chunk)))
+    of_row = np.empty(len(chunk), np.int64)
+    of_row[order] = np.repeat(np.arange(len(begins)), count)
+    return ChunkRuns(order[begins], count, of_row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +72,8 @@ class Layout:
 
     Parameters
     ----------
+    sends
+        What accesses are the ends of.
     blocks, number, num_steps
         Thread blocks by NPU, the id of each at its NPU, and how many steps it has, `nop`s included.
     needs
@@ -44,6 +84,7 @@ class Layout:
         Accesses that others wait for.
     """
 
+    sends: ChunkRuns
     blocks: list[ThreadBlock]
     number: list[int]
     num_steps: list[int]
@@ -60,17 +101,30 @@ class Layout:
 
 def lay_out(schedule: Schedule, max_steps: int) -> Layout:
     """Thread blocks of a schedule, of at most `max_steps` steps as far as that is possible."""
-    needs = _prerequisites(schedule)
-    blocks = _thread_blocks(schedule, needs, max_steps)
+    sends = chunk_runs(schedule)
+    needs = _of_sends(_prerequisites(schedule), sends)
+    blocks = _thread_blocks(schedule, sends, needs, max_steps)
     block_of, step_of, num_steps = _steps(blocks, needs)
     first: dict[int, int] = {}
     number = [index - first.setdefault(block.npu, index) for index, block in enumerate(blocks)]
     awaited = frozenset(other for others in needs for other in others)
-    return Layout(blocks, number, num_steps, needs, block_of, step_of, awaited)
+    return Layout(sends, blocks, number, num_steps, needs, block_of, step_of, awaited)
+
+
+def _of_sends(needs: list[list[int]], sends: ChunkRuns) -> list[list[int]]:
+    """What each send's ends wait for, from what the ends of its rows do."""
+    if np.array_equal(sends.of_row, np.arange(len(sends.row))):
+        return needs
+    of_row = sends.of_row.tolist()
+    joined: list[dict[int, None]] = [{} for _ in range(2 * len(sends.row))]
+    for access, others in enumerate(needs):
+        own = 2 * of_row[access >> 1] + (access & 1)
+        joined[own] |= dict.fromkeys(2 * of_row[other >> 1] + (other & 1) for other in others)
+    return [list(others) for others in joined]
 
 
 def _prerequisites(schedule: Schedule) -> list[list[int]]:
-    """Accesses that each access has to wait for, except those that messages of its chunk order already.
+    """Accesses of single chunks that each of them has to wait for, except those that messages of its chunk order already.
 
     In the order of time, a send waits for the last delivery of its chunk, and a delivery for the sends since the one before
     it, or else for that one. So reductions into one chunk never meet.
@@ -119,27 +173,27 @@ def _order_accesses(events: list[int], src: list[int], dst: list[int], needs: li
         delivered[npu] = event
 
 
-def _thread_blocks(schedule: Schedule, needs: list[list[int]], max_steps: int) -> list[ThreadBlock]:
+def _thread_blocks(schedule: Schedule, sends: ChunkRuns, needs: list[list[int]], max_steps: int) -> list[ThreadBlock]:
     """Thread blocks by NPU; receiving ones first, since most dependencies are on them and only low ids can be depended on.
 
     `needs` gains the dependency of each continued connection.
     """
-    rows_of: dict[int, list[int]] = {}
-    for row, channel in enumerate(schedule.channel.tolist()):
-        rows_of.setdefault(channel, []).append(row)
+    sends_of: dict[int, list[int]] = {}
+    for send, channel in enumerate(schedule.channel[sends.row].tolist()):
+        sends_of.setdefault(channel, []).append(send)
     used: Counter[tuple[int, int, int]] = Counter()
     blocks = []
-    for connection in sorted(rows_of):
+    for connection in sorted(sends_of):
         src, dst = int(schedule.topology.channel_src[connection]), int(schedule.topology.channel_dst[connection])
         channel = -1
-        for part in _parts(rows_of[connection], needs, max_steps):
+        for part in _parts(sends_of[connection], needs, max_steps):
             channel += 1
             while max(used[src, SEND, channel], used[dst, RECV, channel]) >= _MAX_BLOCKS_OF_CHANNEL:
                 channel += 1
             used[src, SEND, channel] += 1
             used[dst, RECV, channel] += 1
-            blocks.append(ThreadBlock(src, SEND, dst, channel, [2 * row + SEND for row in part]))
-            blocks.append(ThreadBlock(dst, RECV, src, channel, [2 * row + RECV for row in part]))
+            blocks.append(ThreadBlock(src, SEND, dst, channel, [2 * send + SEND for send in part]))
+            blocks.append(ThreadBlock(dst, RECV, src, channel, [2 * send + RECV for send in part]))
     return sorted(blocks, key=lambda block: (block.npu, -block.end, block.peer, block.channel))
 
 

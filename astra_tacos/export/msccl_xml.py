@@ -1,9 +1,10 @@
 """Schedules as MSCCL XML, the program that GPU collective runtimes execute.
 
-A send is a step `s` at its source and `r` or `rrc` at its destination. A thread block serves one direction of one connection,
-its steps in the order of the link. All data stay where they are in one buffer (the output of an All-Gather, otherwise the input,
-which the runtimes call in place), and only `s`, `r`, `rrc` and `nop` occur, so that the public MSCCL-to-Chakra converter accepts
-the file too; it takes `i_chunks`, or if that is 0 `o_chunks`, as the number of chunks, so the unused buffer has 0.
+Neighbouring chunks of a message are a step `s` at its source and `r` or `rrc` at its destination. A thread block serves one
+direction of one connection, its steps in the order of the link. All data stay where they are in one buffer (the output of an
+All-Gather, otherwise the input, which the runtimes call in place), and only `s`, `r`, `rrc` and `nop` occur, so that the public
+MSCCL-to-Chakra converter accepts the file too; it takes `i_chunks`, or if that is 0 `o_chunks`, as the number of chunks, so the
+unused buffer has 0.
 
 Accesses to one chunk at one NPU are chained unless messages order them already: runtimes promise no more than program order,
 dependencies and messages. What the format or a parser cannot take is returned as warnings. Sources: the parsers of
@@ -21,7 +22,6 @@ from typing import Literal
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import Exported, Exporter, Option, one_of
 from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
@@ -79,18 +79,21 @@ _DIALECTS: dict[str, _Dialect] = {
 MSCCL_DIALECTS: tuple[MscclDialect, ...] = ("executor", "msccl")
 
 
-def why_no_msccl_xml(collective: Collective) -> str | None:
-    """The reason why a collective has no MSCCL XML; None if it has.
+def why_no_msccl_xml(schedule: Schedule) -> str | None:
+    """The reason why a schedule has no MSCCL XML; None if it has.
 
     A runtime would use the program of a collective with a root for every root. Chunks of an All-to-All that pass through other
-    NPUs would need buffer space there, which this module does not allocate.
+    NPUs would need buffer space there, and so would partial sums, which this module does not allocate.
     """
+    collective = schedule.collective
     if collective.root is not None:
         return "the format has no root"
     if collective.is_personalised:
         return "its chunks pass through NPUs, and the format's buffers have no space for them there"
     if collective.members is not None:
         return "NPUs outside the group have no buffers"
+    if schedule.sums is not None:
+        return "its partial sums need buffers beside the one that programs run in"
     return None
 
 
@@ -105,7 +108,7 @@ def export_msccl_xml(
     """Write a schedule as an MSCCL program.
 
     A connection with more steps than a thread block may have goes on in the next channel; its first send there waits for the
-    last one before, which keeps the order of the link. Chunks are never merged: matched chunks take ways of their own.
+    last one before, which keeps the order of the link. Neighbouring chunks of a message are one step, others several.
 
     Parameters
     ----------
@@ -125,7 +128,7 @@ def export_msccl_xml(
     ConfigError
         If an option is none of those above, or for a collective without XML, see `why_no_msccl_xml`.
     """
-    reason = why_no_msccl_xml(schedule.collective)
+    reason = why_no_msccl_xml(schedule)
     if reason is not None:
         raise ConfigError(f"MSCCL XML: found a {schedule.collective.name}, but {reason}")
     if dialect not in _DIALECTS or protocol not in MSCCL_PROTOCOLS:
@@ -174,13 +177,14 @@ def _algo_tag(schedule: Schedule, rules: _Dialect, layout: Layout, protocol: str
 def _block_lines(schedule: Schedule, layout: Layout, index: int) -> list[str]:
     block, buffer = layout.blocks[index], "o" if _is_gather(schedule) else "i"
     send, recv = (block.peer, -1) if block.end == SEND else (-1, block.peer)
-    rows = np.array(block.accesses) // 2
-    chunks, reduces = schedule.chunk[rows].tolist(), schedule.reduces[rows].tolist()
+    sends = np.array(block.accesses) // 2
+    rows = layout.sends.row[sends]
+    chunks, counts, reduces = schedule.chunk[rows].tolist(), layout.sends.count[sends].tolist(), schedule.reduces[rows].tolist()
     lines = [f'    <tb id="{layout.number[index]}" send="{send}" recv="{recv}" chan="{block.channel}">']
     step = 0
-    for access, chunk, reducing in zip(block.accesses, chunks, reduces, strict=True):
+    for access, chunk, count, reducing in zip(block.accesses, chunks, counts, reduces, strict=True):
         kind = "s" if block.end == SEND else "rrc" if reducing else "r"
-        where = f'srcbuf="{buffer}" srcoff="{chunk}" dstbuf="{buffer}" dstoff="{chunk}" cnt="1"'
+        where = f'srcbuf="{buffer}" srcoff="{chunk}" dstbuf="{buffer}" dstoff="{chunk}" cnt="{count}"'
         waits = [(layout.number[layout.block_of[other]], layout.step_of[other]) for other in layout.needs[access]]
         for depid, deps in waits[:-1]:
             lines.append(f'      <step s="{step}" type="nop" {where} depid="{depid}" deps="{deps}" hasdep="0"/>')
@@ -248,7 +252,7 @@ EXPORTER = Exporter(
     writes="file",
     suffix=".xml",
     write=_write,
-    why_not=lambda schedule: why_no_msccl_xml(schedule.collective),
+    why_not=why_no_msccl_xml,
     options={
         "dialect": one_of(MSCCL_DIALECTS, "executor, the default, for msccl-executor-nccl and RCCL; msccl for the first runtime"),
         "protocol": one_of(MSCCL_PROTOCOLS, "the runtime's transport protocol, by default Simple"),

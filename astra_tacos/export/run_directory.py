@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective.collective import Collective
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
@@ -137,8 +136,8 @@ def _write(
     with ThreadPoolExecutor(1) as pool:
         saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
         export_chakra(schedule, directory / "collective" / name, link_order)
-        notes += _missing(collective)
-        if why_no_msccl_xml(collective) is None:
+        notes += _missing(schedule)
+        if why_no_msccl_xml(schedule) is None:
             notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
         export_workload(collective, directory / "workload" / name)
         saving.result()
@@ -160,13 +159,13 @@ def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[st
     return ()
 
 
-def _missing(collective: Collective) -> tuple[str, ...]:
-    """Notes on what ASTRA-sim or the MSCCL format cannot run of a collective."""
+def _missing(schedule: Schedule) -> tuple[str, ...]:
+    """Notes on what ASTRA-sim or the MSCCL format cannot run of a schedule's collective."""
     notes: tuple[str, ...] = ()
-    name = collective.name
+    name = schedule.collective.name
     if name != COMM_TYPES[name].name.lower().replace("_", "-"):
         notes = (f"ASTRA-sim has no custom {name}: the workload's nodes are ALL_REDUCE, and run the {name}'s traces",)
-    reason = why_no_msccl_xml(collective)
+    reason = why_no_msccl_xml(schedule)
     return (*notes, f"no MSCCL XML: {reason}") if reason else notes
 
 

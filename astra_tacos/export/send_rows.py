@@ -1,4 +1,7 @@
-"""Schedules as CSV, a row per send in the schedule's order, for spreadsheets and data frames."""
+"""Schedules as CSV, a row per send in the schedule's order, for spreadsheets and data frames.
+
+Sends of one message leave together. With partial sums, `value` numbers what is sent.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from pathlib import Path
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.schedule.schedule import Schedule
 
-_COLUMNS = ("send", "src", "dst", "link", "down_link", "chunk", "size_bytes", "reduces", "start_ns", "end_ns", "usable_ns")
+_COLUMNS = (
+    *("send", "message", "src", "dst", "link", "down_link", "chunk", "value", "size_bytes", "reduces", "start_ns", "end_ns"),
+    "usable_ns",
+)
 """`link` and `down_link` number the topology's links; a send without a switch has no `down_link`."""
 
 
@@ -16,11 +22,13 @@ def _write(schedule: Schedule, path: Path) -> Exported:
     topology = schedule.topology
     columns = (
         range(schedule.num_sends),
+        schedule.message_of.tolist(),
         schedule.src.tolist(),
         schedule.dst.tolist(),
         topology.channel_link[schedule.channel].tolist(),
         ["" if link < 0 else link for link in topology.channel_down_link[schedule.channel].tolist()],
         schedule.chunk.tolist(),
+        [""] * schedule.num_sends if schedule.value is None else schedule.value.tolist(),
         schedule.size_bytes.tolist(),
         schedule.reduces.astype(int).tolist(),
         schedule.start_ns.tolist(),
@@ -36,7 +44,7 @@ def _write(schedule: Schedule, path: Path) -> Exported:
 
 EXPORTER = Exporter(
     name="csv",
-    summary="a row per send: source, destination, links, chunk, bytes, start and end",
+    summary="a row per send: message, source, destination, links, chunk, bytes, start and end",
     writes="file",
     suffix=".csv",
     write=_write,

@@ -12,8 +12,6 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
@@ -193,14 +191,15 @@ def _options_of(task: Task, case: DistinctCollective, options: SearchOptions, nu
 
 
 def holds_no_link(schedule: Schedule) -> bool:
-    """Whether some chunk holds some link for 0 ns."""
-    used = np.unique(schedule.topology.channel_link[schedule.channel])
-    return bool(schedule.timing.link_hold_ns[used].min() < 1)
+    """Whether some message holds some link for 0 ns."""
+    topology, sizes, channel = schedule.topology, schedule.sizes, schedule.channel[schedule.message_row]
+    hold = sizes.timing.link_hold_ns[topology.channel_link[channel], sizes.size_class]
+    return bool(hold.min(initial=1) < 1)
 
 
 def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Solution) -> bool:
     """Whether a candidate beats the leader: more messages, which ASTRA-sim has to simulate, must gain a hundredth."""
-    worth = _WORTH_MORE_SENDS if schedule.num_sends > leader.num_sends else 1.0
+    worth = _WORTH_MORE_SENDS if schedule.num_messages > leader.num_messages else 1.0
     return made.time_ns < its.time_ns * worth
 
 

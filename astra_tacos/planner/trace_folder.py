@@ -44,7 +44,7 @@ def write_traces(
     names = sorted(schedules)
     own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
     used = np.concatenate((workload.tag, *own))
-    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_sends for name in names], TAGS)
+    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
     for name, first_tag in zip(names, first_tags, strict=True):
         export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
     for name, (prefix, num_ranks) in kept.items():

@@ -16,6 +16,7 @@ from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
+from astra_tacos.schedule.partial_sums import NO_NPU
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.topology.topology import Topology
@@ -88,7 +89,12 @@ def on_whole_network(schedule: Schedule, case: DistinctCollective, group: tuple[
     root = group[case.root or 0] if case.collective in ROOTED else None
     collective = make_collective(case.collective, topology.num_npus, case.size_bytes, what.chunks_per_npu, root, group)
     timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
-    return replace(schedule, topology=topology, collective=collective, timing=timing, channel=channel[schedule.channel])
+    sums = schedule.sums
+    if sums is not None:
+        sums = replace(sums, npu=np.where(sums.npu == NO_NPU, NO_NPU, members[sums.npu]).astype(np.int32))
+    return replace(
+        schedule, topology=topology, collective=collective, timing=timing, channel=channel[schedule.channel], sums=sums
+    )
 
 
 def _numbered(src: NDArray[np.int64], dst: NDArray[np.int64], num_npus: int) -> NDArray[np.int64]:

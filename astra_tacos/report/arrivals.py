@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.partial_sums import PartialSums, needed_totals
 from astra_tacos.schedule.schedule import Schedule
 
 _NEVER = np.iinfo(np.int64).max
@@ -60,6 +61,8 @@ _Events = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 def _rows(schedule: Schedule) -> _Events:
     """NPU, time and number of the chunks that an NPU needs and has in the end."""
+    if schedule.sums is not None:
+        return _totals(schedule, schedule.sums)
     collective, done, dst = schedule.collective, schedule.done_ns, schedule.dst
     owner = collective.chunk_owner.astype(np.int64)
     if collective.chunk_target is not None:
@@ -87,6 +90,16 @@ def _rows(schedule: Schedule) -> _Events:
     members = collective.member_npus
     needed = arrival.reshape(-1, collective.num_chunks)[members].ravel()
     return _reached(np.repeat(members, collective.num_chunks), needed)
+
+
+def _totals(schedule: Schedule, sums: PartialSums) -> _Events:
+    """The same where rows carry values: an NPU has a chunk when the whole sum of it arrives, or is made there."""
+    npu, value = needed_totals(sums, schedule.collective)
+    additions = schedule.additions
+    arrival = np.full((schedule.topology.num_npus, sums.num_values), _NEVER)
+    np.minimum.at(arrival, (schedule.dst, schedule.item), schedule.end_ns)
+    np.minimum.at(arrival, (additions.npu, additions.value), schedule.addition_end_ns)
+    return _reached(npu, arrival[npu, value])
 
 
 def _reached(npu: NDArray[np.int64], time: NDArray[np.int64]) -> _Events:

@@ -19,7 +19,7 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
         ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
         ("link model", _with_reason(result["link_model"], result.get("link_model_reason"))),
-        ("sends", f"{result['num_sends']:,} ({result['synthesizer']}, seed {result['seed']})"),
+        ("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
         ("predicted time", format_time(result["predicted_ns"])),
         ("bound (any algorithm)", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
         ("efficiency", describe_efficiency(result)),
@@ -47,6 +47,12 @@ def _describe_chunked(result: dict[str, Any]) -> str:
     if result["chunked_bound_ns"] is None:
         return "none for messages of such small chunks"
     return f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
+
+
+def sends_text(result: dict[str, Any]) -> str:
+    """How many sends there are, and in how many messages if these carry several chunks."""
+    messages = result.get("num_messages", result["num_sends"])
+    return f"{result['num_sends']:,}" + (f" in {messages:,} messages" if messages < result["num_sends"] else "")
 
 
 def _describe_search(search: dict[str, Any]) -> str:

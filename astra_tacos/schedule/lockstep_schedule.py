@@ -55,6 +55,11 @@ class LockstepSchedule:
             object.__setattr__(self, name, array)
 
     @property
+    def num_messages(self) -> int:
+        """Number of messages: one per send."""
+        return self.num_sends
+
+    @property
     def num_rounds(self) -> int:
         """Number of rounds."""
         return len(self.start_ns)

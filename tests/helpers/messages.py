@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from helpers.naive_schedule import naive_dependencies
-from helpers.networks import config
+from helpers.networks import topology
 from helpers.schedules import schedules
 from hypothesis import strategies as st
 
@@ -161,7 +161,7 @@ def summed_schedules(draw: st.DrawFn) -> Schedule:
     """Schedules with random partial sums, in random messages."""
     block = draw(st.sampled_from(("FullyConnected", "Switch")))
     shape = (block, draw(st.integers(2, 5)), draw(st.sampled_from((50.0, 333.3))), draw(st.sampled_from((1.0, 500.0))))
-    network = config(shape).to_topology()
+    network = topology(shape)
     collective = draw(st.sampled_from(("all-reduce", "reduce-scatter", "reduce")))
     root = draw(st.integers(0, network.num_npus - 1)) if collective == "reduce" else None
     what = make_collective(collective, network.num_npus, draw(st.sampled_from((1 << 16, 65_537))), draw(st.integers(1, 2)), root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import pairwise
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
@@ -11,9 +12,27 @@ from astra_tacos.schedule.schedule import Schedule
 BYTES_PER_GIB = 2**30
 
 
+def rows_of_message(schedule: Schedule, row: int) -> list[int]:
+    """The rows that leave together with a row."""
+    if schedule.message_first is None:
+        return [row]
+    first = schedule.message_first.tolist()
+    return next(list(range(a, b)) for a, b in pairwise(first) if a <= row < b)
+
+
+def message_bytes(schedule: Schedule, row: int) -> float:
+    return float(sum(int(schedule.collective.chunk_size_bytes[schedule.chunk[each]]) for each in rows_of_message(schedule, row)))
+
+
+def adding_ns(schedule: Schedule, size_bytes: float) -> int:
+    """How long a COMP node takes to add: whole microseconds, 1 ns if none."""
+    rate = schedule.timing.reduce_bandwidth_gbps
+    return max(round(size_bytes / (rate * 1e9) * 1e6) * 1000 if rate else 0, 1)
+
+
 def delays(schedule: Schedule, row: int, link: int) -> tuple[int, int]:
-    """int(size / bandwidth), int(latency + size / bandwidth) of a send on a link."""
-    size = float(schedule.collective.chunk_size_bytes[schedule.chunk[row]])
+    """int(size / bandwidth), int(latency + size / bandwidth) of a send's message on a link."""
+    size = message_bytes(schedule, row)
     serialisation = size / (float(schedule.topology.link_bandwidth_gibps[link]) * BYTES_PER_GIB / 1e9)
     return int(serialisation), int(float(schedule.topology.link_latency_ns[link]) + serialisation)
 
@@ -22,19 +41,21 @@ def blocking_delay(schedule: Schedule, row: int) -> int:
     topology = schedule.topology
     links = [int(topology.channel_link[schedule.channel[row]]), int(topology.channel_down_link[schedule.channel[row]])]
     links = [link for link in links if link >= 0]
-    size = float(schedule.collective.chunk_size_bytes[schedule.chunk[row]])
+    size = message_bytes(schedule, row)
     rate = min(float(topology.link_bandwidth_gibps[link]) * BYTES_PER_GIB / 1e9 for link in links)
     return int(sum(float(topology.link_latency_ns[link]) for link in links) + size / rate)
 
 
 def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int], list[int]]:
-    """Start and end of each send when links keep the order of the rows; nanosecond by nanosecond of interest.
+    """Start and end of each send when links keep the order of the messages; nanosecond by nanosecond of interest.
 
-    `awaited[row]`: the rows whose chunk a send forwards. A down-link under store and forward serves who reaches it first, then
-    who started first, then the lower up-link.
+    `awaited[row]`: the rows whose chunk a send forwards; of no account where values say what a send carries. A down-link under
+    store and forward serves who reaches it first, then who started first, then the lower up-link.
     """
     topology, blocking = schedule.topology, schedule.timing.is_blocking
-    rows = range(schedule.num_sends)
+    rows = [rows_of_message(schedule, row)[0] for row in range(schedule.num_sends)]
+    head = rows.copy()
+    rows = sorted(set(rows))
     up = [int(topology.channel_link[channel]) for channel in schedule.channel]
     down = [int(topology.channel_down_link[channel]) for channel in schedule.channel]
     queue: dict[int, list[int]] = defaultdict(list)
@@ -51,8 +72,14 @@ def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int]
 
     def finish(row: int, time: int) -> None:
         end[row] = time
-        size_class = schedule.collective.chunk_class[schedule.chunk[row]]
-        usable[row] = time + (int(schedule.timing.reduction_ns[size_class]) if schedule.reduces[row] else 0)
+        usable[row] = time + (adding_ns(schedule, message_bytes(schedule, row)) if schedule.reduces[row] else 0)
+
+    def has_all(row: int) -> float:
+        """When the source has what a message carries, as far as that is known."""
+        of_message = rows_of_message(schedule, row)
+        if schedule.sums is None:
+            return max((usable.get(head[other], math.inf) for each in of_message for other in awaited[each]), default=0)
+        return max(value_time(schedule, usable, int(schedule.src[each]), int(schedule.value[each])) for each in of_message)
 
     while len(end) < len(rows):
         for _, _, _, row in sorted(entry for entry in at_switch if entry[0] <= now):
@@ -63,8 +90,7 @@ def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int]
         at_switch = [entry for entry in at_switch if entry[0] > now]
         for row in rows:
             mine = [up[row], down[row]] if blocking and down[row] >= 0 else [up[row]]
-            ready = all(usable.get(other, math.inf) <= now for other in awaited[row])
-            if row in start or not ready or any(free[link] > now or queue[link][0] != row for link in mine):
+            if row in start or has_all(row) > now or any(free[link] > now or queue[link][0] != row for link in mine):
                 continue
             start[row] = now
             for link in mine:
@@ -81,11 +107,27 @@ def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int]
                 free[up[row]] = now + hold
                 finish(row, now + delay)
         future = [*free.values(), *usable.values(), *(entry[0] for entry in at_switch)]
+        future += [time for time in map(has_all, rows) if time < math.inf]
         later = [time for time in future if time > now]
         if not later:
             break
         now = min(later)
-    return [start.get(row, -1) for row in rows], [end.get(row, -1) for row in rows]
+    return [start.get(row, -1) for row in head], [end.get(row, -1) for row in head]
+
+
+def value_time(schedule: Schedule, usable: dict[int, int], npu: int, value: int) -> float:
+    """When an NPU has a value: at once, on arrival, or when it has all parts and has added them up."""
+    sums = schedule.sums
+    if sums.npu[value] == npu:
+        return 0
+    arriving = [row for row in range(schedule.num_sends) if schedule.dst[row] == npu and schedule.value[row] == value]
+    if arriving:
+        return min(usable.get(rows_of_message(schedule, row)[0], math.inf) for row in arriving)
+    parts = sums.part[sums.part_first[value] : sums.part_first[value + 1]].tolist()
+    if not parts:
+        return math.inf
+    size = (len(parts) - 1) * int(schedule.collective.chunk_size_bytes[sums.chunk[value]])
+    return max(value_time(schedule, usable, npu, part) for part in parts) + adding_ns(schedule, size)
 
 
 def naive_dependencies(schedule: Schedule) -> list[list[int]]:
@@ -104,6 +146,28 @@ def naive_dependencies(schedule: Schedule) -> list[list[int]]:
         copies = [position for position, other in enumerate(before) if not schedule.reduces[other]]
         awaited.append(before[copies[-1] :] if copies else before)
     return awaited
+
+
+def sums_up(schedule: Schedule) -> bool:
+    """Whether values are what their parts make them, and are where they are needed at the end of a schedule with sums."""
+    sums, collective = schedule.sums, schedule.collective
+    npus = range(collective.num_npus)
+
+    def contributions(value: int) -> list[int]:
+        parts = sums.part[sums.part_first[value] : sums.part_first[value + 1]].tolist()
+        return [npu for part in parts for npu in contributions(part)] if parts else [int(sums.npu[value])]
+
+    usable = {row: int(schedule.end_ns[row]) for row in range(schedule.num_sends)}
+    if any(schedule.start_ns[r] < value_time(schedule, usable, schedule.src[r], schedule.value[r]) for r in usable):
+        return False
+    for chunk in range(collective.num_chunks):
+        _, needing = _ends(collective, list(npus), chunk)
+        total = int(sums.total[chunk])
+        if sorted(contributions(total)) != list(npus) or sums.chunk[total] != chunk:
+            return False
+        if any(value_time(schedule, usable, npu, total) == math.inf for npu in needing):
+            return False
+    return True
 
 
 def computes_collective(schedule: Schedule) -> bool:

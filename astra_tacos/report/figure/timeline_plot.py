@@ -18,8 +18,15 @@ from astra_tacos.report.figure.figure_style import (
     time_unit,
     wrapped,
 )
-from astra_tacos.report.figure.timeline_rows import Bars, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
-from astra_tacos.schedule.dependencies import data_dependencies
+from astra_tacos.report.figure.timeline_rows import (
+    Bars,
+    ChunkSends,
+    LinkRows,
+    bars_of,
+    busy_shares,
+    link_rows,
+    sends_of_chunk,
+)
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.units import format_size, format_time
 
@@ -88,11 +95,11 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
         note = _add_shares(axes, schedule, rows, scale, width, pale)
     what = _title(schedule, width)
     if chunk is not None:
-        own = sends_of_chunk(schedule, chunk)
+        own = sends_of_chunk(schedule, rows, chunk)
         least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
-        _add_bars(axes, bars_of(own, rows), scale, 1.0, least)
-        _add_tree(axes, own, rows, scale)
-        what += f"\nchunk {chunk:,}: {own.num_sends:,} sends"
+        _add_bars(axes, own.bars, scale, 1.0, least)
+        _add_tree(axes, own, scale)
+        what += f"\nchunk {chunk:,}: {len(own.done_ns):,} sends"
     _dress(axes, rows, schedule, width)
     axes.set(xlim=(0, schedule.collective_time_ns / scale), ylim=(rows.num_rows, 0), xlabel=f"time ({unit})")
     figure.suptitle(wrapped(what, width), fontsize=8)
@@ -156,16 +163,15 @@ def _add_shares(
     return f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle"
 
 
-def _add_tree(axes: Axes, own: Schedule, rows: LinkRows, scale: float) -> None:
+def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
     """Lines from where a send of the chunk ends to the sends that wait for it."""
     from matplotlib.collections import LineCollection
 
-    first, source = data_dependencies(own)
-    waits = np.repeat(np.arange(own.num_sends), np.diff(first))
-    at = rows.row[own.topology.channel_link[own.channel]] + 0.5
+    waits, source = own.waits, own.source
+    at = own.bars.row + 0.5
     if len(source) > _MOST_TREE_LINES:
         return
-    lines = np.stack((own.done_ns[source] / scale, at[source], own.start_ns[waits] / scale, at[waits]), axis=1)
+    lines = np.stack((own.done_ns[source] / scale, at[source], own.bars.start_ns[waits] / scale, at[waits]), axis=1)
     style: dict[str, Any] = {"colors": "#222222", "linewidths": 0.5 if len(lines) < 60 else 0.3, "zorder": 4}
     axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **style))
 

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
 NO_ROW = -1
@@ -51,7 +53,7 @@ class LinkRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Sends as bars: int64[n] row, start and end of the time that its link is held, and bool[n] whether it reduces."""
+    """Messages as bars: int64[n] row, start and end of the time that its link is held, and bool[n] whether it reduces."""
 
     row: NDArray[np.int64]
     start_ns: NDArray[np.int64]
@@ -80,16 +82,49 @@ def link_rows(topology: Topology) -> LinkRows:
 
 
 def bars_of(schedule: Schedule, rows: LinkRows) -> Bars:
-    """All sends, in the schedule's order."""
-    timing, link = schedule.timing, schedule.topology.channel_link[schedule.channel]
-    held = schedule.end_ns - schedule.start_ns
-    if not timing.is_blocking:
-        held = timing.link_hold_ns[link, schedule.collective.chunk_class[schedule.chunk]]
-    return Bars(rows.row[link], schedule.start_ns, schedule.start_ns + held, schedule.reduces)
+    """All messages, in the schedule's order."""
+    sizes, row = schedule.sizes, schedule.message_row
+    return _bars(schedule, rows, row, sizes.timing, sizes.size_class)
 
 
-def sends_of_chunk(schedule: Schedule | LockstepSchedule, chunk: int) -> Schedule:
-    """The sends of one chunk only, in order.
+def _bars(schedule: Schedule, rows: LinkRows, row: NDArray[np.int64], timing: Timing, size_class: NDArray[np.integer]) -> Bars:
+    """Bars of some rows, whose messages are of those classes of size."""
+    link, start = schedule.topology.channel_link[schedule.channel[row]], schedule.start_ns[row]
+    held = schedule.end_ns[row] - start if timing.is_blocking else timing.link_hold_ns[link, size_class]
+    return Bars(rows.row[link], start, start + held, schedule.reduces[row])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkSends:
+    """The sends of one chunk.
+
+    Parameters
+    ----------
+    bars
+        What they hold, of each the whole message.
+    waits, source
+        int64[...] each: send `waits[i]` of these passes on what send `source[i]` brought, perhaps added to something else.
+    done_ns
+        int64[num_sends], when the chunk can be used at its destination.
+    """
+
+    bars: Bars
+    waits: NDArray[np.int64]
+    source: NDArray[np.int64]
+    done_ns: NDArray[np.int64]
+
+
+def sends_of_chunk(schedule: Schedule | LockstepSchedule, rows: LinkRows, chunk: int) -> ChunkSends:
+    """The sends of one chunk, in order.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    rows
+        Links in the order of drawing.
+    chunk
+        Number of the chunk.
 
     Raises
     ------
@@ -99,16 +134,44 @@ def sends_of_chunk(schedule: Schedule | LockstepSchedule, chunk: int) -> Schedul
     count = schedule.collective.num_chunks
     if not 0 <= chunk < count:
         raise ConfigError(f"chunk: found {chunk}, expected 0 to {count - 1:,}")
-    if isinstance(schedule, Schedule):
-        own = np.flatnonzero(schedule.chunk == chunk)
-        channel, reduces = schedule.channel[own], schedule.reduces[own]
-        start, end = schedule.start_ns[own], schedule.end_ns[own]
-    else:
-        found = [(first, np.nonzero(schedule.chunk[first:last] == chunk)) for first, last in schedule.windows()]
-        number = np.concatenate([first + at for first, (at, _) in found] or [np.zeros(0, np.int64)])
-        channel = np.concatenate([at for _, (_, at) in found] or [np.zeros(0, np.int64)]).astype(np.int32)
-        start, reduces = schedule.start_ns[number], number < schedule.reducing_rounds
-        end = start + schedule.timing.channel_delay_ns[channel, schedule.collective.chunk_class[chunk]]
+    if isinstance(schedule, LockstepSchedule):
+        schedule = _chunk_of_rounds(schedule, chunk)
+    own, sizes = np.flatnonzero(schedule.chunk == chunk), schedule.sizes
+    bars = _bars(schedule, rows, own, sizes.timing, sizes.size_class[schedule.message_of[own]])
+    waits, source = _passed_on(schedule, own)
+    return ChunkSends(bars, waits, source, schedule.done_ns[own])
+
+
+def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of the sends of one chunk, pairs of one that waits and one that brought what it carries, by their places among them."""
+    place = np.full(schedule.num_sends, -1, np.int64)
+    place[own] = np.arange(len(own))
+    if schedule.sums is None:
+        first, source = data_dependencies(schedule)
+        waits = place[np.repeat(np.arange(schedule.num_sends), np.diff(first))]
+        within = waits >= 0
+        return waits[within], place[source[within]]
+    sums, src, dst, value = schedule.sums, schedule.src[own], schedule.dst[own], schedule.item[own]
+    brought = dict(zip(zip(dst.tolist(), value.tolist(), strict=True), range(len(own)), strict=True))
+
+    def sources(npu: int, number: int) -> set[int]:
+        if (npu, number) in brought:
+            return {brought[npu, number]}
+        parts = sums.part[sums.part_first[number] : sums.part_first[number + 1]].tolist()
+        return set[int]().union(*(sources(npu, part) for part in parts))
+
+    pairs = [(waits, source) for waits in range(len(own)) for source in sorted(sources(int(src[waits]), int(value[waits])))]
+    waiting, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
+    return waiting, awaited
+
+
+def _chunk_of_rounds(schedule: LockstepSchedule, chunk: int) -> Schedule:
+    """The sends of one chunk as a schedule."""
+    found = [(first, np.nonzero(schedule.chunk[first:last] == chunk)) for first, last in schedule.windows()]
+    number = np.concatenate([first + at for first, (at, _) in found] or [np.zeros(0, np.int64)])
+    channel = np.concatenate([at for _, (_, at) in found] or [np.zeros(0, np.int64)]).astype(np.int32)
+    start, reduces = schedule.start_ns[number], number < schedule.reducing_rounds
+    end = start + schedule.timing.channel_delay_ns[channel, schedule.collective.chunk_class[chunk]]
     return Schedule(
         schedule.topology,
         schedule.collective,

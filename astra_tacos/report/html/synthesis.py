@@ -8,7 +8,7 @@ from typing import Any
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
-from astra_tacos.report.table import describe_efficiency, synthesis_rows
+from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.units import format_size, format_time
@@ -56,7 +56,7 @@ def synthesis_page(
     sections.insert(-1, _comparison(comparison, comparison_note))
     name = "-".join(part.capitalize() for part in result["collective"].split("-"))
     shape = result["topology"].replace(" x ", _TIMES)
-    subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {result['num_sends']:,} sends"
+    subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {sends_text(result)}"
     title = title or f"{name} of {format_size(result['size_bytes'])} on {result['network']}"
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
 
@@ -151,8 +151,9 @@ def _network(data: dict[str, Any]) -> Section:
 def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
     if "sends" in data:
         introduction = (
-            "The time-expanded network: a row per link, a bar per send that holds it. Point at a bar to highlight all sends of "
-            "its chunk, here and in the drawing of the network; a click or Enter keeps the highlight, Escape removes it."
+            "The time-expanded network: a row per link, a bar per message that holds it. Point at a bar to highlight all sends "
+            "of its chunk (of the first, if it carries several), here and in the drawing of the network; a click or Enter keeps "
+            "the highlight, Escape removes it."
         )
     elif isinstance(schedule, LockstepSchedule):
         introduction = (

@@ -15,6 +15,7 @@ from astra_tacos.report.link_use import links_by_dimension, shares_of_time
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import Topology
 
@@ -80,11 +81,12 @@ def _links(topology: Topology, busy: NDArray[np.float64]) -> Data:
 
 
 def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
-    """Sends in columns, and which of them hold the link of which row of the timeline, by time.
+    """Sends in columns, and which messages hold the link of which row of the timeline, by time.
 
     What follows from other columns is left to the script (`AT.synthesis.expand`).
     """
-    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
+    topology, collective, sizes = schedule.topology, schedule.collective, schedule.sizes
+    timing = sizes.timing
     use = link_use(schedule)
     row_of_link = np.empty(topology.num_links, np.int64)
     row_of_link[order] = np.arange(topology.num_links)
@@ -104,21 +106,38 @@ def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str,
             "up": topology.channel_link,
             "down": topology.channel_down_link,
         },
-        "bars": {"row": row[by_row], "send": schedule.message_row[use.message][by_row]},
+        "bars": {"row": row[by_row], "message": use.message[by_row]},
+        "messages": {"first": schedule.message_first, "class": sizes.size_class, "reduction": timing.reduction_ns},
         "rows": order,
         "groups": [{"label": label, "rows": count} for label, count in groups if label],
         "chunks": {
             "owner": collective.chunk_owner,
             "bytes": collective.chunk_size_bytes,
-            "reduction": timing.reduction_ns[collective.chunk_class],
-            "class": collective.chunk_class,
         },
     }
     if not timing.is_blocking:
         data["hold"], data["delay"] = list(timing.link_hold_ns.T), list(timing.link_delay_ns.T)
     if collective.members is not None:
         data["chunks"]["members"] = collective.members
+    if schedule.sums is not None:
+        data["sums"] = _sums(schedule, schedule.sums)
     return data
+
+
+def _sums(schedule: Schedule, sums: PartialSums) -> Data:
+    """What rows carry, the sums that NPUs make and when, and of each value its chunk, whose it is and how many contributed."""
+    contributors = np.ones(sums.num_values, np.int64)
+    for whole in np.flatnonzero(np.diff(sums.part_first)).tolist():  # parts come before their sum
+        contributors[whole] = contributors[sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]].sum()
+    additions = schedule.additions
+    return {
+        "value": schedule.value,
+        "chunk": sums.chunk,
+        "npu": sums.npu,
+        "contributors": contributors,
+        "total": sums.total,
+        "made": {"npu": additions.npu, "value": additions.value, "end": schedule.addition_end_ns},
+    }
 
 
 def _heat(schedule: Schedule | LockstepSchedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:

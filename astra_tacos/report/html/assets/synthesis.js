@@ -89,11 +89,11 @@ AT.ready(async () => {
     const columns = [
       { title: "chunk", values: held.map((h) => h.chunk) },
       { title: "when", values: held.map((h) => h.time), format: (v) => time(v) },
-      { title: "from", values: held.map((h) => (h.from === null ? "its own" : device(h.from))) },
+      { title: "from", values: held.map((h) => (h.from === null || h.from === npu ? "its own" : device(h.from))) },
       { title: "what", values: held.map((h) => h.what) },
     ];
-    const first = held.filter((h) => h.from === null).length;
-    said.textContent = `NPU ${npu} begins with ${count(first)} ${data.collective.reduces ? "contributions" : "chunks"} and receives ${count(held.length - first)} sends.`;
+    const first = held.filter((h) => h.from === null).length, made = held.filter((h) => h.from === npu).length;
+    said.textContent = `NPU ${npu} begins with ${count(first)} ${data.collective.reduces ? "contributions" : "chunks"} and receives ${count(held.length - first - made)} sends${data.sums ? `; it adds up ${count(made)} sums` : ""}.`;
     AT.table(list, columns, { name: `${stem}-npu-${npu}`, pageSize: 12, caption: `What NPU ${npu} held when`, onSelect: (row) => keep(held[row].chunk) });
   }
   const select = AT.el("select", { id: "npu-number", onchange: () => showNpu(Number(select.value)) }, ...Array.from({ length: data.npus }, (_, npu) => AT.el("option", { value: npu }, `NPU ${npu}`)));
@@ -107,7 +107,7 @@ AT.ready(async () => {
     const rows = Array.from(data.rows, shortLink);
     const say = (bar) => {
       const send = bars.send[bar];
-      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} chunk ${sends.chunk[send]}, `
+      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} ${AT.synthesis.chunksOf(data, bars.message[bar])}, `
         + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
     };
     const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];

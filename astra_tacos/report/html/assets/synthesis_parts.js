@@ -1,17 +1,21 @@
 "use strict";
 /* Parts of the synthesis report that know of no other part. */
 AT.synthesis = {
-  /** Add the columns that follow from others: ends of sends, when chunks are of use, where sends go, intervals of links. */
-  expand({ sends, channels, bars, rows, chunks, hold, delay }) {
-    const count = sends.chunk.length;
+  /** Add the columns that follow from others: ends of sends, when chunks are of use, where sends go, messages, intervals of links. */
+  expand({ sends, channels, bars, messages, rows, hold, delay }) {
+    const count = sends.chunk.length, number = messages.class.length;
+    if (!messages.first) messages.first = Uint32Array.from({ length: number + 1 }, (_, message) => message);
+    sends.message = new Uint32Array(count);
+    for (let message = 0; message < number; message += 1) sends.message.fill(message, messages.first[message], messages.first[message + 1]);
+    bars.send = Uint32Array.from(bars.message, (message) => messages.first[message]);
     const of = (column) => Int32Array.from(sends.channel, (channel) => column[channel]);
     Object.assign(sends, { src: of(channels.src), dst: of(channels.dst), up: of(channels.up), down: of(channels.down) });
     sends.end = Float64Array.from({ length: count }, (_, send) => sends.start[send] + sends.took[send]);
-    sends.done = sends.end.map((end, send) => end + (sends.reduces[send] ? chunks.reduction[sends.chunk[send]] : 0));
+    sends.done = sends.end.map((end, send) => end + (sends.reduces[send] ? messages.reduction[messages.class[sends.message[send]]] : 0));
     bars.start = new Float64Array(bars.send.length);
     bars.end = new Float64Array(bars.send.length);
     bars.send.forEach((send, bar) => {
-      const link = rows[bars.row[bar]], which = chunks.class[sends.chunk[send]];
+      const link = rows[bars.row[bar]], which = messages.class[bars.message[bar]];
       bars.start[bar] = hold && link === sends.down[send] ? sends.end[send] - delay[which][link] : sends.start[send];
       bars.end[bar] = hold ? bars.start[bar] + hold[which][link] : sends.end[send];
     });
@@ -28,10 +32,24 @@ AT.synthesis = {
   },
 
   /** Trees of chunks: {of(chunk): its sends by time, bars(send): its bars}. */
-  trees({ sends, bars, collective }) {
-    const byChunk = AT.synthesis.grouped(sends.chunk, collective.chunks);
+  trees({ sends, bars, messages, collective }) {
+    const byChunk = AT.synthesis.grouped(sends.chunk, collective.chunks), byMessage = AT.synthesis.grouped(bars.message, messages.class.length);
     const { start } = sends;
-    return { of: (chunk) => byChunk(chunk).sort((a, b) => start[a] - start[b] || a - b), bars: AT.synthesis.grouped(bars.send, sends.chunk.length) };
+    return { of: (chunk) => byChunk(chunk).sort((a, b) => start[a] - start[b] || a - b), bars: (send) => byMessage(sends.message[send]) };
+  },
+
+  /** The chunks of a message in words: `chunk 3`, `chunks 3 and 4`, `chunks 3, 4 and 6 more`. */
+  chunksOf({ sends, messages }, message) {
+    const all = [...new Set(sends.chunk.slice(messages.first[message], messages.first[message + 1]))].sort((a, b) => a - b);
+    if (all.length === 1) return `chunk ${all[0]}`;
+    return `chunks ${all[0]}${all.length === 2 ? "" : `, ${all[1]}`} and ${all.length === 2 ? all[1] : `${AT.format.count(all.length - 2)} more`}`;
+  },
+
+  /** A value in words: whose contribution it is, or the sum of how many. */
+  valueText({ sums }, value) {
+    if (sums.npu[value] >= 0) return `contribution of NPU ${sums.npu[value]}`;
+    if (sums.total[sums.chunk[value]] === value) return "the whole sum";
+    return `sum of ${AT.format.count(sums.contributors[value])} contributions`;
   },
 
   /** Where the tree begins: NPUs that send a copy of the chunk without having got one, or, where all is summed up, the NPU with the sum. */
@@ -43,16 +61,18 @@ AT.synthesis = {
     return [...new Set(ofChunk.map((send) => sends.dst[send]))].filter((npu) => !passed.has(npu));
   },
 
-  tellChunk({ sends, chunks }, ofChunk, chunk) {
+  tellChunk({ sends, chunks, sums }, ofChunk, chunk) {
     if (!ofChunk.length) return `Chunk ${chunk} is never sent.`;
     const reduces = ofChunk.filter((send) => sends.reduces[send]).length;
     const kinds = reduces && reduces < ofChunk.length ? ` (${AT.format.count(reduces)} add, ${AT.format.count(ofChunk.length - reduces)} copy)` : "";
-    const done = ofChunk.reduce((last, send) => Math.max(last, sends.done[send]), 0);
+    let done = ofChunk.reduce((last, send) => Math.max(last, sends.done[send]), 0);
+    if (sums) sums.made.value.forEach((value, at) => { if (sums.chunk[value] === chunk) done = Math.max(done, sums.made.end[at]); });
     return `Chunk ${chunk}, ${AT.format.size(chunks.bytes[chunk])}: ${AT.format.count(ofChunk.length)} sends${kinds}, ${AT.format.time(sends.start[ofChunk[0]])} to ${AT.format.time(done)}.`;
   },
 
-  /** What an NPU held when: [{chunk, time, from, what}, ...] by time; `from` is null for what it had at first. */
-  held({ sends, chunks, collective }, npu) {
+  /** What an NPU held when: [{chunk, time, from, what}, ...] by time; `from` is null for what it had at first, itself for sums that it made. */
+  held(data, npu) {
+    const { sends, chunks, collective, sums } = data;
     const member = !chunks.members || chunks.members.includes(npu);
     const held = [];
     for (let chunk = 0; chunk < collective.chunks && member; chunk += 1) {
@@ -62,8 +82,13 @@ AT.synthesis = {
     const got = [];
     sends.dst.forEach((dst, send) => { if (dst === npu) got.push(send); });
     got.sort((a, b) => sends.done[a] - sends.done[b] || a - b);
-    for (const send of got) held.push({ chunk: sends.chunk[send], time: sends.done[send], from: sends.src[send], what: sends.reduces[send] ? "added to its own" : "copy" });
-    return held;
+    for (const send of got) held.push({ chunk: sends.chunk[send], time: sends.done[send], from: sends.src[send], what: sums ? AT.synthesis.valueText(data, sums.value[send]) : sends.reduces[send] ? "added to its own" : "copy" });
+    if (!sums) return held;
+    sums.made.npu.forEach((maker, at) => {
+      const value = sums.made.value[at];
+      if (maker === npu) held.push({ chunk: sums.chunk[value], time: sums.made.end[at], from: npu, what: `adds up ${AT.synthesis.valueText(data, value)}` });
+    });
+    return held.sort((a, b) => a.time - b.time);
   },
 
   dimensionColumns(rows) {
