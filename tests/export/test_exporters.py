@@ -229,8 +229,8 @@ def test_a_track_per_link_with_one_send_at_a_time(tmp_path_factory: pytest.TempP
     export_schedule(of, path, "chrome-trace")
     events = json.loads(path.read_text())["traceEvents"]
     bars = [event for event in events if event["ph"] == "X"]
-    assert {event["args"]["send"] for event in bars} == set(range(of.num_sends))
-    assert len(bars) == len(link_use(of).send)
+    assert {event["args"]["message"] for event in bars} == set(range(of.num_messages))
+    assert len(bars) == len(link_use(of).message)
     named = {event["tid"] for event in events if event["name"] == "thread_name"}
     assert named == {event["tid"] for event in bars}
     assert max(event["args"]["usable_ns"] for event in bars) == of.collective_time_ns

@@ -38,7 +38,7 @@ def test_every_schedule_verifies_as_a_program(tmp_path: Path, network: str, coll
 @given(of=schedules(most_npus=16))
 def test_any_schedule_verifies_as_a_program(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("xml") / "a.xml"
-    reason = why_no_msccl_xml(of.collective)
+    reason = why_no_msccl_xml(of)
     assert (reason is None) == (of.collective.name not in ROOTED | PERSONALISED)
     if reason is not None:
         with pytest.raises(ConfigError, match=f"found a {of.collective.name}, but {reason}"):

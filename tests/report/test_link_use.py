@@ -29,7 +29,7 @@ def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
         own = np.flatnonzero(use.link == link)
         own = own[np.argsort(use.start_ns[own])]
         assert np.all(use.start_ns[own][1:] >= use.end_ns[own][:-1])
-        channel = of.channel[use.send[own]]
+        channel = of.channel[use.message[own]]
         assert np.all((of.topology.channel_link[channel] == link) | (of.topology.channel_down_link[channel] == link))
 
 
@@ -110,6 +110,6 @@ def test_a_pipelined_switch_is_used_while_the_chunk_goes_through() -> None:
     of = schedule(topology(*SWITCH), "all-gather", link_model="pipelined")
     use = link_use(of)
     down = of.topology.channel_down_link[of.channel]
-    assert len(use.send) == 2 * of.num_sends
-    for interval in np.flatnonzero(use.link == down[use.send]):
-        assert use.start_ns[interval] == of.end_ns[use.send[interval]] - of.timing.link_delay_ns[use.link[interval], 0]
+    assert len(use.message) == 2 * of.num_sends
+    for interval in np.flatnonzero(use.link == down[use.message]):
+        assert use.start_ns[interval] == of.end_ns[use.message[interval]] - of.timing.link_delay_ns[use.link[interval], 0]

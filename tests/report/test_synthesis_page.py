@@ -89,7 +89,7 @@ def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: S
     use = link_use(of)
     bars = page.evaluate("AT.report.timeline.shown().highlighted")
     assert sorted(page.evaluate(f"{bars}.map((bar) => AT.data.bars.send[bar])")) == sorted(
-        use.send[np.isin(use.send, sends)].tolist()
+        use.message[np.isin(use.message, sends)].tolist()
     )
     links = [of.topology.channel_link[of.channel[sends]], of.topology.channel_down_link[of.channel[sends]]]
     hops = sum(int((column >= 0).sum()) for column in links)

@@ -130,8 +130,10 @@ def test_rounds_are_drawn_as_their_rows_would_be() -> None:
     whole, rows = compact.to_schedule(), link_rows(compact.topology)
     assert np.allclose(busy_shares(compact, rows, 16, 37), busy_shares(whole, rows, 16, 37))
     for chunk in (0, compact.collective.num_chunks - 1):
-        one, other = sends_of_chunk(compact, chunk), sends_of_chunk(whole, chunk)
-        for name in ("channel", "reduces", "start_ns", "end_ns"):
+        one, other = sends_of_chunk(compact, rows, chunk), sends_of_chunk(whole, rows, chunk)
+        for name in ("row", "reduces", "start_ns", "end_ns"):
+            assert np.array_equal(getattr(one.bars, name), getattr(other.bars, name))
+        for name in ("waits", "source", "done_ns"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
     image = drawn(lambda: draw_timeline(compact)).axes[0].images[0].get_array()
     assert image.shape[0] == rows.num_rows

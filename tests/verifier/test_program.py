@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -147,7 +147,9 @@ def without_node(trace: Trace, row: int) -> Trace:
     columns = {
         name: np.delete(getattr(trace, name), row) for name in ("node_id", "kind", "duration_us", "size_bytes", "peer", "tag")
     }
-    chunks = ChunkColumns(*(np.delete(getattr(trace.chunks, column.name), row) for column in fields(ChunkColumns)))
+    assert not len(trace.chunks.chunk_lists.node) and not len(trace.chunks.place_lists.node)
+    named = ("chunk", "num_chunks", "total_chunks", "reduces")
+    chunks = replace(trace.chunks, **{name: np.delete(getattr(trace.chunks, name), row) for name in named})
     rank_first = trace.rank_first - (trace.rank_first > row)
     dep_first = np.delete(trace.dep_first, row)
     return replace(trace, dep=trace.dep - (trace.dep > row), rank_first=rank_first, dep_first=dep_first, chunks=chunks, **columns)
