@@ -49,18 +49,28 @@ class Sweep:
     left_out: dict[str, int]
 
 
-def read_sweep_file(path: str | Path) -> Sweep:
+def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
     """Read a sweep file, the files that it names, and resolve all points.
+
+    Parameters
+    ----------
+    path
+        The sweep file.
+    backend
+        Name of the backend of all its points; None leaves that to the file, and to each network's default.
 
     Raises
     ------
     ConfigError
-        One line that names the file, the key, what was found and what was expected; of all that is wrong, the first. A point
-        whose network cannot be built is none of that, but has an `error`.
+        If `backend` is given and the file has backends of its own; or the file is wrong: one line that names the file, the key,
+        what was found and what was expected; of all that is wrong, the first. A point whose network cannot be built is none of
+        that, but has an `error`.
     """
     file = read_document(Path(path))
     left_out = dict.fromkeys((condition.text for condition in file.conditions.expressions), 0)
-    points = tuple(_Resolver(file, left_out).points())
+    if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
+        raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")
+    points = tuple(_Resolver(file, left_out, backend).points())
     if not points:
         refused = "; ".join(f"{text} refuses {count:,}" for text, count in left_out.items() if count)
         raise ConfigError(f"{path}: where leaves none of {file.axes.num_combinations:,} points ({refused}), expected some")
@@ -100,6 +110,7 @@ class _Recipe:
 class _Resolver:
     file: Document
     left_out: dict[str, int]
+    backend: str | None
     networks: Networks = field(init=False)
     recipes: dict[frozenset[str], _Recipe] = field(default_factory=dict)
     read: dict[tuple[Any, ...], Any] = field(default_factory=dict)
@@ -175,6 +186,7 @@ class _Resolver:
                 raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
         constants = {name: setting.default(kind) for name, setting in of_kind.items()}
         constants |= {name: value for name, value in file.constants.items() if value is not None}
+        constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
                 raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
