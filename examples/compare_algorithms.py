@@ -1,4 +1,4 @@
-"""All algorithms on one network, with the lower bound of the chunks that they move."""
+"""All algorithms on one network, with the lower bound of any algorithm."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import click
 from astra_tacos.cli.console import echo, print_json, print_rows, print_table, print_warning, progress
 from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, PLANNING, compile_ahead
 from astra_tacos.cli.interrupts import Interrupts, interruptible
-from astra_tacos.cli.options import Size, json_option
+from astra_tacos.cli.options import Size, backend_option, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.extras import require
 from astra_tacos.units import format_size
@@ -22,6 +22,7 @@ from astra_tacos.units import format_size
 if TYPE_CHECKING:
     from distributed import Client
 
+    from astra_tacos.run.backend import Backend
     from astra_tacos.sweep.outcome import Conditions
     from astra_tacos.sweep.run_sweep import Progress, SweepRun
     from astra_tacos.sweep.store import Store
@@ -49,6 +50,7 @@ _path = click.Path(path_type=Path)
     "--memory", type=Size(), metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
 )
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of schedules that sweeps share.")
+@backend_option(of_schedules=True)
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
 @click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
@@ -61,6 +63,7 @@ def sweep(
     timeout: float | None,
     memory: int | None,
     cache: Path | None,
+    backend: Backend | None,
     with_checks: bool,
     retry_failed: bool,
     dry_run: bool,
@@ -86,7 +89,7 @@ def sweep(
         least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
         raise click.BadParameter(f"{format_size(memory)} is too little, expected {least}.", param_hint="'--memory'")
     with progress("reading"):
-        asked = read_sweep_file(sweep_file)
+        asked = read_sweep_file(sweep_file, None if backend is None else backend.name)
     conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))
     store = Store(output)
     store.check()

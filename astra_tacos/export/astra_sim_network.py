@@ -8,6 +8,7 @@ from astra_tacos.blocks.fully_connected import FULLY_CONNECTED
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import CONGESTION_UNAWARE, Backend, backend_of_model
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.topology.topology import Topology
 
@@ -80,6 +81,21 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
     if link_model == "blocking":
         return network
     return replace(network, is_exact=False, note=f"{chosen} has no queues, in which pipelined sends wait: its cycles will differ")
+
+
+def backend_of(schedule: Schedule, backend: Backend | None = None) -> Backend:
+    """The backend to run a schedule's traces on.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    backend
+        The one that was asked for, which is not taken where ASTRA-sim would stop at chunks as small as these; None for the one
+        for which schedules are timed so.
+    """
+    own = backend_of_model(schedule.timing.link_model)
+    return backend if backend is not None and backend.takes_chunks(schedule.topology, schedule.collective) else own
 
 
 def stock_network(topology: Topology, link_model: LinkModel, backend: Backend | None = None) -> AstraSimNetwork:

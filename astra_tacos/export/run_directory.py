@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network
+from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
@@ -17,7 +17,7 @@ from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import write_json
-from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model, choose_backend
+from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -123,9 +123,8 @@ def _write(
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
-    link_model = schedule.timing.link_model
-    chosen = backend_of_model(link_model) if backend is None else choose_backend(backend, None)
-    network = astra_sim_network(schedule.topology, link_model, chosen)
+    chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
+    network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
     link_order = link_order or default_link_order(schedule)
     keeps_link_order = link_order == default_link_order(schedule)
     notes: tuple[str, ...] = (network.note,) if network.note else ()

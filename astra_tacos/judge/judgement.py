@@ -10,11 +10,11 @@ import numpy as np
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, SynthesisError
-from astra_tacos.export.astra_sim_network import astra_sim_network
+from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
 from astra_tacos.judge.judges import Judge, differ, judges_of_collective
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.backend import BACKENDS, Backend, backend_of_model
+from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -101,7 +101,7 @@ def judge_schedule(
         How its traces keep the order of sends on a link; the default fits the schedule's timing model.
     """
     timing = schedule.timing
-    chosen = backend or backend_of_model(timing.link_model)
+    chosen = backend_of(schedule, backend)
     judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
     if is_default_order and not needs_replay(schedule.topology, network, timing.link_model, chosen):

@@ -125,8 +125,10 @@ def _received_bytes(view: TraceView) -> int:
 def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | None, received: int) -> str | None:
     gathers = comm_type == CommType.ALL_GATHER
     if buffer is not None:
-        # An All-Gather's node states the size of one rank's shard; converters number the chunks of the shard or of the whole.
-        fits = any(buffer[0] <= whole <= buffer[1] for whole in ((size, size * ranks) if gathers else (size,)))
+        # An All-Gather's node states the size of one rank's shard, an All-to-All's what one rank has for all, itself included;
+        # converters number the chunks of that or of the whole.
+        shares: dict[int, tuple[int, ...]] = {CommType.ALL_GATHER: (1, ranks), CommType.ALL_TO_ALL: (1, ranks - 1, ranks)}
+        fits = any(buffer[0] <= size * share <= buffer[1] for share in shares.get(comm_type, (1,)))
         moved = max(buffer) // (ranks if gathers and buffer[0] > size else 1)
         return None if fits else f"whose chunks make up {format_size(moved)}"
     least = (2 if comm_type == CommType.ALL_REDUCE else 1) * (ranks - 1) * size  # of an All-Gather's size as the whole

@@ -57,7 +57,7 @@ class Solution:
 
     @property
     def bound_ns(self) -> int | None:
-        """Lower bound on the time of any schedule of these chunks on the links that it may use."""
+        """Lower bound on the time of any algorithm on the links that it may use."""
         if self.schedule is None:
             return None
         return lower_bound(self.schedule.topology, self.schedule.collective, self.schedule.timing).time_ns

@@ -18,39 +18,39 @@ from astra_tacos.report.csv_table import original_text, write_table
 
 @dataclass(frozen=True, slots=True)
 class CompareRow:
-    """What one synthesizer made of a collective of one size; figures are None where it refused.
+    """The result of one synthesizer for a collective of one size; figures are None if the synthesizer refused.
 
     Parameters
     ----------
     network, topology, num_npus, collective, root
-        What was asked for, the network by name and by shape.
+        The task: name and shape of the network, its number of NPUs, and the collective.
     size_bytes
-        What a workload node calls `comm_size`.
+        Size of the collective, as `comm_size` of a workload node.
     synthesizer, link_model, reduce_bandwidth_gbps
-        The synthesizer asked for, and the timing model.
+        The requested synthesizer, and the timing model.
     made_by, seed
-        Where the schedule came from; `made_by` differs from `synthesizer` for `auto`.
+        Synthesizer and seed of the schedule; `made_by` differs from `synthesizer` for `auto`.
     chunks_per_npu, num_chunks, num_sends
-        The schedule's.
+        Numbers of chunks and sends of the schedule.
     time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
-        Predicted time; the lower bound over all algorithms, which argument gives it; the one for these chunks; how near the time
-        is to the bound over all algorithms, and whether it is that.
+        Predicted time; lower bound over all algorithms and the name of its argument; lower bound for these chunks; bound over all
+        algorithms divided by the time, and whether the two are equal.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
         Decimal GB/s, as nccl-tests defines them.
     backend, stock_ns, congestion_aware_ns
-        The backend that the schedule is made for; what stock ASTRA-sim prints, and what the same traces take under congestion.
+        Backend for which the schedule is made; time that stock ASTRA-sim prints; time of the same traces under congestion.
     judge_notes
-        What there is to say of these times; of the fastest schedules so far, where that of another backend is faster.
+        Remarks about these times, for example where the fastest schedule for another backend is faster.
     is_best
-        Whether no other synthesizer was faster at this size.
+        Whether no other synthesizer is faster at this size.
     candidates, candidates_tried, sends_examined, cut_off_by_budget, cut_off_by_time_limit
-        How thorough the search was.
+        Extent of the search.
     seconds
         Wall time of the search.
     verified
-        Whether the oracle and the replay were asked; what they object to is no row.
+        Whether the oracle and the replay checked the schedule; a schedule that fails a check gets no row.
     refusal
-        Why there is no schedule, empty where there is one.
+        Why there is no schedule; empty if there is one.
     """
 
     network: str
@@ -98,7 +98,7 @@ _NAMES = ("compare.csv", "compare.json")
 
 
 def write_csv(rows: Iterable[CompareRow], file: TextIO) -> None:
-    """One line per row under the names of its fields, empty where there is nothing to say."""
+    """Write a header with the names of the fields, and one line per row; None becomes an empty cell."""
     write_table(file, [COLUMNS, *([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)])
 
 
@@ -109,7 +109,11 @@ def _cell(value: Any) -> Any:
 
 
 def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
-    """By size, the bound over all algorithms: of those of all schedules, whose chunks may divide a byte otherwise, the least."""
+    """The lower bound over all algorithms in ns, by size in bytes.
+
+    The bounds of schedules of one size can differ slightly, because their chunks divide the bytes differently; the smallest
+    counts.
+    """
     least: dict[int, int] = {}
     for row in rows:
         if row.bound_ns is not None:
@@ -118,12 +122,12 @@ def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
 
 
 def read_rows(path: Path) -> list[CompareRow]:
-    """The rows that `compare` wrote: as CSV, as JSON, or in the directory of its --output.
+    """Read rows that `compare` wrote, from its CSV or JSON file or from the directory of its --output.
 
     Raises
     ------
     ConfigError
-        If the file is no such table, has no rows, or a value is none of its column; one line says where.
+        If the file is no such table, has no rows, or a value does not fit its column. The message is one line with the place.
     """
     if path.is_dir():
         inside = next((path / name for name in _NAMES if (path / name).is_file()), None)
@@ -192,7 +196,13 @@ def _check_columns(where: str, names: Iterable[str]) -> None:
 
 
 def _values(where: str, entries: dict[str, Any]) -> dict[str, Any]:
-    """The entries, each of the type of its column."""
+    """Check that each entry has the type of its column, and return the entries.
+
+    Raises
+    ------
+    ConfigError
+        If an entry has another type, or the size is not positive.
+    """
     types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
     for name, value in entries.items():
         kind = _KINDS[name]

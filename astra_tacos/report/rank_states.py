@@ -1,4 +1,4 @@
-"""The state of every rank at every moment of a recorded replay: computing, communicating, both, waiting for data, or idle."""
+"""The state of every rank over a recorded replay: computing, communicating, both, waiting for a message, or idle."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from numpy.typing import NDArray
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
 
 STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
-"""By number. ASTRA-sim's exposed communication is the time without compute: of the last three together."""
+"""Names of the states, by number. ASTRA-sim counts the last three states together as exposed communication."""
 COMPUTES, OVERLAPS, EXPOSED, WAITS, IDLE = range(len(STATES))
 NO_NODE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Times in which a rank's state and nodes stay the same; those of a rank follow one another, from 0 until it has finished.
+    """Intervals of time in which the state and the nodes of a rank do not change.
+
+    The segments of a rank are in order of time and cover the time from 0 until the rank has finished.
 
     Parameters
     ----------
     rank_first
-        int64[num_ranks + 1], first segment of each rank.
+        int64[num_ranks + 1], index of the first segment of each rank, and the number of segments.
     start_ns, end_ns
-        int64[n].
+        int64[n], start and end of each segment.
     state
-        uint8[n], entry of `STATES`.
-    compute, communication
-        int64[n], node that computes, and the collective, message or memory access that goes on or, where nothing else does, is
-        waited for; NO_NODE where there is none.
+        uint8[n], state of each segment, an index of `STATES`.
+    compute
+        int64[n], the compute node that runs; NO_NODE where none does.
+    communication
+        int64[n], the collective, message or memory access that runs or, in the state WAITS, the receive that is waited for;
+        NO_NODE where there is none.
     """
 
     rank_first: NDArray[np.int64]
@@ -45,17 +49,18 @@ class Segments:
         return np.repeat(np.arange(len(self.rank_first) - 1), np.diff(self.rank_first))
 
     def totals(self) -> NDArray[np.int64]:
-        """int64[num_ranks, len(STATES)], ns of each rank in each state."""
+        """Time of each rank in each state in ns, int64[num_ranks, len(STATES)]."""
         spent = np.zeros((len(self.rank_first) - 1, len(STATES)), np.int64)
         np.add.at(spent, (self.rank, self.state), self.end_ns - self.start_ns)
         return spent
 
 
 def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
-    """Segments of all ranks.
+    """The segments of all ranks in a replay.
 
-    A rank runs one compute node, and one collective, message or access at a time. Receives may be many and are posted long before
-    their message comes, so they count only while the rank does nothing else; then the next that ends is what it waits for.
+    A rank runs at most one compute node and one collective, send or memory access at a time. It can have many receives, posted
+    long before their messages arrive; they count only while the rank does nothing else, and then the rank waits for the receive
+    that ends next.
     """
     rank = nodes.rank
     took_time = replay.end_ns > np.maximum(replay.issue_ns, -1)
@@ -72,7 +77,7 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
         return_inverse=True,
     )
     key = np.concatenate((ranks, ranks, rank[every], rank[every])) * len(times) + at
-    moments = np.unique(key)  # of all ranks, in order; a segment begins at each but the last of a rank
+    moments = np.unique(key)  # of all ranks, in order; a segment begins at each moment except the last one of a rank
 
     def place(of_rank: NDArray[np.int64], ns: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(moments, of_rank * len(times) + np.searchsorted(times, ns))
@@ -99,7 +104,17 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
 def _node_of_moment(
     rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int
 ) -> NDArray[np.int64]:
-    """Which of some nodes, no two of which overlap, goes on from each moment to the next."""
+    """The node that runs from each moment to the next, int64[num_moments], NO_NODE where none does; nodes must not overlap.
+
+    Parameters
+    ----------
+    rows
+        int64[n], the nodes.
+    begin, end
+        int64[n], the moments at which each node begins and ends.
+    num_moments
+        Number of moments.
+    """
     node = np.full(num_moments, NO_NODE, np.int64)
     length = end - begin
     first = np.concatenate(([0], np.cumsum(length)))[:-1]
@@ -108,7 +123,7 @@ def _node_of_moment(
 
 
 def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int) -> NDArray[np.int64]:
-    """Of nodes that are open at each moment, the next to end; NO_NODE where none is, or that one is not open yet.
+    """Of the nodes that run at each moment, the one that ends first, int64[num_moments]; NO_NODE where none runs.
 
     Parameters
     ----------
@@ -123,10 +138,10 @@ def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[
     """
     order = np.lexsort((begin, end))
     begin, end = begin[order], end[order]
-    # The first in that order at each moment: two blocks of a power of two cover a node's time, and blocks are halved until
-    # they are a moment each.
+    # `first` is the first node in that order at each moment, as in a sparse table: two blocks whose length is a power of two
+    # cover the time of a node, and blocks are halved until each is a single moment.
     first = np.full(num_moments, len(rows))
-    level = np.frexp((end - begin).astype(np.float64))[1] - 1  # -1 for those that are never open
+    level = np.frexp((end - begin).astype(np.float64))[1] - 1  # -1 for nodes that end when they begin
     for power in range(int(level.max(initial=-1)), -1, -1):
         chosen = np.flatnonzero(level == power)
         np.minimum.at(first, begin[chosen], chosen)
@@ -146,7 +161,7 @@ def _merged(
     compute: NDArray[np.int64],
     communication: NDArray[np.int64],
 ) -> Segments:
-    """Segments from moment to moment, those of one kind as one, without what comes after a rank has finished."""
+    """Segments from moments: neighbours with equal state and nodes are joined, and times after a rank's finish are dropped."""
     kept = np.flatnonzero(ns < finish_ns[rank])
     rank, ns, state, compute, communication = rank[kept], ns[kept], state[kept], compute[kept], communication[kept]
     changes = np.zeros(len(kept), np.bool_)
@@ -162,9 +177,9 @@ def _merged(
 
 
 def coarser(segments: Segments, resolution_ns: int) -> Segments:
-    """Segments of which those shorter than a resolution are put together, as far as they begin in one multiple of it.
+    """Join neighbouring segments that are shorter than a resolution and begin within the same multiple of it.
 
-    What is put together has the state that takes most of it, and no nodes.
+    A joined segment has the state that takes most of its time, and no nodes.
     """
     rank, starts = segments.rank, segments.start_ns
     short = segments.end_ns - starts < resolution_ns
@@ -187,7 +202,7 @@ def coarser(segments: Segments, resolution_ns: int) -> Segments:
 
 
 def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[len(STATES), len(edges) - 1], ranks in each state, on average over the time between two edges."""
+    """Mean number of ranks in each state between two edges of time, float64[len(STATES), len(edges_ns) - 1]."""
     found = np.empty((len(STATES), len(edges_ns) - 1))
     for number in range(len(STATES)):
         chosen = segments.state == number
@@ -197,7 +212,7 @@ def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArra
 
 
 def _time_since(moments: NDArray[np.int64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """At each edge, the sum of the times since those moments that are past."""
+    """At each edge, the sum of the times since all moments before the edge, float64[len(edges_ns)] in ns."""
     ordered = np.sort(moments)
     total = np.concatenate(([0], np.cumsum(ordered)))
     passed = np.searchsorted(ordered, edges_ns)

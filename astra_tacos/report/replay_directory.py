@@ -1,4 +1,4 @@
-"""The directory that `replay --output` writes: figures, and the recording that a report is made from."""
+"""The directory that `replay --output` writes: the figures, and the recording from which a report is made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RESULT_FILE = "replay.json"
 
 
 def check_replay_directory(path: Path) -> None:
-    """Check, before the work, that a replay may be written to `path`.
+    """Check, before the replay runs, that its output may be written to `path`.
 
     Raises
     ------
     ConfigError
-        If anything but a replay is there.
+        If `path` exists and is not an earlier output of a replay.
     """
     check_replaceable(path, "replay of astra_tacos", _is_own)
 
@@ -30,18 +30,18 @@ def _is_own(names: set[str]) -> bool:
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], run: Run, outcome: RunOutcome) -> None:
-    """Write `replay.json`, the object that `--json` prints, and `replay.npz`.
+    """Write `replay.json`, which has the object that `--json` prints, and `replay.npz`.
 
     Parameters
     ----------
     path
         Directory to write.
     result
-        The figures.
+        The figures, as `run_result` returns them.
     run
         The run.
     outcome
-        What its replay observed.
+        The outcome of its replay.
     """
     with replaced_directory(path) as folder:
         write_json(folder / RESULT_FILE, result)

@@ -1,4 +1,4 @@
-"""The outcome of a run's replay as one JSON object, as CSV, and as tables for a terminal."""
+"""The outcome of a run's replay as a JSON object, as CSV files, and as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _LINK_COLUMNS = ("src", "dst", "bytes", "busy_ns", "busy_share")
 
 
 def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
-    """Figures of a replay.
+    """The figures of a replay, as values that JSON can represent.
 
-    `finish_ns`, `exposed_comm_ns`, `compute_ns`, `sent_bytes` are lists by rank; `replaced` are (rank, node) of collectives that
-    ran what their group had cached; `collectives` one entry per algorithm, pattern and size, with nodes and the time that each
-    rank spent in it; `links` one per link that was used: its ends, bytes, busy ns and share of the run.
+    `finish_ns`, `exposed_comm_ns`, `compute_ns` and `sent_bytes` are lists by rank. `replaced` lists (rank, node) of collectives
+    that ran the collective that their group had cached. `collectives` has one entry per algorithm, pattern and size, with the
+    number of nodes and the ns that each rank spent in them. `links` has one entry per used link: its ends, its bytes, the ns for
+    which it was busy, and their share of the run.
     """
     return {
         "workload": run.workload.prefix,
@@ -94,7 +95,7 @@ def _device(device: int, num_npus: int) -> str:
 
 
 def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
-    """Write one row per rank to `path`, and one per link beside it (`NAME.links.csv`); returns what was written."""
+    """Write one row per rank to `path`, and one row per link to `NAME.links.csv` beside it; return both paths."""
     collectives = [f"{entry['algorithm']} {entry['pattern']} {entry['size_bytes']} B, ns" for entry in result["collectives"]]
     header = ["rank", "finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes", *collectives]
     columns = [result[name] for name in header[1:5]] + [entry["total_ns"] for entry in result["collectives"]]
@@ -108,7 +109,7 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
 
 
 def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
-    """The replay in a few lines."""
+    """The main figures of a replay as labels and values."""
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)
     kinds = np.bincount(run.workload.kind, minlength=len(NodeType))
@@ -148,7 +149,10 @@ def _range(values: list[int]) -> str:
 
 
 def run_tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, header and rows of ranks (the slowest, if there are many), collectives and the busiest links."""
+    """Yield title, header and rows of the tables of ranks, collectives and busiest links.
+
+    Of many ranks the table has the slowest, of many collectives the longest.
+    """
     ranks = sorted(range(len(result["finish_ns"])), key=lambda rank: -result["finish_ns"][rank])
     shown = sorted(ranks[:_RANKS_SHOWN])
     title = "ranks" if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} ranks"

@@ -1,4 +1,4 @@
-"""The rows of a sweep, by column: the source of its figures and its page."""
+"""The rows of a sweep, stored by column; figures and the page of a sweep are made from them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from astra_tacos.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepColumns:
-    """Rows of a sweep by column; lists of one length, None where there is no value.
+    """Rows of a sweep by column.
 
     Parameters
     ----------
     name
-        The sweep's own name.
+        Name of the sweep.
     axes
         Names of the axes, in the order of the sweep file; each is a column.
     columns
-        By name, one entry a point: int, float, bool, str, None or a list of numbers.
+        Values by column, one per point: int, float, bool, str, a list of numbers, or None for no value.
 
     Raises
     ------
     ConfigError
-        If the columns differ in length, or an axis is no column.
+        If the columns differ in length, or an axis is not among them.
     """
 
     name: str

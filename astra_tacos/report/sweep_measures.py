@@ -1,4 +1,4 @@
-"""Measures of a sweep: the label, the unit and the better direction of each column."""
+"""Measures of a sweep: label, unit and better direction of each column."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Measure:
     Parameters
     ----------
     label
-        In words, without the unit.
+        Name of the measure in words, without the unit.
     unit
         "ns", "bytes", "$", "GB/s", ..., "share" (0 to 1), or empty.
     goal
-        Whether lower or higher is better, or neither.
+        LOWER, HIGHER or NEITHER: which values are better.
     role
-        "input", "result", or "task" for an input that says what is to be done rather than how: times of two tasks are no rivals.
+        "result", "input", or "task" for an input that defines what is to be done; results of different tasks are not compared.
     """
 
     label: str
@@ -93,13 +93,13 @@ MEASURES: dict[str, Measure] = {
     "synthesis_seconds": Measure("time to synthesize", "s", LOWER, "result"),
     "seconds": Measure("time to compute the point", "s", LOWER, "result"),
 }
-"""By column, in the order in which reports show them; axes and definitions of the sweep file's own come without an entry."""
+"""Measures by column, in the order of reports; axes and definitions with names of the sweep file's own have no entry."""
 
 _OF_WORKLOADS = {"predicted_ns": "end of the run", "bound_ns": "lower bound of the run", "num_sends": "sends planned"}
 
 
 def measure_of(column: str, kinds: Set[str] = frozenset()) -> Measure:
-    """The measure of a column; labels depend on the kinds of tasks ("collective", "workload") in the sweep."""
+    """The measure of a column; its label may depend on the kinds of tasks ("collective", "workload") in the sweep."""
     measure = MEASURES.get(column, Measure(column))
     if "workload" in kinds and column in _OF_WORKLOADS:
         label = _OF_WORKLOADS[column] if kinds == {"workload"} else f"{measure.label} or {_OF_WORKLOADS[column]}"
@@ -108,10 +108,10 @@ def measure_of(column: str, kinds: Set[str] = frozenset()) -> Measure:
 
 
 def as_one_value(values: list[Any]) -> list[Any]:
-    """A column in which fractions that agree to `_SAME_VALUE`, relatively, are one.
+    """The column with floats that differ by rounding alone (relative difference up to `_SAME_VALUE`) made equal.
 
-    Sums and conversions of the same bandwidths differ by rounding. Of those that agree the one with the shortest text
-    stands for all. Anything but floats stays as it is.
+    Such differences come from sums and conversions of the same bandwidths. The value with the shortest text replaces the others;
+    values that are no floats do not change.
     """
     floats = sorted({value for value in values if isinstance(value, float) and math.isfinite(value)})
     groups: list[list[float]] = []
@@ -128,14 +128,14 @@ def as_one_value(values: list[Any]) -> list[Any]:
 
 
 def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which points no other one beats in one coordinate without being beaten in the other; lower is better in both.
+    """Which points are on the Pareto front: no other point is lower in one coordinate without being higher in the other.
 
-    Equal points are all on the front; points with a coordinate that is no number are not.
+    Equal points are on the front together; points with a coordinate that is NaN are not on it.
 
     Parameters
     ----------
     x, y
-        float64[n].
+        float64[n], coordinates of the points; lower is better.
 
     Returns
     -------
@@ -147,7 +147,8 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.b
     valid = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))
     order = valid[np.lexsort((y[valid], x[valid]))]
     sorted_x, sorted_y = x[order], y[order]
-    # The first of a run of equal x has its least y: it must be below all y of smaller x, and so must its equals.
+    # The first point of a run of equal x has the lowest y of the run. It is on the front, with points equal to it, if this y is
+    # lower than that of every point with smaller x.
     first = np.flatnonzero(np.r_[True, sorted_x[1:] != sorted_x[:-1]][: len(order)])
     least = np.minimum.accumulate(sorted_y[first]) if len(first) else sorted_y
     run = np.cumsum(np.isin(np.arange(len(order)), first)) - 1

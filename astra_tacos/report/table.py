@@ -8,7 +8,7 @@ from astra_tacos.units import format_size, format_time
 
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """The rows of a synthesis: what was asked for, how fast it is, and how far from the bound."""
+    """Labels and values of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
     sizes = " or ".join(format_size(size) if len(result["chunk_bytes"]) == 1 else f"{size:,} B" for size in result["chunk_bytes"])
     root = f", root NPU {result['root']}" if result["root"] is not None else ""
     share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
@@ -36,7 +36,7 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_efficiency(result: dict[str, Any]) -> str:
-    """How near a certificate's time is to the bound over all algorithms."""
+    """The efficiency of a certificate in words: the bound over all algorithms as a share of the time."""
     if result["efficiency"] is None:
         return "none: faster than the bound, because ASTRA-sim truncates the time of such small chunks; use larger ones"
     share = f"{result['efficiency']:.2%} of the bound"

@@ -1,7 +1,7 @@
 """Positions of the devices of a network in a drawing: by dimension, or by distance for an arbitrary graph.
 
-Every dimension places copies of what the inner dimensions make up: consecutive rings and meshes as a grid (a third one at an
-angle), others as a circle; switches stand in the middle of their members.
+Each dimension arranges copies of the drawing of its inner dimensions. Consecutive rings and meshes form a grid (a third one is
+drawn at an angle), other blocks form a circle, and switches stand in the middle of their members.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from astra_tacos.topology.topology import Topology
 Points = NDArray[np.float64]
 
 IN_GRIDS = (Drawing.LINE, Drawing.RING)
-"""Blocks that become a grid where they follow one another."""
+"""Blocks that form a grid if several follow one another."""
 _LONGEST_LINE = 12
-"""A mesh of one dimension and more NPUs is folded into rows."""
+"""Number of NPUs up to which a one-dimensional mesh is a line; a longer one is folded into rows."""
 _MARGIN = 0.03
 _ARC_HEIGHT = 0.36
-"""Of an arc that leads back to the start of a row, in pitches of the row."""
+"""Height of an arc that leads back to the start of a row, in distances between neighbours of the row."""
 _BOW = 0.16
-"""Of links between groups that stand in a circle, which would otherwise lie on those within the groups, in their lengths."""
+"""How far a link between groups in a circle is bent aside, as a share of its length, so as not to cover links inside groups."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +38,12 @@ class Layout:
     Parameters
     ----------
     positions
-        float64[num_devices, 2], no two alike.
+        float64[num_devices, 2], positions of the devices; no two are equal.
     controls
-        float64[num_links, 2], the middle control point of the quadratic Bezier curve that a link is drawn as: half-way between
-        its ends for a straight one, beside that for one that would run through other devices (the wrap-around of a torus).
+        float64[num_links, 2], the middle control point of the quadratic Bezier curve of each link. It lies half-way between the
+        ends of a straight link, and aside for a link that would run through other devices (the wrap-around of a torus).
     spacing
-        Distance between the devices that are nearest to one another, for the size of what stands for a device.
+        Smallest distance between two devices, from which the size of their symbols follows.
     """
 
     positions: Points
@@ -52,17 +52,25 @@ class Layout:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height that the devices take up."""
+        """Width and height of the area that the devices occupy."""
         width, height = np.ptp(self.positions, axis=0).tolist()
         return width, height
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The copies along one dimension: offsets float64[size, 2], and how its links and switches are drawn.
+    """The copies along one dimension, and how its links and switches are drawn.
 
-    `arc` is added to the control point of what leads back to the start of a row; with `bow` a link bows to its left by so much of
-    its length; `switch_scale` is the size of the pattern in which the switches stand in the middle.
+    Parameters
+    ----------
+    offsets
+        float64[size, 2], position of each copy.
+    arc
+        float64[2], added to the control points of links that lead back to the start of a row; None for no arc.
+    bow
+        How far a link bends to its left, as a share of its length.
+    switch_scale
+        Scale of the pattern in which the switches stand in the middle, relative to that of the members.
     """
 
     offsets: Points
@@ -72,7 +80,7 @@ class _Placed:
 
 
 def layout(topology: Topology) -> Layout:
-    """Positions of all devices and the curves of all links; the same network gives the same bytes."""
+    """Positions of all devices and curves of all links; equal networks give equal bytes."""
     if topology.dimensions and _is_composed(topology):
         positions, controls = _by_dimension(topology)
     else:
@@ -87,18 +95,18 @@ def layout(topology: Topology) -> Layout:
 
 
 def curves(drawn: Layout, topology: Topology, links: NDArray[np.integer], steps: int = 12) -> Points:
-    """float64[len(links), steps + 1, 2], points along the curve of each link from its source to its destination.
+    """Points along the curves of some links, float64[len(links), steps + 1, 2], from source to destination.
 
     Parameters
     ----------
     drawn
-        Positions of devices.
+        Layout of the network.
     topology
         The network.
     links
-        Links to draw.
+        Indices of the links.
     steps
-        Number of segments of a curve.
+        Number of line segments per curve.
     """
     at = np.linspace(0.0, 1.0, steps + 1)[None, :, None]
     src, dst = (drawn.positions[ends[links]][:, None, :] for ends in (topology.link_src, topology.link_dst))
@@ -107,7 +115,7 @@ def curves(drawn: Layout, topology: Topology, links: NDArray[np.integer], steps:
 
 
 def _is_composed(topology: Topology) -> bool:
-    """Whether the devices are numbered as the dimensions say; links may be missing."""
+    """Whether the numbers of NPUs and switches are those that the dimensions give; links may be missing."""
     sizes = [dimension.size for dimension in topology.dimensions]
     npus = math.prod(sizes)
     switches = sum(npus // d.size for d in topology.dimensions if d.building_block.drawing is Drawing.STAR)
@@ -145,7 +153,7 @@ def _by_dimension(topology: Topology) -> tuple[Points, Points]:
 
 def _place(dimensions: Sequence[Dimension]) -> list[_Placed]:
     placed: list[_Placed | None] = [None] * len(dimensions)
-    width = height = 0.0  # of what the dimensions so far make up, centred on the origin
+    width = height = 0.0  # of the drawing of the dimensions so far, which is centred on the origin
     index = 0
     while index < len(dimensions):
         run = index
@@ -172,7 +180,10 @@ def _line(size: int, pitch: float) -> Points:
 
 
 def _grid(sizes: list[int], width: float, height: float) -> list[tuple[int, _Placed]]:
-    """Two or three rings or meshes: the longest to the right, the next one down, the third one aslant within the pitch."""
+    """Place two or three rings or meshes: the longest from left to right, the next from top to bottom, a third at an angle.
+
+    Returns the index of each dimension among `sizes` with its offsets. `width` and `height` are those of the inner drawing.
+    """
     order = sorted(range(len(sizes)), key=lambda which: -sizes[which])
     parts: list[tuple[int, _Placed]] = []
     if len(sizes) == 3:
@@ -193,7 +204,10 @@ def _grid(sizes: list[int], width: float, height: float) -> list[tuple[int, _Pla
 
 
 def _alone(dimension: Dimension, width: float, height: float) -> _Placed:
-    """One dimension: two side by side, a mesh as a line or folded one, all others as a circle."""
+    """Place a single dimension: two copies side by side, a mesh as a line or in rows, any other block as a circle.
+
+    `width` and `height` are those of the inner drawing.
+    """
     size, drawing = dimension.size, dimension.building_block.drawing
     is_switch = drawing is Drawing.STAR
     reach = math.hypot(width, height) / 2
@@ -207,19 +221,19 @@ def _alone(dimension: Dimension, width: float, height: float) -> _Placed:
         beside = np.array(((-chord / 2, 0.0), (chord / 2, 0.0)))
         return _Placed(beside, bow=bow, switch_scale=_switch_scale(chord / 2, reach))
     radius = chord / 2 / math.sin(math.pi / size)
-    start = math.pi / 2 + (math.pi / 4 if size == 4 else 0.0)  # four make a square, others begin at the top
+    start = math.pi / 2 + (math.pi / 4 if size == 4 else 0.0)  # four form an upright square, others begin at the top
     angle = start - 2 * math.pi * np.arange(size) / size
     offsets = radius * np.stack((np.cos(angle), np.sin(angle)), axis=1)
     return _Placed(offsets, bow=bow, switch_scale=_switch_scale(radius, reach))
 
 
 def _switch_scale(radius: float, reach: float) -> float:
-    """How large the pattern of the members is repeated by their switches, within what the members leave free."""
+    """Scale of the switches' pattern relative to that of the members, so that it fits into the space that the members leave."""
     return min(0.7, 0.7 * (radius - reach) / reach) if reach else 0.0
 
 
 def _folded(size: int, right: float, down: float) -> Points:
-    """A line from left to right, or rows of a long one, every other one from right to left."""
+    """Positions of a line, float64[size, 2]: from left to right, or in rows whose direction alternates if it is long."""
     row = size if size <= _LONGEST_LINE else math.ceil(math.sqrt(size))
     at = np.arange(size)
     along = np.where(at // row % 2 == 0, at % row, row - 1 - at % row)

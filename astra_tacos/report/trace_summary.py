@@ -1,4 +1,4 @@
-"""Summary of a trace: its nodes by kind, messages, computing, and collectives by pattern, group and size."""
+"""Summary of a trace: nodes by kind, messages, compute times, and collectives by pattern, group and size."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ COLLECTIVES_HEADER = ("pattern", "group", "size", "ranks", "nodes", "nodes a ran
 
 
 def summarise_trace(trace: Trace) -> dict[str, Any]:
-    """Figures of a trace that was read with all its columns.
+    """The figures of a trace, as values that JSON can represent.
 
-    `compute` and `cpu_compute` say of GPU and CPU nodes how many there are and how long they take (`duration_micros`), in all and
-    on the rank that computes most; `collectives` has an entry for each pattern, group and size, most bytes first.
+    `compute` and `cpu_compute` describe the compute nodes of GPUs and CPUs: their number, and the sum of their durations in us,
+    over all ranks and on the rank that computes most. `collectives` has one entry per pattern, group and size, those with most
+    bytes first. Keys for which the trace has no data, or was read without the columns, are missing.
     """
     names = {int(kind): kind.name for kind in NodeType}
     kinds, counts = np.unique(trace.kind, return_counts=True)
@@ -51,7 +52,7 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
 
 
 def collective_rows(collectives: list[dict[str, Any]]) -> tuple[str, list[tuple[str, ...]]]:
-    """Title and rows of a table of the largest collectives."""
+    """Title and rows of a table of the collectives with most bytes, from the `collectives` of `summarise_trace`."""
     hidden = len(collectives) - _SHOWN
     title = COLLECTIVES_TITLE + (f" (the {_SHOWN} with most bytes of {len(collectives):,})" if hidden > 0 else "")
     return title, [_row(entry) for entry in collectives[:_SHOWN]]
@@ -82,7 +83,7 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
     if columns is None or not rows.size:
         return []
     group, name = group_ids(columns)[rows], columns.group[rows].astype(np.int64)
-    name[group != UNKNOWN] = -1  # names of one number are one group
+    name[group != UNKNOWN] = -1  # different texts of one number mean one group
     keys = (columns.comm_type[rows], group, name, trace.size_bytes[rows])
     order = np.lexsort(keys)
     changes = np.ones(len(order), np.bool_)

@@ -65,10 +65,14 @@ class Backend:
         ASTRA-sim's queues stop at a chunk that holds a link for less than 1 ns, so sends have to wait for one another by
         themselves.
         """
-        fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-        if self.models_congestion and int(collective.class_size_bytes[0]) / fastest < 1:
+        if not self.takes_chunks(topology, collective):
             return "blocking", f"chunks serialise in under 1 ns, where the {self} backend stops"
         return self.link_model, f"schedules for the {self} backend are timed so"
+
+    def takes_chunks(self, topology: Topology, collective: Collective) -> bool:
+        """Whether every chunk holds every link for 1 ns or more, where there are queues: ASTRA-sim stops at one that does not."""
+        fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
+        return not self.models_congestion or int(collective.class_size_bytes[0]) / fastest >= 1
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""

@@ -20,10 +20,10 @@ from astra_tacos.sweep.settings import SETTINGS
 FAILED_LINKS, NETWORK = "failed_links", "network"
 POINT_KEYS = (NETWORK, FAILED_LINKS, *SETTINGS)
 DERIVED = ("total_bandwidth", "cost", "num_npus", "num_links", "bandwidth", "npus_count")
-"""Names that conditions may use, as the network of a point has them."""
+"""Names that conditions may use beside axes and definitions; their values come from the network of the point."""
 MAX_POINTS = 1_000_000
 _BLOCKS = ("grid", "zip", "list")
-# The other columns of rows.
+# Columns of rows that are neither inputs nor axes.
 _RESULTS = frozenset({"point", "key", "status", "error", *RESULT_COLUMNS})
 
 
@@ -34,33 +34,33 @@ class Part:
     Parameters
     ----------
     names
-        What its axes are worth in expressions.
+        Values of the axes in expressions, by name.
     given
-        Keys of `point` that it sets, with their values as they are used.
+        Keys of `point` that the part sets, with their values after reading.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
 
     def joined(self, other: Part) -> Part:
-        """Both parts as one; on equal names `other` wins."""
+        """Both parts as one; where both set a name, the value of `other` counts."""
         return Part(self.names | other.names, self.given | other.given)
 
 
 Read = Callable[[str, Any, str], Part]
-"""The part that an axis of this name and value sets, which stands at a key of the file."""
+"""A function from the name of an axis, a value, and its place in the file to the part that the value sets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axes:
-    """All axes.
+    """All axes of a sweep file.
 
     Parameters
     ----------
     places
-        Key of the file at which each stands, in order of the file.
+        Place of each axis in the file, by name, in the order of the file.
     blocks
-        Each a list of parts, of which a point has one.
+        Blocks of axes that vary together; a point has one part of each block.
     """
 
     places: dict[str, str]
@@ -72,7 +72,7 @@ class Axes:
         return math.prod(len(block) for block in self.blocks)
 
     def combinations(self) -> Iterator[Part]:
-        """One part of each block; the last block changes fastest."""
+        """Yield every combination of one part of each block, joined; the last block changes fastest."""
         for parts in itertools.product(*self.blocks):
             names: dict[str, Any] = {}
             given: dict[str, Any] = {}
@@ -83,18 +83,18 @@ class Axes:
 
 
 def read_axes(document: object, where: str, read_key: Read, missing: Callable[[str], Part]) -> Axes:
-    """The axes that a sweep file names.
+    """Read the axes of a sweep file.
 
     Parameters
     ----------
     document
         The value of `axes` in the sweep file.
     where
-        Its place in the file, for errors.
+        The place of that value in the file, for errors.
     read_key
         Reads the value of an axis that is a key of `point`.
     missing
-        What such an axis is worth where an entry of a list has none.
+        Returns the part of such an axis, by name, for entries of a list that have no value for it.
 
     Raises
     ------
@@ -180,7 +180,7 @@ class _AxesReader:
         return parts
 
     def enter(self, name: object, where: str) -> None:
-        """Note an axis, if it may be called so."""
+        """Check the name of an axis and remember the axis's place in the file."""
         place = f"{where}.{name}"
         if not isinstance(name, str) or name not in POINT_KEYS:
             check_name(name, where)
@@ -207,7 +207,7 @@ def check_name(name: object, where: str) -> None:
     Raises
     ------
     ConfigError
-        If it is no name, or means something else already.
+        If the name is not an identifier or has another meaning already.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 60:
         raise ConfigError(f"{where} has the key {describe(name)}, expected a name of letters, digits and _, or a key of point")

@@ -16,19 +16,28 @@ from astra_tacos.units import parse_sizes
 MAX_VALUES = 1_000_000
 _SIZE = "size"
 _NUMBERED = ("chunks_per_npu", "max_sends", "trials", "seed", "budget", "reduce_bandwidth", "root", _SIZE)
-"""Keys of `point` of which a range makes sense."""
+"""Keys of `point` whose values can be a range."""
 _STEPS = ("step", "factor", "count")
 _ROUNDING = 1e-9
-"""How far past its end, in steps, a range goes: 0.1 three times is more than 0.3."""
+"""Tolerance at the end of a range, in steps: three times 0.1 is slightly more than 0.3 and still belongs to the range."""
 
 
 def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
-    """The values of an axis as they are written, each with the key it stands at.
+    """The values of an axis as the file has them, each with its place in the file, as (place, value) pairs.
+
+    Parameters
+    ----------
+    name
+        Name of the axis.
+    value
+        The value of the axis in the file: a list or a range.
+    where
+        The place of that value, for errors.
 
     Raises
     ------
     ConfigError
-        If it is neither a list of at least one value nor a range.
+        If the value is neither a list of at least one value nor a range.
     """
     if isinstance(value, Mapping) and (name not in SETTINGS or name in _NUMBERED) and "from" in value:
         return [(where, number) for number in _range(value, where, name == _SIZE)]
@@ -48,12 +57,12 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
 
 
 def read_variable(value: object, where: str) -> bool | int | float | str:
-    """The value of an axis that is a name for expressions.
+    """Read a value of an axis that is no key of `point`; only expressions use such an axis.
 
     Raises
     ------
     ConfigError
-        If it is no number, string or truth value, or an expression.
+        If the value is not a number, a string or a truth value, or if it is an expression.
     """
     if isinstance(value, str):
         if value.lstrip().startswith("="):
@@ -67,7 +76,7 @@ def read_variable(value: object, where: str) -> bool | int | float | str:
 
 
 def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float]:
-    """Numbers of {from, to, and one of step, factor and count}, the end among them where it is met."""
+    """The numbers of a range {from, to, and one of step, factor and count}; `to` is among them where a step meets it."""
     check_keys(mapping, where, ("from", "to", *_STEPS))
     steps = [key for key in _STEPS if key in mapping]
     if "to" not in mapping or len(steps) != 1:
@@ -111,7 +120,7 @@ def _number(value: object, where: str, of_sizes: bool) -> float:
 
 
 def _exact(number: float) -> float:
-    """A whole number as such, others without the last digits: 0.15, where three times 0.05 is 0.15000000000000002."""
+    """A whole number as an integer, any other number rounded to 12 digits: three times 0.05 is 0.15, not 0.15000000000000002."""
     if isinstance(number, int) or number.is_integer():
         return int(number)
     return float(f"{number:.12g}")

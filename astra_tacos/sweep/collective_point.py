@@ -1,4 +1,4 @@
-"""A point with one collective on a network: synthesized, verified, and reported in figures."""
+"""Evaluation of a point with one collective: synthesis, verification, and the columns of the result."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _FIGURES = {
     "made_seed": "seed",
     "made_link_model": "link_model",
 }
-"""Columns of a row, and what a certificate calls them."""
+"""Columns of a row, and the names of the same figures in a certificate."""
 
 
 def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any]:
-    """The results of a collective.
+    """Synthesize a collective, and return the values of result columns by name.
 
     Raises
     ------
     AstraTacosError
-        If it cannot be synthesized, or its schedule is wrong.
+        If the collective cannot be synthesized, or a check refuses its schedule.
     """
     schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
@@ -61,13 +61,13 @@ def _backend(task: CollectiveTask) -> Backend | None:
 
 
 def _unchecked(schedule: Schedule) -> None:
-    """Take a schedule as it is."""
+    """Accept every schedule."""
 
 
 def _schedule(
     network: NetworkConfig, task: CollectiveTask, conditions: Conditions, check: Callable[[Schedule], None]
 ) -> tuple[Schedule, float]:
-    """A schedule that passes a check, found in the cache or by a search, and how many seconds the search took."""
+    """A schedule from the cache or from a search, after the check has accepted it, and the seconds that its search took."""
     cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
     topology = build_topology(network)

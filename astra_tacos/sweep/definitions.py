@@ -15,17 +15,17 @@ from astra_tacos.sweep.expression import Expression, Names, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Definitions:
-    """Named expressions, each after those that it needs."""
+    """Named expressions, ordered so that each stands after those that it uses."""
 
     expressions: Mapping[str, Expression]
 
     def add_to(self, names: dict[str, Any]) -> None:
-        """Add their values to those of axes.
+        """Compute all expressions and add their values to `names`, which holds the values of the axes.
 
         Raises
         ------
         ConfigError
-            If one has no value, or a list for one.
+            If an expression cannot be computed or is a list.
         """
         for name, expression in self.expressions.items():
             value = expression.value(names)
@@ -35,21 +35,21 @@ class Definitions:
 
 
 def read_definitions(document: object, where: str, axes: Mapping[str, str]) -> Definitions:
-    """The named expressions that a sweep file defines.
+    """Read the named expressions that a sweep file defines.
 
     Parameters
     ----------
     document
-        The definitions in the sweep file.
+        The value of `define` in the sweep file.
     where
-        Their place in the file, for errors.
+        The place of that value in the file, for errors.
     axes
-        By name, where each axis stands.
+        Place of each axis in the file, by name.
 
     Raises
     ------
     ConfigError
-        If a name is taken, a text is no expression, or expressions need one another.
+        If a name is taken, a text is no expression, or expressions use one another in a circle.
     """
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where} is {describe(document)}, expected a mapping of names to expressions")
@@ -66,13 +66,13 @@ def read_definitions(document: object, where: str, axes: Mapping[str, str]) -> D
 
 
 def _expression(text: str, where: str) -> Expression:
-    """With or without the mark that expressions have elsewhere in the file."""
+    """Parse an expression; the mark `=`, which other keys of the file require, is optional here."""
     stripped = text.strip()
     return parse_expression(stripped[1:] if stripped.startswith("=") else stripped, where)
 
 
 def _ordered(expressions: dict[str, Expression]) -> dict[str, Expression]:
-    """Each after those that it needs."""
+    """The expressions in an order in which each stands after those that it uses (Kahn's topological sort)."""
     ordered: dict[str, Expression] = {}
     while len(ordered) < len(expressions):
         waiting = {
@@ -94,24 +94,24 @@ def _ordered(expressions: dict[str, Expression]) -> dict[str, Expression]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
-    """What points have to meet: `early` without, and `late` with what is derived from the network."""
+    """Conditions that points have to meet; only those of `late` use values derived from the network."""
 
     early: tuple[Expression, ...] = ()
     late: tuple[Expression, ...] = ()
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """All conditions, first those that can be evaluated before the point runs."""
+        """All conditions; those that can be evaluated before the network is resolved come first."""
         return (*self.early, *self.late)
 
 
 def read_conditions(document: object, where: str) -> Conditions:
-    """The conditions that a sweep file states.
+    """Read the conditions of a sweep file: a list of expressions, or a single one.
 
     Raises
     ------
     ConfigError
-        If they are no expressions.
+        If an entry is no expression.
     """
     texts = [document] if isinstance(document, str) else document
     if not isinstance(texts, list):

@@ -1,4 +1,4 @@
-"""The content of a sweep file, each part read and checked before any point is made of it."""
+"""The content of a sweep file; every part is read and checked before any point is made from it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _COST = "cost"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A sweep file.
+    """The content of a sweep file.
 
     Parameters
     ----------
     name, path
-        Of the sweep, and of its file.
+        Name of the sweep, and path of its file.
     network, failures
-        Those of `point`, None where it has none.
+        Network and failed links of `point`; None where `point` has no such key.
     constants, fields
-        Other keys of `point`: with their values as they are used, and with expressions.
+        Other keys of `point`, by name: those with constant values, after reading, and those with expressions.
     axes, definitions, conditions, cost_model
-        What else it says.
+        Values of the keys `axes`, `define`, `where` and `cost_model`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a sweep file; of the files that it names, only the cost model.
+    """Read a sweep file. Of the files that it names, only the cost model is read.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def read_document(path: Path) -> Document:
 
 @dataclass(slots=True)
 class _PointReader:
-    """Reads keys of `point`, there and as axes."""
+    """Reads keys of `point`, under `point` and as axes."""
 
     path: Path
     network: NetworkSpec | None = None
@@ -104,7 +104,7 @@ class _PointReader:
     fields: dict[str, Field] = field(default_factory=dict)
     expressions: list[Expression] = field(default_factory=list)
     labels: dict[str, object] = field(default_factory=dict)
-    """What each name of a network of an axis stands for."""
+    """The network (path or template) that each label of an axis stands for."""
 
     def read(self, document: object) -> None:
         where = f"{self.path}: point"
@@ -145,7 +145,7 @@ class _PointReader:
         return Part({key: value if setting is None else setting}, {key: setting})
 
     def label(self, value: Any, where: str) -> str:
-        """What rows call a network of an axis."""
+        """The name that rows give a network of an axis."""
         if isinstance(value, Mapping):
             label = value.get("name")
             if not isinstance(label, str) or not label or label.lstrip().startswith("="):
@@ -163,7 +163,7 @@ class _PointReader:
         return label
 
     def missing(self, key: str) -> Part:
-        """What an axis is worth where an entry of a list has no value for it: what `point` says, if that is plain."""
+        """The part of an axis for an entry of a list that has no value for it: the value of `point`, if that is a constant."""
         if key in (NETWORK, FAILED_LINKS) or key in self.fields:
             return Part()
         kind = WORKLOAD if "workload" in self.constants or "workload" in self.fields else COLLECTIVE
@@ -178,7 +178,7 @@ def _check_names(
     conditions: Conditions,
     cost_model: CostModel | None,
 ) -> None:
-    """Check that every name that is used is known, and every axis used."""
+    """Check that every name in an expression is known, and that every axis is used."""
     known = [*axes.places, *definitions.expressions]
     used: set[str] = set()
     for expression in (*expressions, *definitions.expressions.values()):

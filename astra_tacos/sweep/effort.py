@@ -24,34 +24,37 @@ from astra_tacos.topology.topology import Topology
 # Measured on one core in 2026.
 _POINT_S = 0.01
 _CHECK_S = 4e-6
-"""Of a send: to verify, replay and bound it."""
+"""Seconds per send to verify, replay and bound a schedule."""
 _TRIED = 0.1
-"""Of the seconds of a work list of several numbers of chunks, those that are spent."""
+"""Share of the estimated work that a search really does where its work list has several numbers of chunks."""
 _RANK_S = 0.02
-"""Of a rank of a run: to read, plan and replay it, with a handful of distinct collectives."""
+"""Seconds per rank to read, plan and replay a run with a few distinct collectives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Seconds of all points together, one after the other, and how many measured ones it rests on."""
+    """Estimated seconds of all points, one after another, and the number of measured points that the estimate uses."""
 
     seconds: float
     num_measured: int
 
 
 def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Guess:
-    """How long points will take, by a model: the schedules that a search tries, times the work that synthesizers say that one is.
+    """Estimate how long points take.
+
+    The model adds up the work of the schedules that a search tries, as the synthesizers estimate it. Without measured times the
+    estimate is right within a factor of about three.
 
     Parameters
     ----------
     points
-        What is still to be done; those with an error take no time.
+        Points to compute; those with an error take no time.
     measured
-        By key, seconds of points that are done, or were tried. They scale the model, kind by kind; by itself it is right within
-        a factor of three or so.
+        Seconds of points that were computed, by key; they scale the model, separately for each kind of point.
     """
     model = _Model()
-    guessed: dict[str, list[float]] = {kind: [0.0, 0.0, 0.0] for kind in KINDS}  # to do; measured: guessed, really
+    # By kind: estimated seconds of all points, and estimated and measured seconds of those that were measured.
+    guessed: dict[str, list[float]] = {kind: [0.0, 0.0, 0.0] for kind in KINDS}
     num_measured = 0
     for point in points:
         if point.error is not None:
@@ -70,7 +73,7 @@ def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Gue
 
 @dataclass(slots=True)
 class _Model:
-    """Guesses, one for all points that differ in nothing that matters for it; the last topology is kept."""
+    """Estimates of single points. Points that do not differ in what the estimate depends on share one."""
 
     known: dict[tuple[Any, ...], float] = field(default_factory=dict)
     last: tuple[tuple[Any, ...], Topology] | None = None
@@ -89,7 +92,7 @@ class _Model:
         if key not in self.known:
             try:
                 self.known[key] = _search_seconds(self._topology(network, structure), task)
-            except AstraTacosError:  # its row will say why
+            except AstraTacosError:  # the point fails quickly, and its row says why
                 self.known[key] = _POINT_S
         return self.known[key]
 
@@ -100,12 +103,12 @@ class _Model:
 
 
 def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
-    """Seconds of a search by one thread, and of the checks of what it finds.
+    """Estimated seconds of a search by one thread and of the checks of its schedule.
 
     Raises
     ------
     AstraTacosError
-        If it cannot be done.
+        If the collective cannot be synthesized on this topology.
     """
     options = task.options
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
@@ -124,6 +127,6 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     candidates, _ = list_candidates(topology, listed, names, options.trials, options.seed)
     if not candidates:
         return _POINT_S
-    # Of many numbers of chunks and synthesizers most turn out to be needless before they are tried.
+    # Where there are many numbers of chunks and synthesizers, the search rules out most of them before it tries them.
     work = sum(candidate.work for candidate in candidates) * (_TRIED if len(candidates) > len(names) else 1.0)
     return _POINT_S + min(work, options.sends_budget) / SENDS_PER_SECOND + _CHECK_S * sends

@@ -1,4 +1,4 @@
-"""Estimated time of a sweep, from a few of its points."""
+"""Estimate of a sweep's duration from a few of its points."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from astra_tacos.sweep.point import Point
 
 _SAMPLES = 12
 _SECONDS = 20.0
-"""For all samples together."""
+"""Time limit for all samples together, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds of all points together, one after the other, and before them those in which a process of a worker starts.
+    """The estimated duration of a sweep.
 
-    `num_sampled` points were computed for it; `is_least` where one was cut short.
+    Parameters
+    ----------
+    seconds
+        Time of all points, one after another.
+    start_up_s
+        Time in which a worker's process starts, in seconds.
+    num_sampled
+        Number of points that were computed for the estimate.
+    is_least
+        Whether a sampled point was cut short, so that the sweep may take longer.
     """
 
     seconds: float
@@ -30,14 +39,14 @@ class Estimate:
 
 
 def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
-    """Compute points at equal distances from one another, for some seconds, and scale a guess by them; keep nothing.
+    """Compute some evenly spaced points, for at most 20 s, and scale a model by their times; no result is kept.
 
     Parameters
     ----------
     points
-        By key, what has to be computed.
+        Points that have to be computed, by key.
     conditions
-        Conditions that points have to meet.
+        Limits and options with which points are computed.
     """
     if not points:
         return Estimate(0.0, 0.0, 0, False)
@@ -66,5 +75,5 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
 
 
 def _far_apart(sample: list[str]) -> list[str]:
-    """In an order in which the first few are of all parts of the sweep, in case that time is up after them."""
+    """The sample in an order whose first few entries come from all parts of the sweep, in case the time limit ends it early."""
     return sample[::3] + sample[1::3] + sample[2::3]

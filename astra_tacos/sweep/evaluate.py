@@ -1,4 +1,4 @@
-"""Evaluation of a point, which ends in an outcome whatever fails on the way."""
+"""Evaluation of a point; every failure becomes an outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
-    """Compute a point, without its limits: `Guard` sees to those. Every exception is an outcome."""
+    """Compute a point and return its outcome; exceptions become outcomes, too.
+
+    `Guard` enforces the limits of time and memory; this function ignores them.
+    """
     begin = time.perf_counter()
     status, error, results = OK, None, {}
     log, warnings = logging.getLogger("astra_tacos"), _Warnings(logging.WARNING)
@@ -31,7 +34,7 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
         status, error = ERROR, _one_line(str(failure))
     except MemoryError as failure:
         status, error = OUT_OF_MEMORY, _one_line(f"memory could not be allocated {failure}")
-    except Exception as failure:  # a fault of this package must not end a sweep of thousands
+    except Exception as failure:  # an error in this package must not end the whole sweep
         status, error = ERROR, _one_line(f"{type(failure).__name__}: {failure}")
     finally:
         log.removeHandler(warnings)
@@ -39,7 +42,7 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
 
 
 class _Warnings(logging.Handler):
-    """Keeps what is logged: the process that computes a point has no terminal."""
+    """Collects what is logged, because the process that computes a point has no terminal."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -50,9 +53,9 @@ class _Warnings(logging.Handler):
 
 
 def warm_up() -> None:
-    """Have all kernels compiled, or loaded, so that no point's time is spent on that, of every synthesizer."""
+    """Compile or load the kernels of every synthesizer, so that no point's time includes that."""
     network = NetworkConfig("", (Dimension(RING.name, 4, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
-    for collective in ("all-reduce", "broadcast", "all-to-all"):  # what others do, one of these does
+    for collective in ("all-reduce", "broadcast", "all-to-all"):  # together they use every kernel that the others use
         for synthesizer in SYNTHESIZERS:
             options = SearchOptions(synthesizer, chunks_per_npu=1, trials=1, threads=1)
             task = CollectiveTask(collective, 0 if collective == "broadcast" else None, 1 << 10, options)
@@ -60,7 +63,7 @@ def warm_up() -> None:
 
 
 def _results(point: Point, conditions: Conditions) -> dict[str, Any]:
-    # Points of one key share a row, whatever their networks are called: its text must not depend on which of them ran.
+    # Points with equal keys share a row even if their networks have different names, so its texts must not contain the name.
     network = replace(point.network, source=_shape(point.network))
     if isinstance(point.task, CollectiveTask):
         from astra_tacos.sweep.collective_point import evaluate_collective

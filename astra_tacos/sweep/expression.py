@@ -1,8 +1,8 @@
 """Expressions over the axes of a sweep: `600 - b0 - b1`, `size >= 1024 and synthesizer != "ring"`.
 
-Python's parser reads the text, and only the nodes listed here are accepted: numbers, strings, names, arithmetic, comparisons,
-and, or, not, lists, an index, a conditional expression, a few functions. They mean what they mean in Python (`operations`),
-within bounds of length, depth and size. Only names that the caller gives values to are ever looked up.
+Python's parser reads the text, and only these nodes are accepted: numbers, strings, names, arithmetic, comparisons, `and`, `or`,
+`not`, lists, an index, a conditional expression, and a few functions. They have the meaning that they have in Python
+(`operations`), within limits of length, depth and size. Names get their values from the caller alone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ _Evaluate = Callable[[Names], Value]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """An expression, checked and ready.
+    """A checked expression that can be evaluated.
 
     Parameters
     ----------
     where
-        File and key it stands in, for error messages.
+        File and key of the expression, for error messages.
+    text
+        The expression as it was written.
     names
-        Names in it that need a value.
+        Names that the expression uses.
+    evaluate
+        Computes the value from the values of the names; raises `UnfitError`.
     """
 
     where: str
@@ -40,12 +44,12 @@ class Expression:
     evaluate: _Evaluate
 
     def value(self, names: Names) -> Value:
-        """Its value where names have these values; values of names are taken for small enough.
+        """The value of the expression for given values of its names; the values of the names themselves are not checked.
 
         Raises
         ------
         ConfigError
-            If values do not go together, a number becomes too large, or a name has no value.
+            If an operation cannot take its values, a number becomes too large, or a name has no value.
         """
         try:
             return self.evaluate(names)
@@ -54,16 +58,16 @@ class Expression:
 
 
 def parse_expression(text: str, where: str, example: str = "600 - b0 - b1") -> Expression:
-    """The expression that a text is.
+    """Parse an expression.
 
     Parameters
     ----------
     text
         The expression.
     where
-        File and key it stands in.
+        File and key of the expression, for error messages.
     example
-        What an error message shows as an expression.
+        An expression that error messages show.
 
     Raises
     ------
@@ -85,7 +89,17 @@ def parse_expression(text: str, where: str, example: str = "600 - b0 - b1") -> E
 
 
 def _compile(node: ast.expr, names: set[str], depth: int) -> _Evaluate:
-    """A function of the names' values; `names` is filled in."""
+    """Make a function that evaluates a node for given values of names.
+
+    Parameters
+    ----------
+    node
+        The node.
+    names
+        Receives the names that the node uses.
+    depth
+        Number of levels of nodes that are still allowed.
+    """
     if not depth:
         raise UnfitError(f"more than {MAX_DEPTH} levels", "a simpler expression")
 
@@ -169,7 +183,7 @@ def _applied(function: Callable[..., Value], arguments: list[_Evaluate]) -> _Eva
 
 
 def _first(wanted: bool, values: list[_Evaluate]) -> _Evaluate:
-    """The first value that is true (or false), else the last one: what `or` and `and` give."""
+    """Make a function that returns the first value whose truth is `wanted`, or else the last value, as `or` and `and` do."""
 
     def evaluate(names: Names) -> Value:
         result: Value = None

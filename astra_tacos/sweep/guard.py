@@ -25,36 +25,52 @@ from astra_tacos.temporaries import create_scratch_directory, remove
 from astra_tacos.units import format_size
 
 _POLL_S = 0.02
-"""How often memory is looked at."""
+"""Seconds between two measurements of the process's memory."""
 _ATTEMPTS = 2
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class _Died(Exception):
-    """The process ended before it answered; the argument says how."""
+    """The process ended before it answered. The argument is the cause, as text."""
 
 
 class Guard:
-    """Computes points in a process, one at a time. For use by one thread, but for `stop`."""
+    """Computes points in a process, one at a time.
+
+    One thread may use a guard; only `stop` may be called from other threads.
+    """
 
     def __init__(self) -> None:
         self._process: _Process | None = None
         self._key: str | None = None
 
     def start(self) -> None:
-        """Start the process before there is a point for it."""
+        """Start the process, unless it runs already."""
         self._process = self._process or _Process()
 
     def wait_until_warm(self) -> None:
-        """Start the process, if there is none, and wait for its kernels; what ends it meanwhile is told with the next point."""
+        """Start the process, if there is none, and wait until it has loaded its kernels.
+
+        If the process ends before that, this method raises nothing: the next `compute` finds it ended.
+        """
         process = self._process = self._process or _Process()
         with contextlib.suppress(_Died):
             process.wait_until_warm()
 
     def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
-        """What becomes of a point.
+        """Compute a point within the limits of the conditions, and return its outcome.
 
-        A process that dies by itself gets another one, as the reason may have been elsewhere (the system was out of memory).
+        If the process dies by itself, a new one computes the point again, once: the cause may not have been the point (the
+        system may have run out of memory).
+
+        Parameters
+        ----------
+        key
+            Key of the point, by which `stop` finds it.
+        request
+            The point, as `Point.to_request` returns it.
+        conditions
+            Limits and options of the computation.
         """
         message = {"point": request, "conditions": conditions.to_json()}
         cause = ""
@@ -73,7 +89,10 @@ class Guard:
         return Outcome(DIED, f"the process that computed it {cause}, twice", {})
 
     def stop(self, keys: Collection[str]) -> None:
-        """End the process now if it computes one of these points, from another thread; the point becomes "died"."""
+        """Kill the process at once if it computes one of these points; the point's status becomes "died".
+
+        This method may be called from any thread.
+        """
         process = self._process
         if process is not None and self._key in keys:
             self._key = None
@@ -107,7 +126,10 @@ class Guard:
         return Outcome(status, error, {"seconds": time.monotonic() - begin})
 
     def _ready(self, conditions: Conditions) -> _Process:
-        """A process that has loaded its kernels, which are no part of any point, and where memory is limited holds little."""
+        """The process, after it has loaded its kernels, so that no point's time includes that.
+
+        A new process replaces one that has ended, or that holds so much memory that a point would have too little left.
+        """
         limit = conditions.memory_bytes
         process = self._process
         if process is not None and not (process.is_alive() and (limit is None or process.has_room(limit))):
@@ -118,7 +140,7 @@ class Guard:
 
 
 class _Process:
-    """A running `point_process`, and a thread that waits for what it says."""
+    """A running `point_process`, and a thread that reads its answers."""
 
     def __init__(self) -> None:
         self._scratch = create_scratch_directory()
@@ -145,7 +167,7 @@ class _Process:
         return self._child.pid
 
     def wait_until_warm(self) -> None:
-        """Wait until its kernels are loaded: it says so first of all."""
+        """Wait until the kernels are loaded, which the process reports as its first answer."""
         if self._is_warm:
             return
         while self.receive(60.0) is None:
@@ -154,7 +176,10 @@ class _Process:
         self._warm_bytes = self.resident_bytes()
 
     def has_room(self, limit: int) -> bool:
-        """Whether earlier points have left at least half of the memory that a fresh process would have."""
+        """Whether earlier points left free at least half of the memory that a new process would have free.
+
+        `limit` is the limit of the process's memory in bytes.
+        """
         return not self._is_warm or self.resident_bytes() <= (self._warm_bytes + limit) / 2
 
     def is_alive(self) -> bool:
@@ -170,7 +195,7 @@ class _Process:
             raise _Died(self._cause()) from None
 
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """The answer, None if there is none yet."""
+        """The next answer, or None if none comes within `timeout_s` seconds."""
         try:
             line = self._answers.get(timeout=timeout_s)
         except Empty:
@@ -192,7 +217,7 @@ class _Process:
         self._child.kill()
 
     def end(self) -> None:
-        """End it and clean up after it."""
+        """Kill the process, close its streams and remove its scratch directory."""
         self._child.kill()
         self._child.wait()
         self._reader.join()
@@ -205,12 +230,12 @@ class _Process:
         stream = self._child.stdout
         assert stream is not None
         for line in stream:
-            if line.endswith("\n"):  # else it died while it answered
+            if line.endswith("\n"):  # else the process died while it wrote the line
                 self._answers.put(line)
         self._answers.put(None)
 
     def _cause(self) -> str:
-        """How it ended, and the last thing that it said."""
+        """How the process ended, and the last line that it wrote to standard error."""
         code = self._child.wait()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         self._errors.seek(0)

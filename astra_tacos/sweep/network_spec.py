@@ -1,4 +1,4 @@
-"""Networks of a sweep file: paths of network files, or templates with expressions as numbers; and links that fail."""
+"""Networks of a sweep file, given by a path or by a template in which numbers may be expressions; and links that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _FAILURE_KEYS = ("fraction", "seed")
 
 @dataclass(frozen=True, slots=True)
 class NamedNetwork:
-    """A network, what rows call it, and decimal GB/s that an NPU has in each dimension, as exactly as the file says."""
+    """A network with the name that rows give it.
+
+    `split_gbps` is the bandwidth of an NPU in each dimension, in decimal GB/s, without rounding of what the file says.
+    """
 
     name: str
     config: NetworkConfig
@@ -37,11 +40,11 @@ class NetworkSpec:
     Parameters
     ----------
     field
-        What stands there.
+        The value in the sweep file.
     source
-        The sweep file; paths are relative to where it is.
+        Path of the sweep file; paths of networks are relative to its directory.
     name
-        What rows call it, where the file says so, or there is another of its name.
+        Name of the network in rows; None for the name of the network file or the template.
     """
 
     field: Field
@@ -49,12 +52,19 @@ class NetworkSpec:
     name: str | None = None
 
     def resolve(self, names: Names, files: dict[Path, NamedNetwork]) -> NamedNetwork:
-        """The network where names have these values; `files` are those read before, and are added to.
+        """The network for given values of the names.
+
+        Parameters
+        ----------
+        names
+            Values of the axes and definitions.
+        files
+            Networks of files that were read before, by path; newly read ones are added.
 
         Raises
         ------
         ConfigError
-            If a file or a value is not what it should be.
+            If a file or a value is invalid.
         """
         value = self.field.value(names)
         if isinstance(value, Mapping):
@@ -90,12 +100,21 @@ class NetworkSpec:
 
 
 def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
-    """The network that a value of the sweep file gives; that of an axis needs a `name` to be told from others.
+    """Read the network that a value of the sweep file describes.
+
+    Parameters
+    ----------
+    value
+        The value: a path or a template.
+    where
+        File and key of the value, for errors.
+    source
+        Path of the sweep file.
 
     Raises
     ------
     ConfigError
-        If it is neither a path nor a template, or a template lacks a key or has others.
+        If the value is neither a path nor a template, or a template lacks a key or has an unknown one.
     """
     if isinstance(value, Mapping):
         check_keys(value, where, _TEMPLATE_KEYS)
@@ -112,7 +131,7 @@ def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
 
 
 def _check_numbers(value: object, where: str) -> None:
-    """Check that text among numbers is an expression, or like a number; all else is checked when it is used."""
+    """Check that text in place of a number is not a bare word; all else is checked when the value is used."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
             _check_numbers(entry, f"{where}[{index}]")
@@ -123,17 +142,17 @@ def _check_numbers(value: object, where: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailureSpec:
-    """Which links fail, as the sweep file says it: a fraction and a seed."""
+    """The links that fail, as the sweep file gives them: a fraction and a seed."""
 
     field: Field
 
     def resolve(self, names: Names) -> tuple[float, int]:
-        """Fraction and seed where names have these values.
+        """The fraction and the seed for given values of the names.
 
         Raises
         ------
         ConfigError
-            If they are out of range.
+            If one of them is out of range.
         """
         value, where = self.field.value(names), self.field.where
         if not isinstance(value, Mapping):
@@ -146,12 +165,12 @@ class FailureSpec:
 
 
 def read_failure_spec(value: object, where: str) -> FailureSpec | None:
-    """What a value of the sweep file says about links that fail; None if none do.
+    """Read the links that fail from a value of the sweep file; None if the value is null.
 
     Raises
     ------
     ConfigError
-        If it is no mapping of a fraction and a seed.
+        If the value is no mapping with a fraction and, optionally, a seed.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Networks of points, each resolved once: built as far as needed, with random link failures and its price."""
+"""Networks of points, each resolved once, with randomly drawn link failures and the cost."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class PointNetwork:
     Parameters
     ----------
     config
-        As it is built, without the links that failed.
+        The network as it is built, with its failed links listed.
     columns
-        Those of its row that tell about the network.
+        Columns of the point's row that describe the network.
     derived
-        What conditions may ask of it.
+        Values that conditions may use, by name; values that the network does not have are left out.
     error
-        Why it cannot be built.
+        Why the network cannot be built; None if it can.
     """
 
     config: NetworkConfig
@@ -43,7 +43,7 @@ class PointNetwork:
 
 @dataclass(slots=True, eq=False)
 class Networks:
-    """Networks resolved so far; points that differ in other things share them."""
+    """Resolves the networks of points. Points that differ in nothing that their network depends on share one."""
 
     cost_model: CostModel | None
     _files: dict[Path, NamedNetwork] = field(default_factory=dict)
@@ -56,11 +56,20 @@ class Networks:
     def resolve(self, spec: NetworkSpec, failures: FailureSpec | None, names: Names) -> PointNetwork:
         """The network of a point.
 
+        Parameters
+        ----------
+        spec
+            The network as the sweep file gives it.
+        failures
+            Fraction and seed of failed links; None if no links fail beyond those of the network file.
+        names
+            Values of the axes and definitions at the point.
+
         Raises
         ------
         ConfigError
-            If the sweep file, a network file or the cost model is not what it should be. What makes a network impossible to
-            build for one point is in its `error`.
+            If the sweep file, a network file or the cost model is invalid. A network that merely cannot be built raises
+            nothing: its `error` says why.
         """
         key = (spec, failures, *spec.field.depends_on(names), *(failures.field.depends_on(names) if failures else ()))
         found = self._resolved.get(key)
@@ -76,7 +85,7 @@ class Networks:
             cost = self._cost(named)
         structure = _structure(config)
         error = self._error(config, structure)
-        can_be_counted = error is None  # else it may be far too large
+        can_be_counted = error is None  # a network with an error may be far too large to count
         if error is None and fraction:
             failed = self._draw(config, structure, fraction, seed or 0)
             if isinstance(failed, str):
@@ -96,14 +105,17 @@ class Networks:
         return PointNetwork(config, columns, {name: value for name, value in derived.items() if value is not None}, error)
 
     def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
-        """Why a network without drawn failures cannot be built. Bandwidths do not matter, so it is asked once for many."""
-        key = (config.source, *structure)  # errors name the file
+        """Why a network cannot be built, before failures are drawn; None if it can.
+
+        The answer does not depend on bandwidths, so networks of one structure share it.
+        """
+        key = (config.source, *structure)  # the text of an error names the file
         if key not in self._errors:
             try:
                 if config.links or config.failed_links or config.link_overrides:
                     self._topology(config, structure)
                 else:
-                    check_dimensions(config)  # such networks are connected
+                    check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
                 self._errors[key] = None
             except AstraTacosError as error:
                 self._errors[key] = str(error)
@@ -112,7 +124,7 @@ class Networks:
     def _draw(
         self, config: NetworkConfig, structure: tuple[Any, ...], fraction: float, seed: int
     ) -> tuple[tuple[int, int], ...] | str:
-        """Links that fail, or why so many cannot."""
+        """The links that fail, as (source, destination) pairs, or a text that says why so many cannot fail."""
         key = (structure, fraction, seed)
         if key not in self._drawn:
             try:
@@ -122,13 +134,16 @@ class Networks:
         return self._drawn[key]
 
     def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
-        """The topology, or one that differs in bandwidth and latency only; the last one is kept."""
+        """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
         if self._last is None or self._last[0] != structure:
             self._last = (structure, build_topology(config))
         return self._last[1]
 
     def _cost(self, named: NamedNetwork) -> float | None:
-        """Dollars of the whole network, by LIBRA's model: of every NPU's GB/s in each dimension."""
+        """Cost of the whole network in dollars by LIBRA's model, which prices each NPU's GB/s in each dimension.
+
+        None without a cost model.
+        """
         if self.cost_model is None:
             return None
         config = named.config
@@ -147,14 +162,14 @@ class Networks:
 
 
 def _structure(config: NetworkConfig) -> tuple[Any, ...]:
-    """What a network's links depend on, but for bandwidths and latencies."""
-    if config.links or config.link_overrides:  # from a file: overrides have to name links
+    """A key that is equal for networks with the same links, whatever their bandwidths and latencies."""
+    if config.links or config.link_overrides:  # such a network comes from a file, which identifies its links
         return (config.source, config.failed_links)
     return (*((d.block, d.size) for d in config.dimensions), config.failed_links)
 
 
 def _columns(named: NamedNetwork, config: NetworkConfig, num_links: int | None) -> dict[str, Any]:
-    """What a row says about a network, but for its cost and how links were drawn that fail."""
+    """Columns of a row that describe a network, except its cost and the fraction and seed of its failed links."""
     return {
         "network": named.name,
         "topology": describe_dimensions(config.dimensions) or f"graph of {len(config.links) - len(config.failed_links)} links",

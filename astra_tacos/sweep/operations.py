@@ -1,4 +1,4 @@
-"""Operations of expressions: as in Python, but bounded. Nothing grows beyond 64 bits, and all numbers stay finite."""
+"""Operations of expressions, as in Python but bounded: integers have at most 64 bits, and all numbers are finite."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MAX_DIGITS = 30
 
 
 class UnfitError(Exception):
-    """Values that an operation cannot take: what was found, and what was expected."""
+    """An operation cannot take its values; the message says what was found and what was expected."""
 
     def __init__(self, found: str, expected: str) -> None:
         super().__init__(f"found {found}, expected {expected}")
 
 
 def checked(value: Value) -> Value:
-    """The value, if it is small enough.
+    """Return the value if it is within the limits.
 
     Raises
     ------
     UnfitError
-        If a number is not finite or beyond 64 bits, or a string too long.
+        If a number is not finite or has more than 64 bits, or a string is too long.
     """
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -42,7 +42,7 @@ def checked(value: Value) -> Value:
 
 
 def kind(value: Value) -> str:
-    """What a value is, in words."""
+    """The kind of a value in words, for error messages."""
     if value is None:
         return "no value"
     if isinstance(value, bool):
@@ -80,7 +80,7 @@ def _add(left: Value, right: Value) -> Value:
 def _power(base: Any, exponent: Any) -> Any:
     is_whole = isinstance(base, int) and isinstance(exponent, int) and exponent > 0
     if is_whole and exponent * (abs(base).bit_length() - 1) > MAX_INTEGER.bit_length():
-        raise OverflowError  # before it is computed
+        raise OverflowError  # the result would be too large even to compute
     result = base**exponent
     if isinstance(result, complex):
         raise UnfitError("a root of a negative number", "a base of 0 or more")
@@ -139,7 +139,13 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
 
 
 def subscript(value: Value, index: Value) -> Value:
-    """An entry of a list."""
+    """The entry of a list at an index.
+
+    Raises
+    ------
+    UnfitError
+        If the value is no list, or the index is no integer or out of range.
+    """
     if not isinstance(value, (list, tuple)):
         raise UnfitError(f"{kind(value)} before [...]", "a list")
     if not isinstance(index, int):
@@ -209,4 +215,4 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "sum": (_sum, 1, 1),
     "len": (_length, 1, 1),
 }
-"""Functions by name, with the least and the most arguments they take (None: any number)."""
+"""Functions by name, each with the least and the largest number of arguments (None: no limit)."""

@@ -8,9 +8,9 @@ from typing import Any
 OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "timeout", "out-of-memory", "died"
 STATUSES = (OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
-"""Refused is none of them: that a synthesizer cannot do something is an answer."""
+"""Statuses of points that failed. "refused" is not among them: that a synthesizer cannot do something is a result."""
 GIVEN_UP = "it was given up"
-"""Error of a point that was ended because one sweep no longer needs it; another sweep that does computes it again."""
+"""Error of a point that was stopped because its sweep ended; another sweep that needs the point computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
     "stock_ns": "int",
@@ -38,21 +38,21 @@ RESULT_COLUMNS: dict[str, str] = {
     "synthesis_seconds": "float",
     "seconds": "float",
 }
-"""Columns of results in order, and what is in them; where a point has none, they are null."""
+"""Columns of results in order, with their types; a column is null where a point has no such result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How points are computed, beyond what they are.
+    """Limits and options with which points are computed; they are no part of the points' keys.
 
     Parameters
     ----------
     timeout_s, memory_bytes
-        What a point may take at most: seconds, and resident memory of its process. None: no limit.
+        Largest number of seconds for a point, and of bytes of resident memory for its process. None: no limit.
     with_checks
-        Whether the oracle checks, and the replay times, each schedule.
+        Whether the oracle checks each schedule and the replay confirms its time.
     cache
-        Directory of schedules that sweeps share, an absolute path; None for none.
+        Absolute path of a directory of schedules that sweeps share; None for no cache.
     """
 
     timeout_s: float | None = None
@@ -61,24 +61,24 @@ class Conditions:
     cache: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for a request."""
+        """All fields by name, for a request to the process that computes points."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a point.
+    """The outcome of a point.
 
     Parameters
     ----------
     status
         One of `STATUSES`.
     error
-        One line: why there is no result; None for "ok".
+        One line that says why there is no result; None for "ok".
     results
-        Some of `RESULT_COLUMNS`.
+        Values of some of `RESULT_COLUMNS`, by name.
     warnings
-        What was logged on the way: no part of the row.
+        Warnings that were logged during the computation; they are no part of the row.
     """
 
     status: str
@@ -88,25 +88,25 @@ class Outcome:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it says nothing of the point, only that a sweep that wanted it has ended."""
+        """Whether the point was stopped because its sweep ended; such an outcome says nothing about the point."""
         return self.status == DIED and self.error == GIVEN_UP
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for an answer."""
+        """All fields by name, for an answer of the process that computes points."""
         return self.to_row() | {"warnings": self.warnings}
 
     def to_row(self) -> dict[str, Any]:
-        """What is kept of it."""
+        """The fields that are stored, by name: all but the warnings."""
         return {"status": self.status, "error": self.error, "results": self.results}
 
     @classmethod
     def from_json(cls, about: dict[str, Any]) -> Outcome:
-        """What `to_json` or `to_row` described.
+        """The outcome from which `to_json` or `to_row` made these values.
 
         Raises
         ------
         ValueError
-            If that is no outcome: a file may have been torn or changed.
+            If the values are no outcome, as when a file is incomplete or was changed.
         """
         try:
             status, error, results = about["status"], about["error"], about["results"]
@@ -120,7 +120,7 @@ class Outcome:
 
 
 def fits(value: object, kind: str) -> bool:
-    """Whether a value can be in a column of that kind: "int", "float", "bool" or "str"; nothing can be in any."""
+    """Whether a column of this kind ("int", "float", "bool" or "str") can hold the value; every column can hold None."""
     if value is None:
         return True
     if kind in ("int", "float"):

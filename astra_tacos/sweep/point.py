@@ -12,7 +12,7 @@ from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 ROW_FORMAT = "astra_tacos sweep 1"
-"""Format of the rows; a change of their meaning changes it, and with it every key."""
+"""Format of the rows. Whoever changes the meaning of a column changes this text, and thereby every key."""
 COLLECTIVE, WORKLOAD = "collective", "workload"
 KINDS = (COLLECTIVE, WORKLOAD)
 INPUT_COLUMNS: dict[str, str] = {
@@ -43,13 +43,16 @@ INPUT_COLUMNS: dict[str, str] = {
     "baseline": "str",
     "backend": "str",
 }
-"""Columns of every row that are known before a point runs, in order, and what is in them; all but the first two may be null."""
+"""Columns of every row that are known before a point runs, in order, with their types; all but the first two may be null."""
 Scalar = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTask:
-    """A collective to synthesize, with the options of `astra-tacos synthesize`."""
+    """A collective to synthesize, with the options of `astra-tacos synthesize`.
+
+    `backend` is the name of a backend, or None for the default one.
+    """
 
     collective: str
     root: int | None
@@ -65,13 +68,14 @@ class WorkloadTask:
     Parameters
     ----------
     backend, baseline
-        As `plan` takes them.
+        The arguments of `plan` with these names.
     options
-        What is asked of the searches.
+        Options of the searches.
     workload, system, comm_group, remote_memory, directory
-        Absolute paths of its files: prefix of the traces, and what goes with them.
+        Absolute paths: prefix of the trace files, system file, communicator group file, remote memory file, and the directory
+        in which ASTRA-sim is started.
     digest
-        SHA-256 over the content of all of these, and of the traces that the system file names.
+        SHA-256 over the content of all these files and of the traces that the system file names.
     """
 
     workload: str
@@ -86,7 +90,7 @@ class WorkloadTask:
 
 
 _PATHS = frozenset({"workload", "system", "comm_group", "remote_memory", "directory"})
-"""The digest stands for what is there."""
+"""Fields that are not part of the key, because the digest identifies the content of the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,17 @@ class Point:
     Parameters
     ----------
     index
-        Its number in the sweep, from 0.
+        Number of the point in the sweep, from 0.
     axes
-        Values of its axes and definitions, by name.
+        Values of the axes and definitions, by name.
     network
-        The network as it is built: links read, failed links chosen.
+        The network as it is built, with its links read and its failed links drawn.
+    task
+        What runs on the network.
     inputs
-        `INPUT_COLUMNS`, and the columns of axes and definitions that are none of these.
+        Values of `INPUT_COLUMNS` and of the columns of other axes and definitions, by name.
     error
-        Why it cannot run, found while reading the sweep; such a point is a row with status "error".
+        Why the point cannot run, if that was found while the sweep file was read; its row has the status "error".
     """
 
     index: int
@@ -121,14 +127,17 @@ class Point:
 
     @property
     def key(self) -> str:
-        """SHA-256 of all that the result depends on: points of one key have one result, whatever they are called."""
+        """SHA-256, in hexadecimal, of everything that the result depends on; points with equal keys share one result.
+
+        Names, such as that of the network file, are not part of it.
+        """
         task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
         task["options"] = self.task.options.identity()
         about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
         return hashlib.sha256(_canonical(about)).hexdigest()
 
     def to_request(self) -> dict[str, Any]:
-        """The point as plain values that JSON can carry."""
+        """The point as values that JSON can represent."""
         return {
             "index": self.index,
             "axes": self.axes,
@@ -141,7 +150,7 @@ class Point:
 
     @classmethod
     def from_request(cls, request: dict[str, Any]) -> Point:
-        """The point that `to_request` described."""
+        """The point from which `to_request` made these values."""
         task_type: type[CollectiveTask | WorkloadTask] = CollectiveTask if request["kind"] == COLLECTIVE else WorkloadTask
         return cls(
             request["index"],
@@ -154,7 +163,7 @@ class Point:
 
 
 class _Same:
-    """A network by identity: many points share one, and comparing thousands of links takes longer than all else."""
+    """A network that is compared by identity, because comparing thousands of links would take longer than everything else."""
 
     __slots__ = ("network",)
 

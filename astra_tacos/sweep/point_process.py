@@ -1,10 +1,10 @@
-"""The process that computes points one after another, and that `Guard` starts and can kill.
+"""The process that computes points one after another; `Guard` starts and kills it.
 
     python -m astra_tacos.sweep.point_process SCRATCH
 
-It first loads all kernels, and writes `{}` when they are loaded. From then on a line on standard input is a request and a line on
-standard output is its answer, both JSON; anything else that is printed goes to standard error. It ends when standard input does,
-or when it has had no request for a while.
+The process first loads all kernels, and writes `{}` when they are loaded. From then on a line on standard input is a request and
+a line on standard output is its answer, both JSON; anything else that is printed goes to standard error. The process ends when
+standard input ends, or when no request has come for `IDLE_S` seconds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any, TextIO
 
 IDLE_S = 60.0
 WENT_IDLE = 75
-"""How long it stays without work, and its exit code then."""
+"""Seconds after which the process ends if no request comes, and its exit code in that case."""
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until standard input ends or no more come."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it may end at any moment
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # the process may be killed at any moment
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which then ends this process
     scratch = tempfile.tempdir = sys.argv[1]
     requests: SimpleQueue[str] = SimpleQueue()
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _serve(requests: SimpleQueue[str], answers: TextIO) -> None:
-    """Say that kernels are loaded, then answer until it goes idle."""
+    """Load the kernels, report that, then answer requests until none has come for `IDLE_S` seconds."""
     from astra_tacos.sweep.evaluate import evaluate, warm_up
     from astra_tacos.sweep.outcome import Conditions
     from astra_tacos.sweep.point import Point
@@ -57,14 +57,17 @@ def _serve(requests: SimpleQueue[str], answers: TextIO) -> None:
 
 
 def _read(requests: SimpleQueue[str], scratch: str) -> None:
-    """Pass lines on. Their end is that of the process that asks, also when it was killed: nobody wants the answer then."""
+    """Put each line of standard input into the queue, and end the process when standard input ends.
+
+    Standard input ends when the process that asks ends, even if it was killed; nobody waits for an answer then.
+    """
     for line in sys.stdin:
         requests.put(line)
     _leave(scratch, 0)
 
 
 def _leave(scratch: str, code: int) -> None:
-    """End now, whatever the other thread computes; kernels and their threads do not wait for one another."""
+    """Remove the scratch directory and end the process at once, even if another thread is still computing."""
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(code)
 

@@ -19,7 +19,18 @@ RUN_KEYS = ("workload", "system", "comm_group", "remote_memory", "directory")
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """The files of a run, as absolute paths, a digest of all that is in them, and how many ranks it has."""
+    """The files of a training run.
+
+    Parameters
+    ----------
+    workload, system, comm_group, remote_memory, directory
+        Absolute paths: prefix of the trace files, system file, communicator group file, remote memory file, and the directory
+        in which ASTRA-sim is started.
+    digest
+        SHA-256 over the content of all these files and of the traces that the system file names, in hexadecimal.
+    num_ranks
+        Number of trace files.
+    """
 
     workload: str
     system: str
@@ -39,14 +50,14 @@ def read_run_source(
     remote_memory: str | None,
     directory: str | None,
 ) -> RunSource:
-    """Find the files of a run, and read them through.
+    """Find the files of a run and compute the digest of their content.
 
     Parameters
     ----------
     places
-        Where the sweep file has each of `RUN_KEYS`.
+        Place of each of `RUN_KEYS` in the sweep file, for errors.
     folder
-        Where relative paths begin.
+        Directory to which relative paths refer.
     workload
         Prefix of the trace files.
     system
@@ -56,7 +67,7 @@ def read_run_source(
     remote_memory
         Remote memory file, if any.
     directory
-        Where ASTRA-sim is started: paths in the system file begin there. By default where the system file is.
+        Directory in which ASTRA-sim is started, to which paths in the system file refer; by default that of the system file.
 
     Raises
     ------
@@ -88,7 +99,7 @@ def read_run_source(
             _add(digest, role, (start if role == "per node" else folder) / name)
     for prefix in sorted({*config.custom.values(), *config.per_node.values()}):
         if not Path(f"{start / prefix}.0.et").is_file():
-            continue  # where it is used, reading the run says so
+            continue  # if the run uses it, reading the run reports the missing file
         for rank, path in enumerate(trace_files(start / prefix)):
             _add(digest, f"collective {prefix} {rank}", path)
     groups, memory = (None if name is None else os.path.normpath(folder / name) for name in (comm_group, remote_memory))
@@ -97,7 +108,7 @@ def read_run_source(
 
 
 def _add(digest: hashlib._Hash, role: str, path: Path) -> None:
-    """Add what a file is for, and the digest of its content: no content can pass for another file."""
+    """Add the role of a file and the digest of its content, so that files in different roles cannot be exchanged unnoticed."""
     with open_regular(path, "a file of a run") as file:
         content = hashlib.file_digest(file, "sha256").hexdigest()
     digest.update(f"{role} {content}\n".encode())

@@ -1,4 +1,4 @@
-"""Checks of a point's schedule: by the oracle, and by the replay."""
+"""Check of a point's schedule by the oracle and by the replay."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from astra_tacos.verifier.schedule_oracle import check
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """The oracle has no objection, and the embedded replay takes exactly the predicted time.
+    """Check that the oracle accepts the schedule and that the embedded replay takes exactly the predicted time.
 
     Raises
     ------
     VerificationError
-        If one of them disagrees.
+        If the oracle finds an error or the replay takes another time.
     """
     check(schedule)
     replayed = replay_schedule(schedule).collective_time_ns

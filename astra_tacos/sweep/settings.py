@@ -1,4 +1,4 @@
-"""Keys of a sweep file's `point` that describe the task: those of `astra-tacos synthesize` and `astra-tacos plan`."""
+"""Keys of a sweep file's `point` that describe the task: the options of `astra-tacos synthesize` and `astra-tacos plan`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Setting:
     Parameters
     ----------
     read
-        The value as it is used, from what the file says and where it says it; raises `ConfigError`.
+        Checks a value of the file, given with its place, and returns the value that is used; raises `ConfigError`.
     column
-        Column of the row that has it.
+        Column of the row that holds the value.
     kinds
-        Kinds of points that have it.
+        Kinds of points that have the key.
     defaults
-        By kind, the value where the file has none; `REQUIRED` if it must have one.
+        Default value for each entry of `KINDS`; `REQUIRED` if the file must give a value.
     """
 
     read: _Read
@@ -49,7 +49,7 @@ class Setting:
     defaults: tuple[Any, ...] = (None, None)
 
     def default(self, kind: str) -> Any:
-        """The default for points of a kind of task."""
+        """The default value for points of this kind, or `REQUIRED`."""
         return self.defaults[KINDS.index(kind)]
 
 
@@ -71,7 +71,7 @@ def _choice(choices: Iterable[str], may_be_null: bool = False) -> _Read:
 
 
 def _whole(least: int, null: str = "") -> _Read:
-    """A whole number, or what `null` says, for which null can be written, too."""
+    """Make a reader of whole numbers from `least` on; if `null` is given, it reads that text, and null, as None."""
 
     def read(value: object, where: str) -> Any:
         if null and (value is None or value == null):
@@ -84,12 +84,23 @@ def _whole(least: int, null: str = "") -> _Read:
 
 
 def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool]) -> float:
-    """A finite number that is fit, also one in quotes.
+    """Read a finite number; a number in quotes is accepted, too.
+
+    Parameters
+    ----------
+    value
+        The value in the file.
+    where
+        The place of the value, for errors.
+    expected
+        What an error says was expected.
+    is_fit
+        Whether a finite number is allowed here.
 
     Raises
     ------
     ConfigError
-        If it is none.
+        If the value is no number or not allowed.
     """
     number: float | None = None
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
@@ -115,12 +126,12 @@ def _speed(value: object, where: str) -> float:
 
 
 def read_size(value: object, where: str) -> int:
-    """Bytes of a size.
+    """Read a size, a number of bytes or a text such as 64MiB, and return it in bytes.
 
     Raises
     ------
     ConfigError
-        If it is none.
+        If the value is no size, or out of range.
     """
     if isinstance(value, str):
         return parse_size(value, where)
@@ -163,7 +174,7 @@ SETTINGS: dict[str, Setting] = {
     "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
     "backend": Setting(_choice(tuple(BACKENDS), may_be_null=True), "backend"),
 }
-"""Keys of `point` beside `network` and `failed_links`, as the options of the command line."""
+"""Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""
 SEARCH_FIELDS = {
     "synthesizer": "synthesizer",
     "chunks_per_npu": "chunks_per_npu",
@@ -174,4 +185,4 @@ SEARCH_FIELDS = {
     "seed": "seed",
     "budget": "budget",
 }
-"""Keys of `point` that are options of the search, and what `SearchOptions` calls them."""
+"""Keys of `point` that are options of the search, and the names of these options in `SearchOptions`."""

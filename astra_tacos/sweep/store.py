@@ -1,12 +1,12 @@
-"""The directory of a sweep: one file per result, named by the key of its points, so that an interrupted sweep can continue.
+"""The directory of a sweep, with one file per result, named by the key of the points, so that an interrupted sweep can continue.
 
     DIR/rows/3f/3fa0....json    the outcome of the points with that key
     DIR/sweep.yml               the sweep file
     DIR/sweep.parquet           the table
 
-A row is written to a temporary file and renamed as soon as it is computed, so a killed sweep leaves whole rows only. Rows are not
-forced to the disk (fsync would cost more than a small point): after a power cut the last rows may be missing or torn. A row that
-cannot be read counts as missing, and the log names it.
+Each row is written to a temporary file and renamed as soon as it is computed, so a killed sweep leaves only complete rows. Rows
+are not forced to the disk, because fsync would cost more than a small point; after a power failure the last rows may be missing
+or incomplete. A row that cannot be read counts as missing, and the log names it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An outcome, and the limits that it was computed under."""
+    """An outcome, and the limits under which it was computed: seconds and bytes, None for no limit."""
 
     outcome: Outcome
     timeout_s: float | None
     memory_bytes: int | None
 
     def stands(self, conditions: Conditions, retry_failed: bool) -> bool:
-        """Whether it need not be computed again."""
+        """Whether the row is valid under these conditions, so that its point need not be computed again.
+
+        With `retry_failed`, points that failed are computed again in any case.
+        """
         status = self.outcome.status
         if status == DIED or (retry_failed and status in FAILED):
             return False
@@ -53,7 +56,7 @@ class Row:
 
 
 def _is_more(now: float | None, then: float | None) -> bool:
-    """Whether a limit allows more than it did; None allows all."""
+    """Whether the limit `now` is higher than the limit `then`; None is no limit."""
     return then is not None and (now is None or now > then)
 
 
@@ -65,12 +68,19 @@ class Store:
 
     @contextlib.contextmanager
     def opened(self, sweep_file: bytes) -> Iterator[None]:
-        """Make it, if it is not there, and keep others from writing to it; what killed sweeps left unfinished goes.
+        """Create the directory if necessary, and lock it while the context lasts.
+
+        Temporary files of killed sweeps are removed, and a table that belongs to another sweep file, too.
+
+        Parameters
+        ----------
+        sweep_file
+            Content of the sweep file, of which the directory keeps a copy.
 
         Raises
         ------
         ConfigError
-            If something else is there, or another sweep writes to it.
+            If the directory holds anything but a sweep, cannot be written, or another sweep writes to it.
         """
         self.check()
         try:
@@ -81,14 +91,14 @@ class Store:
             for stale in (*self.directory.glob(".*.tmp"), *self.directory.glob(f"{ROWS}/*/.*.tmp")):
                 stale.unlink(missing_ok=True)
             known = self.directory / SWEEP_FILE
-            if known.is_file() and known.read_bytes() != sweep_file:  # its table must not be taken for that of the new one
+            if known.is_file() and known.read_bytes() != sweep_file:  # the old table is not the new sweep's
                 (self.directory / TABLE_FILE).unlink(missing_ok=True)
             with replaced_file(known) as temporary:
                 temporary.write_bytes(sweep_file)
             yield
 
     def check(self) -> None:
-        """Check that rows may be added: nothing is there, or a sweep.
+        """Check that rows may be added: the directory does not exist, is empty, or holds a sweep.
 
         Raises
         ------
@@ -105,7 +115,10 @@ class Store:
             raise ConfigError(f"{path}: exists and is not a sweep of astra_tacos: choose another output")
 
     def read(self, keys: Iterable[str]) -> dict[str, Row]:
-        """Rows by key, as far as they are there. A damaged one counts as missing, and a warning in the log names its file."""
+        """Read the stored rows of some keys and return them by key.
+
+        A damaged row counts as missing, and a warning in the log names its file.
+        """
         found = {}
         for key in keys:
             path = self._path(key)
@@ -119,7 +132,7 @@ class Store:
         return found
 
     def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
-        """Keep an outcome."""
+        """Store an outcome with the limits under which it was computed, and return its row."""
         row = Row(outcome, conditions.timeout_s, conditions.memory_bytes)
         about = {
             "format": ROW_FORMAT,
@@ -149,7 +162,13 @@ class Store:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Alone in a directory; the system lets go of the lock when the process ends, however it does."""
+    """Hold the lock of a directory while the context lasts; the system releases it if the process is killed.
+
+    Raises
+    ------
+    ConfigError
+        If another process holds the lock.
+    """
     try:
         import fcntl
     except ImportError:  # no such locks on this system

@@ -12,21 +12,21 @@ from astra_tacos.units import format_size
 _BEST = 5
 _MOST_KINDS = 12
 _COMPARABLE = ("kind", "collective", "size_bytes", "workload")
-"""Points that agree in these have the same task, so that times tell which is better."""
+"""Points with equal values in these columns have the same task, so that their times can be compared."""
 _ERRORS = 5
 
 
 def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[str]) -> dict[str, Any]:
-    """Counts by status, the best points and the first errors and refusals, ready for JSON.
+    """Counts by status, the best points, and the first errors and refusals, as values that JSON can represent.
 
     Parameters
     ----------
     rows
-        Of the points whose outcome is known, in order.
+        Rows of the points whose outcome is known, in order.
     num_points
-        How many there are, known or not.
+        Number of all points.
     axes
-        Columns of the axes; those in which rows differ tell points from one another.
+        Columns of the axes; the best points are listed with those in which rows differ.
     """
     counts = Counter(row["status"] for row in rows)
     result: dict[str, Any] = {
@@ -44,7 +44,10 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
 
 
 def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
-    """Of one task the best few points; of several, the best point of each, and of how many more there is one."""
+    """The rows with the smallest values of a column, reduced to a few columns, and the number of tasks that are left out.
+
+    If all rows have the same task, these are the best `_BEST` rows; otherwise the best row of each task.
+    """
     ranked = sorted((row for row in rows if row.get(column) is not None), key=lambda row: (row[column], row["point"]))
     firsts: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in ranked:
@@ -56,7 +59,7 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> t
 
 
 def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and lines of such points; columns without values are left out."""
+    """Header and rows of text of a table of the best points, as `summarize` returns them, without empty columns."""
     names = [name for name in best[0] if any(row[name] is not None for row in best)]
     return tuple(names), [tuple(_text(name, row[name]) for name in names) for row in best]
 

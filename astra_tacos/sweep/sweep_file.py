@@ -1,4 +1,4 @@
-"""Reading of a sweep file completely, into points that can run."""
+"""Reading of a sweep file into points that are ready to run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ class Sweep:
 
     Parameters
     ----------
+    name, path
+        Name of the sweep, and path of its file.
     axes
-        Columns of the rows that have the values of its axes, in order of the file.
+        Columns of the rows that hold the values of the axes, in the order of the file.
     points
-        Those that meet all conditions.
+        Points that meet all conditions.
     num_combinations
-        Points before conditions.
+        Number of points before conditions are applied.
     left_out
-        By condition, how many points it is the first to refuse.
+        Number of points that each condition leaves out, by its text; the first condition that a point does not meet counts.
     """
 
     name: str
@@ -49,18 +51,28 @@ class Sweep:
     left_out: dict[str, int]
 
 
-def read_sweep_file(path: str | Path) -> Sweep:
-    """Read a sweep file, the files that it names, and resolve all points.
+def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
+    """Read a sweep file and the files that it names, and resolve all points.
+
+    Parameters
+    ----------
+    path
+        The sweep file.
+    backend
+        Name of the backend of all points; with None the file decides, or else the default of each network.
 
     Raises
     ------
     ConfigError
-        One line that names the file, the key, what was found and what was expected; of all that is wrong, the first. A point
-        whose network cannot be built is none of that, but has an `error`.
+        If `backend` is given and the file has backends of its own, or the file is invalid: one line that names the file, the
+        key, what was found and what was expected, for the first error. A network that cannot be built is no such error; its
+        points have an `error` instead.
     """
     file = read_document(Path(path))
     left_out = dict.fromkeys((condition.text for condition in file.conditions.expressions), 0)
-    points = tuple(_Resolver(file, left_out).points())
+    if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
+        raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")
+    points = tuple(_Resolver(file, left_out, backend).points())
     if not points:
         refused = "; ".join(f"{text} refuses {count:,}" for text, count in left_out.items() if count)
         raise ConfigError(f"{path}: where leaves none of {file.axes.num_combinations:,} points ({refused}), expected some")
@@ -79,16 +91,16 @@ def _columns(axes: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Recipe:
-    """How points that the axes give the same keys are made.
+    """How to make the points whose axes set the same keys of `point`.
 
     Parameters
     ----------
     kind
         One of `KINDS`.
     constants
-        Settings of all of them; null is the default.
+        Constant settings and defaults, by key.
     varying
-        Keys of other settings: those that axes give, and those that are expressions.
+        Keys of the settings that differ between points, because axes set them or because they are expressions.
     """
 
     kind: str
@@ -100,6 +112,7 @@ class _Recipe:
 class _Resolver:
     file: Document
     left_out: dict[str, int]
+    backend: str | None
     networks: Networks = field(init=False)
     recipes: dict[frozenset[str], _Recipe] = field(default_factory=dict)
     read: dict[tuple[Any, ...], Any] = field(default_factory=dict)
@@ -120,7 +133,7 @@ class _Resolver:
                 index += 1
 
     def point(self, index: int, part: Part) -> Point | None:
-        """The point of one part of each block of axes; None if a condition refuses it."""
+        """The point with this number and these values of the axes; None if it does not meet a condition."""
         names, file = part.names, self.file
         recipe = self.recipe(part)
         file.definitions.add_to(names)
@@ -159,7 +172,13 @@ class _Resolver:
         return self.recipes[given]
 
     def new_recipe(self, given: frozenset[str]) -> _Recipe:
-        """Check that keys go together, and that none is missing."""
+        """The recipe of points whose axes set these keys.
+
+        Raises
+        ------
+        ConfigError
+            If a key is missing, or is for another kind of points.
+        """
         file = self.file
         there = {*file.constants, *file.fields, *given}
         kind = WORKLOAD if "workload" in there else COLLECTIVE
@@ -175,6 +194,7 @@ class _Resolver:
                 raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
         constants = {name: setting.default(kind) for name, setting in of_kind.items()}
         constants |= {name: value for name, value in file.constants.items() if value is not None}
+        constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
                 raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
@@ -182,11 +202,11 @@ class _Resolver:
 
     def network(self, part: Part) -> PointNetwork:
         spec = part.given.get(NETWORK, self.file.network)
-        assert isinstance(spec, NetworkSpec)  # the recipe has seen to it
+        assert isinstance(spec, NetworkSpec)  # `new_recipe` has checked it
         return self.networks.resolve(spec, part.given.get(FAILED_LINKS, self.file.failures), part.names)
 
     def computed(self, name: str, names: dict[str, Any]) -> Any:
-        """The value of a key of `point` that is an expression."""
+        """The value of a key of `point` that contains expressions, for given values of the names."""
         found = self.file.fields[name]
         key = (name, *found.depends_on(names))
         if key not in self.read:
@@ -243,7 +263,7 @@ class _Resolver:
 
 
 def _search_options(settings: dict[str, Any]) -> SearchOptions:
-    """What settings ask of a search; a point is computed by one thread."""
+    """The search options of some settings, with one thread, because points run in parallel."""
     asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
     for name, field_name in SEARCH_FIELDS.items():
         if settings.get(name) is not None:
@@ -252,7 +272,7 @@ def _search_options(settings: dict[str, Any]) -> SearchOptions:
 
 
 def _at(names: dict[str, Any]) -> str:
-    """Where a message comes from, if points differ."""
+    """The values of the axes at a point, as text that is appended to an error; empty without axes."""
     if not names:
         return ""
     listed = [f"{name} = {describe(value)}" for name, value in list(names.items())[:_MOST_NAMES]]

@@ -27,10 +27,10 @@ _OWN_COLUMNS = {"point": "int", "key": "str", "status": "str", "error": "str"}
 
 
 def table_columns(points: Sequence[Point]) -> dict[str, str]:
-    """All columns in order, and what is in them: "int", "float", "bool", "str" or "floats" (a list of numbers).
+    """All columns in order, with their types: "int", "float", "bool", "str" or "floats" (a list of numbers).
 
-    Axes and definitions that are no columns of every sweep come after the first ones. What is in them depends on all points
-    of the sweep, run or not: whole numbers become "float" beside others, and anything beside text becomes text.
+    Columns of the sweep's own axes and definitions follow the first four columns. Their types depend on all points of the sweep,
+    computed or not: a column that mixes integers and other numbers is "float", and any other mixture is "str".
     """
     known = _OWN_COLUMNS | INPUT_COLUMNS | RESULT_COLUMNS
     own: dict[str, set[type]] = {}
@@ -50,11 +50,11 @@ def _kind(types: set[type]) -> str:
 
 
 def table_row(point: Point, outcome: Outcome) -> dict[str, Any]:
-    """The columns of a point that have a value."""
+    """The row of a point, by column; columns without a value may be missing."""
     row: dict[str, Any] = {"point": point.index, "key": point.key, "status": outcome.status, "error": outcome.error}
     row |= point.inputs | outcome.results
     time_ns, cost = row.get("predicted_ns"), row.get("cost")
-    if time_ns is not None and cost is not None:  # here, as the cost is no part of the key
+    if time_ns is not None and cost is not None:  # not stored with the outcome, as the cost is no part of the key
         row["time_cost"] = time_ns / NS_PER_S * cost
     return row
 
@@ -62,18 +62,18 @@ def table_row(point: Point, outcome: Outcome) -> dict[str, Any]:
 def write_table(
     path: Path, name: str, axes: Sequence[str], columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Write rows as Parquet, the same bytes for the same rows.
+    """Write rows as a Parquet file; equal rows give equal bytes.
 
     Parameters
     ----------
     path
         File to write.
     name, axes
-        Of the sweep; columns of all axes.
+        Name of the sweep, and columns of its axes.
     columns
-        As of `table_columns`.
+        Columns with their types, as `table_columns` returns them.
     rows
-        In the order of the file; what a row lacks is null.
+        Rows by column, in the order in which they are written; a value that a row lacks is null.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -101,12 +101,17 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def read_sweep(directory: Path) -> SweepColumns:
-    """The table in the directory of a sweep; the path of the table itself will do, too.
+    """Read the table of a sweep.
+
+    Parameters
+    ----------
+    directory
+        The directory of the sweep, or the path of the table itself.
 
     Raises
     ------
     ConfigError
-        If there is none, it has no rows, or it is no table of a sweep.
+        If there is no table, or it has no rows or is no table of a sweep.
     MissingExtraError
         If pyarrow is not installed.
     """

@@ -1,4 +1,4 @@
-"""A point with a training run on a network: planned, replayed before and after, and reported in figures."""
+"""Evaluation of a point with a training run: plan, replays before and after it, and the columns of the result."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 
 
 def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:
-    """The results of a run; what the plan writes goes again.
+    """Plan a training run, and return the values of result columns by name; the plan's files are removed afterwards.
 
     Raises
     ------
     AstraTacosError
-        If it cannot be read, planned or replayed.
+        If the run cannot be read, planned or replayed.
     """
     _check_files(task)
     with tempfile.TemporaryDirectory() as scratch:
         try:
             result = _plan(network, task, conditions, Path(scratch))
         except AstraTacosError as error:
-            raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # a row must not name what is gone
+            raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # the scratch directory no longer exists
     return {
         "predicted_ns": result.after_ns,
         **{judged.judge.figure: judged.after_ns for judged in result.judged},
-        "verified": True,  # a plan checks its schedules, and its end is that of a replay
+        "verified": True,  # `plan` verifies its schedules and replays the run
         "before_ns": result.before_ns,
         "speed_up": result.speed_up,
         "exposed_before_ns": result.exposed_before_ns,
@@ -46,7 +46,13 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
 
 
 def _check_files(task: WorkloadTask) -> None:
-    """The files are still those that the sweep began with: the row is found again by their digest."""
+    """Check that the files have not changed since the sweep began, because their digest is part of the row's key.
+
+    Raises
+    ------
+    ConfigError
+        If they have changed.
+    """
     places = {key: key for key in RUN_KEYS}
     source = read_run_source(places, Path(), task.workload, task.system, task.comm_group, task.remote_memory, task.directory)
     if source.digest != task.digest:

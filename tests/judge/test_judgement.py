@@ -23,6 +23,7 @@ from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.judge import judgement
 from astra_tacos.judge.judgement import busiest_link_ns, judge_schedule, with_other_choices
 from astra_tacos.judge.judges import FIGURES, STOCK_FIGURE, differ, judges_of_collective, judges_of_run, timed_for
+from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -193,6 +194,31 @@ def test_a_backend_brings_its_link_model() -> None:
     tiny = make_collective("all-reduce", 8, 64, 1)
     model, reason = CONGESTION_AWARE.link_model_on(net, tiny)
     assert (model, reason) == ("blocking", "chunks serialise in under 1 ns, where the congestion-aware backend stops")
+
+
+def test_chunks_at_which_a_backend_stops_go_to_another(tmp_path: Path) -> None:
+    """On ASTRA-sim's queues a chunk that holds a link for less than 1 ns ends the run."""
+    net, network = topology(*ALL["hetero-torus"]), config(*ALL["hetero-torus"])
+    made = schedule(net, size=256, link_model=CONGESTION_AWARE.link_model_on(net, make_collective("all-reduce", 12, 256, 1))[0])
+    assert made.timing.link_model == "blocking"
+    judged = judge_schedule(made, network, CONGESTION_AWARE)
+    assert (judged.backend, judged.times_ns["stock_ns"]) == (CONGESTION_UNAWARE, made.collective_time_ns)
+    assert judged.times_ns["congestion_aware_ns"] is None
+    assert write_run_directory(made, tmp_path / "run", backend=CONGESTION_AWARE).network.backend == CONGESTION_UNAWARE
+
+
+def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend is one object: judges, notes and figures take it from the list."""
+    packet_level = replace(CONGESTION_AWARE, name="packet-level", branch=None)
+    monkeypatch.setitem(BACKENDS, packet_level.name, packet_level)
+    monkeypatch.setitem(NETWORK_MODELS, packet_level, NETWORK_MODELS[CONGESTION_AWARE])
+    made = schedule(topology(*HIERARCHY), chunks=2, link_model="blocking")
+    judged = judge_schedule(made, config(*HIERARCHY))
+    assert list(judged.times_ns) == [*FIGURES, "packet_level_ns"]
+    assert judged.times_ns["packet_level_ns"] == judged.times_ns["congestion_aware_ns"]
+    assert [label for label, _ in judged.rows()] == ["stock ASTRA-sim", "congestion-aware", "packet-level"]
+    notes = with_other_choices(judged, made, config(*HIERARCHY), OPTIONS).notes
+    assert any("on packet-level (embedded replay alone) a pipelined schedule" in note for note in notes)
 
 
 # ---- Run directories ----

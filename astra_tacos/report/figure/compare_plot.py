@@ -27,7 +27,22 @@ _MOST_TICKS = 6
 
 
 def save_plot(rows: Sequence[CompareRow], path: Path, width: str = "double") -> None:
-    """Draw the comparison to a file; its suffix says the format, and the same rows give the same bytes."""
+    """Write the figure of a comparison to a file; equal rows give equal bytes.
+
+    Parameters
+    ----------
+    rows
+        Rows of the comparison.
+    path
+        File to write; its suffix names the format.
+    width
+        Width of the figure, a key of `WIDTHS`.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format or the file cannot be written.
+    """
     save_figure(path, lambda: _draw(rows, width))
 
 
@@ -66,7 +81,7 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
         bandwidth.plot(at, most, **style)
     for axes in (time, bandwidth):
         _dress(axes, sizes)
-    if bounds:  # once the limits are known: what no schedule can reach
+    if bounds:  # shade the area that no schedule can reach; this needs the limits of the axes
         time.fill_between(at, least, time.get_ylim()[0], color="#f2f2f2", linewidth=0, zorder=0)
         bandwidth.fill_between(at, most, bandwidth.get_ylim()[1], color="#f2f2f2", linewidth=0, zorder=0)
     first = rows[0]
@@ -83,13 +98,13 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
 
 
 def _bounds(rows: Sequence[CompareRow]) -> dict[int, tuple[float, float]]:
-    """By ascending size, the bound in ns and the bus bandwidth that the bound allows."""
+    """The bound in ns and the bus bandwidth in GB/s that it allows, by size in ascending order."""
     moved = {row.size_bytes: row.bus_bandwidth_gbps * row.time_ns for row in rows if row.bus_bandwidth_gbps and row.time_ns}
     return {size: (ns, moved[size] / ns) for size, ns in sorted(best_bound_ns(rows).items()) if ns > 0}
 
 
 def _dress(axes: Axes, sizes: Sequence[int]) -> None:
-    """Logarithmic axes, with sizes and plain numbers at the ticks."""
+    """Make both axes logarithmic, with sizes along x and plain numbers along y."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axes.set_xscale("log", base=2)
@@ -99,7 +114,7 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(FixedLocator([float(size) for size in sizes]) if step > 1 else NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(round(value))))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_ylim() if axes.get_ylim()[0] > 0 else (1.0, 10.0)  # where all refused there is nothing to show
+    low, high = axes.get_ylim() if axes.get_ylim()[0] > 0 else (1.0, 10.0)  # not positive if all refused
     is_short = high < 30 * low
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
@@ -110,6 +125,6 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
 
 
 def _columns(entries: int, is_wide: bool) -> int:
-    """Legend columns, so that its rows are about equally full."""
+    """Number of columns of the legend that fills its rows about evenly."""
     most = 6 if is_wide else 3
     return math.ceil(entries / math.ceil(entries / most))

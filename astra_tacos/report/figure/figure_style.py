@@ -1,4 +1,4 @@
-"""The common style of figures for papers: widths, fonts, colours, units of time, and files with the same bytes every time."""
+"""The common style of figures for papers: widths, fonts, colours, units of time, and reproducible files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".pdf", ".png")
 WIDTHS = ("double", "single")
-"""Columns of a two-column paper: double has panels side by side, single one above the other."""
+"""Widths for a two-column paper: "double" has panels side by side, "single" one above the other."""
 WIDTH_INCHES = {"double": 7.16, "single": 3.5}
 
 REDUCE, COPY = "#4477aa", "#ee6677"
-"""Sends that reduce and sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
+"""Colours of sends that reduce and of sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
 RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
-"""What a rank does, in the order of `rank_states.STATES`."""
+"""Colours of the states of a rank, in the order of `rank_states.STATES`."""
 SYNTHESIZER_STYLES = {
     "auto": ("#000000", "*"),
     "tacos": ("#332288", "o"),
@@ -36,7 +36,7 @@ SYNTHESIZER_STYLES = {
     "hierarchical": ("#999933", "P"),
     "themis": ("#882255", "X"),
 }
-"""Colour and marker by synthesizer, so that figures of one paper agree: Paul Tol's `muted`, safe for the colour-blind."""
+"""Colour and marker of each synthesizer, the same in all figures: Paul Tol's `muted`, safe for the colour-blind."""
 OTHER_STYLES = (("#666666", "h"), ("#666666", "p"), ("#666666", "d"), ("#666666", "H"))
 SERIES_STYLES = (
     ("#4477aa", "o"),
@@ -47,7 +47,7 @@ SERIES_STYLES = (
     ("#aa3377", "P"),
     ("#555555", "X"),
 )
-"""Colour and marker of series that are no synthesizers: Paul Tol's `bright`."""
+"""Colours and markers of series other than synthesizers: Paul Tol's `bright`."""
 _TITLE_CHARACTERS = {"double": 100, "single": 46}
 TIMES = " \N{MULTIPLICATION SIGN} "
 
@@ -79,12 +79,12 @@ _TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 
 
 def check_figure(path: Path) -> None:
-    """Check, before the work, that a figure can be written to `path` and that its suffix names a format.
+    """Check, before the figure is drawn, that it can be written to `path` and that the suffix names a format.
 
     Raises
     ------
     ConfigError
-        If not, and what was expected.
+        If the suffix names no format or the file cannot be written.
     MissingExtraError
         If matplotlib is not installed.
     """
@@ -95,12 +95,12 @@ def check_figure(path: Path) -> None:
 
 
 def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write the figure that `draw` makes in the common style, in the format of the suffix; equal figures give equal bytes.
+    """Write the figure that `draw` makes, in the common style and the format of the suffix; equal figures give equal bytes.
 
     Raises
     ------
     ConfigError
-        If the suffix names no format, the file cannot be written, or `draw` finds nothing to draw.
+        If the suffix names no format or the file cannot be written; errors of `draw` pass through.
     """
     check_figure(path)
     import matplotlib
@@ -113,12 +113,20 @@ def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
 
 
 def time_unit(least_ns: float) -> tuple[str, float]:
-    """The largest unit in which a time is not below a tenth, and its ns."""
+    """The largest unit in which a time is at least 0.1, and its length in ns."""
     return next(((unit, scale) for unit, scale in reversed(_TIME_UNITS) if least_ns >= scale / 10), _TIME_UNITS[0])
 
 
 def colours_from(name: str, first: float, last: float) -> Colormap:
-    """Part of one of matplotlib's colour maps: what is too pale for thin lines on white is cut off."""
+    """A part of one of matplotlib's colour maps, for example without colours too pale for thin lines on white.
+
+    Parameters
+    ----------
+    name
+        Name of the colour map.
+    first, last
+        Ends of the part, from 0 to 1.
+    """
     import matplotlib
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
@@ -127,17 +135,27 @@ def colours_from(name: str, first: float, last: float) -> Colormap:
 
 
 def capitalized(collective: str) -> str:
-    """`All-Reduce` of `all-reduce`."""
+    """The name of a collective with capitals: `All-Reduce` for `all-reduce`."""
     return "-".join(part.capitalize() for part in collective.split("-"))
 
 
 def shape_text(shape: str) -> str:
-    """A network's shape as `Topology.describe_shape` gives it, with the sign for times."""
+    """A network's shape, as `Topology.describe_shape` returns it, with multiplication signs."""
     return shape.replace(" x ", TIMES)
 
 
 def wrapped(text: str, width: str, share: float = 1.0) -> str:
-    """Text in lines that fit a figure, or a share of its width, at 8 points."""
+    """The text broken into lines that fit into a share of a figure's width at a font size of 8 points.
+
+    Parameters
+    ----------
+    text
+        The text.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    share
+        Share of that width.
+    """
     most = int(_TITLE_CHARACTERS[width] * share)
     lines = text.split("\n")
     return "\n".join(textwrap.fill(line, most, break_on_hyphens=False) for line in lines)

@@ -1,4 +1,4 @@
-"""A replay over time as a figure for a paper: the state of every rank, before a plan and after."""
+"""A replay over time as a figure for a paper: the state of every rank, before and after a plan."""
 
 from __future__ import annotations
 
@@ -21,18 +21,33 @@ if TYPE_CHECKING:
 MOST_VECTOR_BARS = 1_000
 MOST_BARS = 100_000
 MOST_RANKS = 300
-"""Past so many bars, or ranks, shares of time are drawn instead."""
+"""Number of bars and of ranks up to which bars are drawn; for more, shares of time are drawn instead."""
 _BINS = {"double": 1500, "single": 700}
 _BAR_HEIGHT = 0.86
 
 
 def save_rank_timeline(recording: Recording, path: Path, width: str = "double") -> None:
-    """Draw what ranks do to a file; its suffix says the format, and the same recording gives the same bytes."""
+    """Write the figure of a recording to a file; equal recordings give equal bytes.
+
+    Parameters
+    ----------
+    recording
+        The recorded run.
+    path
+        File to write; its suffix names the format.
+    width
+        Width of the figure, a key of `WIDTHS`.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format or the file cannot be written.
+    """
     save_figure(path, lambda: draw_rank_timeline(recording, width))
 
 
 def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
-    """The figure: a panel for the run before, if the recording has it, and one for the run after, on one time axis."""
+    """Draw a panel for the run before the plan, if the recording has it, and one for the run after it, on one time axis."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -70,7 +85,21 @@ def _text(time_ns: int) -> str:
 
 
 def _add_ranks(axes: Axes, segments: Segments, end_ns: int, scale: float, width: str) -> str:
-    """One line a rank, bars or shares of time; returns what to say about it."""
+    """Draw one row per rank, as bars or as shares of time, and return a caption (empty for bars).
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    segments
+        States of the ranks.
+    end_ns
+        End of the time axis.
+    scale
+        Length of the time unit in ns.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgb
 

@@ -1,4 +1,4 @@
-"""Axes of the figures of a sweep: a scale with a unit for numbers, categories for everything else."""
+"""Axes of the figures of a sweep: scales with units for numbers, categories for everything else."""
 
 from __future__ import annotations
 
@@ -15,21 +15,33 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LOG_FROM = 10.0
-"""Largest by smallest value from which on a scale is logarithmic."""
+"""Ratio of the largest to the smallest value of a column from which on its scale is logarithmic."""
 _LOG_WITHIN = 4.0
-"""The same within one panel of several."""
+"""Ratio of the largest to the smallest value within one panel from which on its axis is logarithmic."""
 _LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
-"""Ticks within a decade, where the limits of an axis are less than so far apart."""
+"""Ticks within a decade for axes whose limits have at most this ratio."""
 _MOST_TICKS = {"double": 8, "single": 6}
 _TICKS_PER_INCH = 1.75
-"""Of sizes along a panel, so that `256 KiB` stands clear of the next one."""
+"""Largest number of ticks per inch for sizes, so that labels such as `256 KiB` do not touch."""
 _MOST_CHARACTERS = {"double": 60, "single": 30}
 _LONGEST_LABEL = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How values of a column are drawn: divided by `divisor`, under `label`, on a logarithmic scale or not."""
+    """How the values of a column are drawn.
+
+    Parameters
+    ----------
+    label
+        Label of the axis, with the unit.
+    divisor
+        Divisor of the values, which gives the unit of the label.
+    is_log
+        Whether the scale is logarithmic.
+    is_size, is_share, is_money
+        Whether the values are bytes, shares from 0 to 1, or dollars.
+    """
 
     label: str
     divisor: float
@@ -39,7 +51,7 @@ class Scale:
     is_money: bool
 
     def text(self, value: float) -> str:
-        """A value as ticks show it."""
+        """The text of a value at a tick."""
         if self.is_size:
             return format_size(round(value))
         if self.is_share:
@@ -50,7 +62,7 @@ class Scale:
         return f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.3g}"
 
     def cell(self, value: float) -> str:
-        """A value as cells of one table show it: with as many digits each."""
+        """The text of a value in a cell of a heat map, with the same number of digits in all cells."""
         scaled = value / self.divisor
         if self.is_share and abs(value) <= 10:
             return f"{value * 100:.3g}%"
@@ -60,7 +72,7 @@ class Scale:
 
 
 def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
-    """The scale of a column of numbers, which are not empty."""
+    """The scale of a column of numbers; `values` must not be empty."""
     low, high = min(values), max(values)
     divisor, unit = 1.0, measure.unit
     if unit == "ns":
@@ -71,7 +83,7 @@ def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
 
 
 def category(value: Any) -> str:
-    """A value that is no number as a label."""
+    """The label of a value of a column that has other values than numbers."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -81,7 +93,7 @@ def category(value: Any) -> str:
 
 
 def ordered(values: Sequence[Any]) -> list[Any]:
-    """Distinct values: numbers by size, others in the order in which they come up, nothing last."""
+    """Distinct values: numbers in ascending order, others in the order of their first occurrence, None last."""
     distinct = list(dict.fromkeys(values))
     rest = [value for value in distinct if value is not None]
     rest = sorted(rest) if is_number(rest) else rest
@@ -89,13 +101,13 @@ def ordered(values: Sequence[Any]) -> list[Any]:
 
 
 def series_of(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
-    """Distinct values of some rows, in the order of all."""
+    """Distinct values of some rows, in the order that `ordered` gives to the values of all rows."""
     there = {values[row] for row in rows}
     return [value for value in ordered(values) if value in there]
 
 
 def texts(values: Sequence[Any], measure: Measure) -> list[str]:
-    """Labels of distinct values, in the column's unit."""
+    """Labels of distinct values, in the unit of the column's scale."""
     found = [value for value in values if value is not None]
     if not is_number(found):
         return [category(value) for value in values]
@@ -104,14 +116,24 @@ def texts(values: Sequence[Any], measure: Measure) -> list[str]:
 
 
 def label_style(labels: Sequence[str], width: str, room: float) -> dict[str, Any]:
-    """How labels under an axis stand that has this share of the figure's width: aslant where they would meet."""
+    """Text properties of the labels under an axis: they are rotated if they would touch each other.
+
+    Parameters
+    ----------
+    labels
+        The labels.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    room
+        Width of the axis as a share of the figure's width.
+    """
     if sum(map(len, labels)) <= _MOST_CHARACTERS[width] * room:
         return {}
     return {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
 def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: str) -> None:
-    """Scale, ticks and grid of the x or y axis for the values that are drawn, before they are divided.
+    """Set scale, ticks and grid of the x or y axis.
 
     Parameters
     ----------
@@ -122,7 +144,7 @@ def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: 
     scale
         Kind and unit of the axis.
     values
-        Values that are drawn.
+        Values that are drawn, before they are divided by the scale's divisor.
     width
         Width of the figure, a key of `WIDTHS`.
     """

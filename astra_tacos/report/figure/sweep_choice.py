@@ -1,4 +1,4 @@
-"""The columns of a sweep that a figure shows: those that the user names, otherwise defaults that suit the sweep."""
+"""The columns of a sweep that a figure shows: those that the user names, or else defaults that depend on the sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ _COSTS = ("cost", "total_bandwidth_gbps", "num_npus")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a figure shows: a kind out of `KINDS`, and the columns of its axes, its colour, and its series."""
+    """The content of a figure.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    x, y
+        Columns of the axes.
+    value
+        Column that colours show, in a heat map; None in other figures.
+    by
+        Column whose values are the series; None for a single series.
+    """
 
     kind: str
     x: str
@@ -33,12 +45,19 @@ def choose(
     value: str | None = None,
     by: str | None = None,
 ) -> Choice:
-    """What was asked for, and where nothing was, what suits the sweep: sizes, costs and axes that vary.
+    """Complete a choice: what the caller leaves out is taken from the sizes, costs and axes that vary in the sweep.
+
+    Parameters
+    ----------
+    table
+        The rows of the sweep.
+    kind, x, y, value, by
+        The fields of `Choice`; None for a default.
 
     Raises
     ------
     ConfigError
-        If a column is not there or cannot be drawn so, or nothing varies.
+        If there is no such column, a figure of this kind cannot show it, or nothing varies.
     """
     for name, option in ((x, "--x"), (y, "--y"), (value, "--value"), (by, "--by")):
         if name is not None:
@@ -85,7 +104,7 @@ def _heatmap(table: SweepColumns, axes: list[str], x: str | None, y: str | None,
 
 
 def _series(table: SweepColumns, axes: list[str], x: str, y: str) -> str | None:
-    """The column that tells series apart: the synthesizer, or else an axis of few values."""
+    """The default column of the series: the synthesizer if it varies, or else an axis with few values."""
     for name in [*varying(table, (_SYNTHESIZER,)), *axes]:
         if name not in (x, y, _SIZE) and len(set(table.columns[name])) <= MOST_SERIES:
             return name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 400
 _MOST_WRITTEN = {"double": (12, 14), "single": (7, 14)}
-"""Columns and rows up to which cells have their value written in them."""
+"""Largest numbers of columns and rows for which values are written into the cells."""
 _MOST_LABELS = {"double": 16, "single": 9}
 _NO_VALUE = "#eeeeee"
 _BETTER = {LOWER: ", lower is better", NEITHER: "", HIGHER: ", higher is better"}
@@ -29,7 +29,9 @@ _BETTER = {LOWER: ", lower is better", NEITHER: "", HIGHER: ", higher is better"
 def draw_heatmaps(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels, on one colour scale; returns handles for the legend, and which points a cell stands for.
+    """Draw the heat maps of all panels on one colour scale.
+
+    Returns handles for the legend, and a text that says how the points of a cell were reduced to one.
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ def draw_heatmaps(
     low, high = (float(part) for part in (np.nanmin(cells), np.nanmax(cells)))
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
-    # Bright is better, as on the page; where neither way is, bright is more.
+    # Bright colours are better values, as on the page, or higher values if neither direction is better.
     shades = colours_from("viridis_r" if goal == LOWER else "viridis", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
     image = None
     for place, (axes, own) in enumerate(zip(grid, cells, strict=True)):

@@ -1,4 +1,4 @@
-"""Lines of a sweep: one column against another, a line for each value of a third."""
+"""Line plots of a sweep: one column against another, with a line for each value of a third one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 _FEWEST_SHADES = 4
 MARKER_SCALES = {"*": 1.7}
-"""Of markers that are smaller than others of the same size."""
+"""Factors for markers that look smaller than others of the same size."""
 _BY_NAME = ("synthesizer", "made_by")
 
 
 def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, str]]:
-    """Colour and marker of each value of a column: synthesizers have their own, many numbers go from light to dark."""
+    """Colour and marker of each value of a column.
+
+    Synthesizers have colours of their own; a column of many numbers gets colours from light to dark.
+    """
     if name in _BY_NAME:
         spare = iter(OTHER_STYLES * (len(values) // len(OTHER_STYLES) + 1))
         return [SYNTHESIZER_STYLES.get(str(value)) or next(spare) for value in values]
@@ -38,7 +41,9 @@ def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, st
 def draw_lines(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels; returns handles for the legend, and which points a place stands for.
+    """Draw the lines of all panels.
+
+    Returns handles for the legend, and a text that says how points at one place were reduced to one.
 
     Parameters
     ----------
@@ -83,11 +88,11 @@ def draw_lines(
                     drawn.append(best)
             if not points:
                 continue
-            below = place / max(len(series) - 1, 1)  # curves that coincide all show: those below are larger
+            below = place / max(len(series) - 1, 1)  # lines further below are larger, so that lines that coincide are all visible
             style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
             style |= {"zorder": 4 - below, "markersize": 3.8 + 2.0 * below, "linewidth": 1.0 + 0.4 * below, "clip_on": False}
             style["markersize"] *= MARKER_SCALES.get(marker, 1.0)
-            style |= {} if x_scale else {"linestyle": "none"}  # what has no order has nothing between
+            style |= {} if x_scale else {"linestyle": "none"}  # no lines between values that have no order
             (line,) = axes.plot([x for x, _ in points], [y for _, y in points], label=name, **style)
             handles.setdefault(name, line)
         _dress(axes, table, choice, (x_scale, y_scale), positions, drawn, width)

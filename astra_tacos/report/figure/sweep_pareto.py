@@ -23,7 +23,9 @@ _MOST_VECTOR_POINTS = 2_000
 def draw_fronts(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
-    """Draw the panels: all points, coloured by series, and the front of each panel; returns handles, and what the line is.
+    """Draw all points of each panel, coloured by series, and the Pareto front of each panel.
+
+    Returns handles for the legend, and a text that says what the front is.
 
     Parameters
     ----------
@@ -94,5 +96,5 @@ def draw_fronts(
 
 
 def _step(about: tuple[Measure, Measure]) -> str:
-    """Between two points of the front what can be had is what the first has: up to there the line stays on its level."""
+    """Matplotlib's `drawstyle` of the front: between two points the line keeps the y of the point whose x is worse."""
     return "steps-post" if about[0].goal != HIGHER else "steps-pre"

@@ -1,4 +1,4 @@
-"""A sweep as a figure for a paper: lines, a heat map of two axes, or points of time against cost with their Pareto front."""
+"""A sweep as a figure for a paper: lines, a heat map of two axes, or time against cost with the Pareto front."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ _COMMON = ("topology", "collective", "size_bytes")
 
 
 def save_sweep(table: SweepColumns, path: Path, choice: Choice, width: str = "double", note: str = "") -> None:
-    """Draw a sweep to a file; its suffix says the format, and the same rows give the same bytes.
+    """Write the figure of a sweep to a file; equal rows give equal bytes.
 
     Parameters
     ----------
     table
         The rows of the sweep.
     path
-        File to write.
+        File to write; its suffix names the format.
     choice
         Columns and kind of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
     note
-        What there is to say about which rows these are.
+        Text under the figure that says which rows these are.
     """
     save_figure(path, lambda: draw_sweep(table, choice, width, note))
 
 
 def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note: str = "") -> Figure:
-    """The figure: a panel per task, and under it what was reduced, and how many points have no value.
+    """Draw a panel per task; a caption says how points were reduced, and how many points have no value.
+
+    The parameters are those of `save_sweep`.
 
     Raises
     ------
@@ -101,14 +103,14 @@ def _check_series(table: SweepColumns, by: str) -> None:
 
 
 def _arrangement(panels: int, width: str) -> tuple[int, int]:
-    """Columns and rows of panels."""
+    """Number of columns and of rows in which the panels are arranged."""
     beside = {"double": (1, 2, 3, 2, 3, 3), "single": (1, 1, 1, 2, 2, 2)}
     columns = beside[width][panels - 1]
     return columns, -(-panels // columns)
 
 
 def _title(table: SweepColumns) -> str:
-    """The sweep's name, and what all of its points have in common."""
+    """The sweep's name, and the topology, collective and size that all points have in common."""
     facts = []
     for name in _COMMON:
         values = set(table.columns.get(name, []))
@@ -123,7 +125,7 @@ def _task_text(table: SweepColumns, panel: Panel) -> str:
 
 
 def _gaps(table: SweepColumns, rows: list[int], shown: str) -> str:
-    """How many points are not in the figure, and what became of them."""
+    """A text that says how many points are not in the figure, by status; empty if all are."""
     kept = set(rows)
     missing = [row for row in range(table.num_rows) if row not in kept]
     if not missing:

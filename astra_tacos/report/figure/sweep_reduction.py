@@ -1,4 +1,4 @@
-"""The data of a figure of a sweep: its columns, one panel per task, and one point for all points that share a place."""
+"""The data of a figure of a sweep: its columns, one panel per task, and one point for each place in a panel."""
 
 from __future__ import annotations
 
@@ -20,25 +20,42 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Rows of a sweep that do the same task: its columns and their values, and the rows."""
+    """The rows of a sweep with one task.
+
+    Parameters
+    ----------
+    task
+        Columns that define the task, with their values.
+    rows
+        Indices of the rows.
+    """
 
     task: tuple[tuple[str, Any], ...]
     rows: tuple[int, ...]
 
 
 def is_number(values: Sequence[Any]) -> bool:
-    """Whether there are values, and all are numbers."""
+    """Whether at least one value is not None, and all such values are numbers."""
     found = [value for value in values if value is not None]
     return bool(found) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in found)
 
 
 def column(table: SweepColumns, name: str, option: str) -> list[Any]:
-    """Values of a column that an option names.
+    """The values of a column.
+
+    Parameters
+    ----------
+    table
+        The rows of the sweep.
+    name
+        Name of the column.
+    option
+        The option that names the column, for errors.
 
     Raises
     ------
     ConfigError
-        If there is no such column, it has lists, or nothing at all.
+        If there is no such column, or it has lists or no values.
     """
     if name not in table.columns:
         raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep, such as {closest(table, name)}")
@@ -51,17 +68,17 @@ def column(table: SweepColumns, name: str, option: str) -> list[Any]:
 
 
 def closest(table: SweepColumns, name: str) -> str:
-    """The few columns whose names are most like one that is none; the axes if none is."""
+    """Up to three columns with names similar to `name`, as text; the axes if no name is similar."""
     return ", ".join(get_close_matches(name, list(table.columns), 3, 0.5) or table.axes or list(table.columns)[:3])
 
 
 def numbers(table: SweepColumns, name: str, option: str) -> list[Number | None]:
-    """Values of a column of numbers that an option names; what is not finite is None.
+    """The values of a column of numbers, with None for those that are not finite. The parameters are those of `column`.
 
     Raises
     ------
     ConfigError
-        If it is no such column.
+        If there is no such column, or it has other values than numbers.
     """
     values = column(table, name, option)
     if not is_number(values):
@@ -71,7 +88,7 @@ def numbers(table: SweepColumns, name: str, option: str) -> list[Number | None]:
 
 
 def varying(table: SweepColumns, names: Sequence[str]) -> list[str]:
-    """Those columns that have two values or more."""
+    """Those of some columns that have at least two different values and no lists."""
     return [
         name
         for name in names
@@ -82,14 +99,14 @@ def varying(table: SweepColumns, names: Sequence[str]) -> list[str]:
 
 
 def measure(table: SweepColumns, name: str) -> Measure:
-    """What a column is called, in which unit it is, and which way is better."""
+    """The measure of a column: its label, its unit, and which values are better."""
     return measure_of(name, {kind for kind in table.columns.get("kind", []) if kind is not None})
 
 
 def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: Sequence[str]) -> list[Panel]:
-    """The rows by what they do, in order of the first: points of different tasks are no rivals, so each task has a panel.
+    """One panel per task, in the order of their first rows, because results of different tasks are not compared.
 
-    Networks have panels as well, if they are an axis and the panels fit.
+    If networks are an axis, each has panels of its own, as long as there are not too many.
 
     Parameters
     ----------
@@ -98,10 +115,11 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: 
     rows
         Indices of the rows that the figure shows.
     used
-        Columns that the figure shows anyway; a task needs no panel if it is one of these itself. That one of them tells it is not
-        enough: where each synthesizer has a collective of its own, their times would look like those of rivals.
+        Columns that the figure shows; they do not divide the rows into panels. A column whose values merely follow from these
+        does: if each synthesizer had a collective of its own, their times must not stand in one panel.
     along
-        Those along which points stand side by side: one of the sweep file's own may say the size.
+        Columns along which points stand side by side. If the sweep file has an axis of its own among them that determines the
+        size, the size does not divide the rows.
 
     Raises
     ------
@@ -131,14 +149,14 @@ def _panels(table: SweepColumns, rows: Sequence[int], names: list[str]) -> dict[
 
 
 def _is_told_by(table: SweepColumns, rows: Sequence[int], name: str, used: Sequence[str]) -> bool:
-    """Whether a column has one value for each of those of other columns: an axis `size` tells `size_bytes`."""
+    """Whether the values of other columns determine that of a column, as an axis `size` determines `size_bytes`."""
     seen: dict[tuple[Any, ...], Any] = {}
     values, others = table.columns[name], [table.columns[other] for other in used]
     return all(seen.setdefault(tuple(other[row] for other in others), values[row]) == values[row] for row in rows)
 
 
 def representative(values: Sequence[tuple[int, Number]], goal: int) -> tuple[int, Number]:
-    """Of (row, value) pairs the best one, the first of equals; where neither way is better the lower median."""
+    """The best of some (row, value) pairs, the first of equal ones; the lower median if neither direction is better."""
     if goal == LOWER:
         return min(values, key=lambda pair: (pair[1], pair[0]))
     if goal == HIGHER:
@@ -148,7 +166,17 @@ def representative(values: Sequence[tuple[int, Number]], goal: int) -> tuple[int
 
 
 def describe_reduction(table: SweepColumns, groups: Sequence[Sequence[int]], goal: int) -> str:
-    """`best over seed, trials (up to 6 points each)`, or nothing if every place has one point."""
+    """A text such as `best over seed, trials (up to 6 points each)`; empty if every place has one point.
+
+    Parameters
+    ----------
+    table
+        The rows of the sweep.
+    groups
+        Rows of the points at each place.
+    goal
+        Which values are better.
+    """
     most = max((len(group) for group in groups), default=0)
     if most < 2:
         return ""

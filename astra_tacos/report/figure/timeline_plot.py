@@ -37,47 +37,50 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 
 MOST_VECTOR_BARS = 3_000
-"""Bars past which they are stored as pixels, also in SVG and PDF."""
+"""Number of bars up to which they are drawn as vectors; more are stored as pixels, even in SVG and PDF."""
 MOST_BARS = 100_000
 MOST_ROWS = 700
-"""Past so many bars, or rows, shares of time are drawn instead."""
+"""Number of bars and of rows up to which bars are drawn; for more, shares of time are drawn instead."""
 _LABELLED_ROWS = {"double": 36, "single": 24}
 _HEIGHT_INCHES = {"double": 3.5, "single": 3.3}
 _BINS = {"double": 1500, "single": 700}
 _BAR_HEIGHT = 0.86
 _PALE = 0.22
-"""How much of a colour is left of what is not highlighted."""
+"""Strength of the colours of sends that are not highlighted."""
 _MOST_RIMS = 600
 _LEAST_SHARE = (0.0025, 0.006)
-"""Of the panel's width and height, that a bar of a chunk that stands out has at least."""
+"""Least width and height of a highlighted bar, as shares of the panel's width and height."""
 _MOST_TREE_LINES = 400
-"""Past so many lines from send to send nothing can be followed: the bars of the chunk stand alone."""
+"""Number of lines from send to send up to which they are drawn; more could not be told apart."""
 
 
 def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
-    """Draw all sends over time to a file; its suffix says the format, and the same schedule gives the same bytes.
+    """Write the figure of all sends over time to a file; equal schedules give equal bytes.
 
     Parameters
     ----------
     schedule
         The schedule to draw.
     path
-        File to write.
+        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
-        A chunk whose sends are to stand out, with lines from each arrival to the sends that pass it on.
+        A chunk whose sends are highlighted, with lines from each arrival to the sends that depend on it; None for no chunk.
 
     Raises
     ------
     ConfigError
-        If there are no sends, there is no such chunk, or the file cannot be written.
+        If there are no sends or there is no such chunk, the suffix names no format, or the file cannot be written.
     """
     save_figure(path, lambda: draw_timeline(schedule, width, chunk))
 
 
 def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", chunk: int | None = None) -> Figure:
-    """The figure: bars, or for large schedules shares of time in pixels; the caption under it says which."""
+    """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
+
+    The parameters are those of `save_timeline`.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -119,7 +122,7 @@ def _kinds(schedule: Schedule | LockstepSchedule) -> list[tuple[str, str, bool]]
 
 
 def _mixed(colour: str, share: float) -> tuple[float, float, float]:
-    """A colour with white."""
+    """A colour mixed with white, as red, green and blue from 0 to 1; `share` is the share of the colour."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
@@ -127,11 +130,25 @@ def _mixed(colour: str, share: float) -> tuple[float, float, float]:
 
 
 def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
-    """Bars of both kinds; those that are to stand out have a least width and height, so that none is too thin to be seen."""
+    """Draw the bars of sends that reduce and of sends that copy.
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    bars
+        The bars.
+    scale
+        Length of the time unit in ns.
+    strength
+        Strength of the colours, from 0 (white) to 1.
+    least
+        Least width (in time units) and height (in rows) of a highlighted bar; None for bars that are not highlighted.
+    """
     from matplotlib.collections import PolyCollection
 
     is_few = len(bars.row) <= MOST_VECTOR_BARS
-    has_rims = least is None and len(bars.row) <= _MOST_RIMS  # tell a bar from the next one, where bars are large
+    has_rims = least is None and len(bars.row) <= _MOST_RIMS  # separate a bar from the next one where bars are large
     style: dict[str, Any] = {"linewidths": 0.25 if has_rims else 0.0, "edgecolors": "white" if has_rims else "none"}
     style |= {"rasterized": not is_few, "zorder": 2 if least is None else 5}
     least_width, least_height = least or (0.0, 0.0)
@@ -148,7 +165,23 @@ def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tupl
 def _add_shares(
     axes: Axes, schedule: Schedule | LockstepSchedule, rows: LinkRows, scale: float, width: str, strength: float
 ) -> str:
-    """How busy links are as an image; returns what to say about it."""
+    """Draw the use of links as an image, and return its caption.
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    schedule
+        The schedule.
+    rows
+        Links in the order of drawing.
+    scale
+        Length of the time unit in ns.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    strength
+        Strength of the colours, from 0 (white) to 1.
+    """
     from matplotlib.colors import to_rgb
 
     lines, bins = min(rows.num_rows, MOST_ROWS), _BINS[width]
@@ -177,7 +210,7 @@ def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
 
 
 def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, width: str) -> None:
-    """Names of the groups, or of single links if these fit."""
+    """Label the rows by group and, if there is room, by link."""
     topology = schedule.topology
     middles = [group.first + group.count / 2 for group in rows.groups]
     names = [shape_text(group.label) for group in rows.groups]

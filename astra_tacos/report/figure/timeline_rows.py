@@ -1,4 +1,4 @@
-"""The lines of a timeline: links in the order in which they are drawn, sends as bars on them, and how busy they are over time."""
+"""The rows of a timeline: links in the order of drawing, sends as bars, and the use of links over time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkRows:
-    """One row for every link that leaves an NPU, by dimension and then by its ends; a send through a switch is on its up-link.
+    """One row for every link that leaves an NPU, sorted by dimension and then by source and destination.
+
+    A send through a switch is drawn on the row of its up-link.
 
     Parameters
     ----------
     link
-        int64[num_rows], the link of a row.
+        int64[num_rows], the link of each row.
     row
-        int64[num_links], the row of a link, `NO_ROW` for a down-link of a switch.
+        int64[num_links], the row of each link; `NO_ROW` for links that leave a switch.
     groups
-        Neighbouring rows that belong together, from the first row to the last.
+        Groups of neighbouring rows, from the first row to the last.
     """
 
     link: NDArray[np.int64]
@@ -187,10 +189,9 @@ def _chunk_of_rounds(schedule: LockstepSchedule, chunk: int) -> Schedule:
 
 
 def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: int, bins: int) -> NDArray[np.float64]:
-    """float64[2, lines, bins], how busy rows are: the share of the time of a bin that the links of a line are held.
+    """The mean share of each bin of time for which the links of each line are held, float64[2, lines, bins].
 
-    Rows are spread evenly over the lines, the collective's time over the bins; the first of the two is for sends that reduce, the
-    second for copies.
+    The first of the two arrays is for sends that reduce, the second for sends that copy.
 
     Parameters
     ----------
@@ -199,9 +200,9 @@ def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: in
     rows
         Links in the order of drawing.
     lines
-        Number of lines.
+        Number of lines, over which the rows are spread evenly.
     bins
-        Number of bins of time.
+        Number of bins, into which the collective's time is divided evenly.
     """
     line_of_row = np.arange(rows.num_rows) * lines // rows.num_rows
     scale = bins / max(schedule.collective_time_ns, 1)
@@ -218,7 +219,11 @@ def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: in
 
 
 def _add_rounds(schedule: LockstepSchedule, line: NDArray[np.int64], scale: float, shares: NDArray[np.float64]) -> None:
-    """Sends of a round start together and, by size class, take alike, since all links are alike: lines count them."""
+    """Add the sends of a lockstep schedule to `shares`.
+
+    All sends of a round start together, and those of one size class take the same time because all links are equal. It is
+    therefore enough to count them per line.
+    """
     timing = schedule.timing
     held = (timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns)[0]
     order = np.argsort(line, kind="stable")
@@ -244,23 +249,22 @@ def coverage(
     weight: NDArray[np.int64] | None,
     shape: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """float64[lines, bins], how much of each bin intervals on lines cover, summed.
+    """The sum over intervals of how much of each bin they cover, float64[lines, bins].
 
-    Intervals, float64[n] start and end in bins, count `weight` times, or once. What one covers up to the edges of bins is a ramp
-    from its start less one from its end; a ramp that begins within a bin has two entries in the second differences.
+    The part of an interval before a point of time is a ramp that begins at its start, minus a ramp that begins at its end. The
+    second differences of a ramp have two entries, in the bin where it begins and in the next one; their cumulative sum gives the
+    covered share of each bin.
 
     Parameters
     ----------
     line
         int64[n], line of each interval.
-    start
-        float64[n], in bins.
-    end
-        float64[n], in bins.
+    start, end
+        float64[n], start and end of each interval, in bins.
     weight
-        int64[n], or None for 1 each.
+        int64[n], how often each interval counts; None for once.
     shape
-        Number of lines, and of bins.
+        Number of lines and number of bins.
     """
     lines, bins = shape
     width = bins + 2

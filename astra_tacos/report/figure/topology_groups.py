@@ -17,9 +17,9 @@ from astra_tacos.topology.topology import NO_DIMENSION, Topology
 MOST_DEVICES = 320
 MOST_LINKS = 1_500
 _MOST_GROUPS = {True: 260, False: 130}
-"""In a grid, and around a circle."""
+"""Largest number of groups in a grid (True) and in a circle (False)."""
 _CELLS = 12
-"""Squares along a side of the drawing of a large graph, each of which becomes one NPU."""
+"""Number of squares along a side of the drawing of a large graph; the NPUs in a square become one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,13 +29,15 @@ class Grouped:
     Parameters
     ----------
     topology
-        The small network; `dimensions` are those that are left.
+        The small network; it has only those dimensions that are not inside groups.
     link
-        int64[num_links of the whole network], the link that stands for one of its links, -1 for one inside a group.
+        int64[number of links of the whole network], the small network's link that stands for each of them; -1 for links inside a
+        group.
     dimension
-        int64[dimensions of the whole network], the dimension of the small one, -1 for one that is all inside the groups.
+        int64[number of dimensions of the whole network], the index of each among the small network's dimensions; -1 for
+        dimensions inside groups.
     npus
-        NPUs in a group, the largest of them.
+        Number of NPUs in the largest group.
     """
 
     topology: Topology
@@ -44,21 +46,24 @@ class Grouped:
     npus: int
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[num_links], the mean over the links that each stands for."""
+        """The mean of `values` over the links that each link of the small network stands for, float64[its num_links].
+
+        `values` is float64[number of links of the whole network].
+        """
         seen = self.link >= 0
         total = np.bincount(self.link[seen], values[seen], minlength=self.topology.num_links)
         return total / np.bincount(self.link[seen], minlength=self.topology.num_links)
 
     @property
     def links_of_each(self) -> int:
-        """How many links one stands for, at most."""
+        """Largest number of links that one link of the small network stands for."""
         return int(np.bincount(self.link[self.link >= 0]).max())
 
 
 def group(topology: Topology) -> Grouped:
-    """The network itself if it can be drawn as it is, else one of groups.
+    """The network itself if it is small enough to be drawn, or else a network of groups.
 
-    Dimensions vanish into the groups from the innermost on; the last one, or the last rings and meshes, are cut into stretches.
+    Groups take in whole dimensions, from the innermost on; the last dimension, or the last rings and meshes, are cut into parts.
     """
     sizes = [dimension.size for dimension in topology.dimensions]
     if _fits(topology.num_devices, topology.num_links):
@@ -92,7 +97,7 @@ def _small_sizes(topology: Topology, sizes: list[int]) -> list[int]:
 
 
 def _count(small: list[int], sizes: list[int], blocks: list[BuildingBlock]) -> tuple[int, int]:
-    """Devices and, at most, links of a network of so many groups along each dimension."""
+    """The number of devices, and an upper bound on the number of links, of a network with `small` groups along each dimension."""
     npus = math.prod(small)
     devices, links = npus, 0
     for few, size, block in zip(small, sizes, blocks, strict=True):
@@ -132,7 +137,7 @@ def _by_dimension(topology: Topology, small: list[int]) -> Grouped:
 
 
 def _by_place(topology: Topology) -> Grouped:
-    """An arbitrary graph: what is near one another in its layout is one."""
+    """Group an arbitrary graph: devices of one kind in the same square of its layout become one."""
     positions = lay_out_graph(topology)
     low, extent = positions.min(axis=0), max(float(np.ptp(positions, axis=0).max()), 1e-300)
     cell = np.minimum((positions - low) / extent * _CELLS, _CELLS - 1).astype(np.int64)

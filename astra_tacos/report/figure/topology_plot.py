@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 _NPU, _SWITCH = "#333333", "#ffffff"
 _MOST_BANDWIDTHS = 8
-"""Distinct bandwidths up to which each has a colour of its own."""
+"""Number of distinct bandwidths up to which each has a colour of its own."""
 _LINE_INCHES, _PAD_INCHES = 0.15, 0.1
 _NOTE_SHARE = {"double": 0.42, "single": 1.1}
-"""Of the width of a figure, for the lines beside or under the panel, which are in 7 points."""
+"""Share of the figure's width for the notes beside or under the panel, which are set in 7 points."""
 _PANEL_INCHES = {"double": 4.6, "single": 3.3}
 _SIDE_INCHES = 2.3
 """Width of the colour bar and the dimensions, beside the panel of a double figure."""
@@ -33,7 +33,7 @@ _WIDEST_POINTS, _THINNEST_POINTS = 2.2, 0.15
 _MOST_INK = 0.35
 """Share of the drawing that links may cover."""
 _LABEL_POINTS = 5.0
-"""Size of a device from which on its number fits into it, per digit."""
+"""Diameter of a device in points, per digit, from which on its number fits into it."""
 
 
 _Box = tuple[float, float, float, float]
@@ -51,29 +51,32 @@ class _Shades:
 
 
 def save_topology(topology: Topology, path: Path, width: str = "double", busy: NDArray[np.float64] | None = None) -> None:
-    """Draw a network to a file; its suffix says the format, and the same network gives the same bytes.
+    """Write the figure of a network to a file; equal networks give equal bytes.
 
     Parameters
     ----------
     topology
         The network.
     path
-        File to write.
+        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     busy
-        float64[num_links], share of the time that each link is held; without it links are coloured by their bandwidth.
+        float64[num_links], share of the time for which each link is held; None colours links by their bandwidth.
 
     Raises
     ------
     ConfigError
-        If the file cannot be written.
+        If the suffix names no format or the file cannot be written.
     """
     save_figure(path, lambda: draw_topology(topology, width, busy))
 
 
 def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.float64] | None = None) -> Figure:
-    """The figure; a large network is drawn by groups, and the lines beside it say so."""
+    """Draw a network; devices of a large one are merged into groups, and a note in the figure says so.
+
+    The parameters are those of `save_topology`.
+    """
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
@@ -108,7 +111,21 @@ def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.fl
 
 
 def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _Box, tuple[float, float], tuple[float, float]]:
-    """Where panel, colour bar and notes stand, and the figure's size in inches: worked out so that nothing can overlap."""
+    """The places of panel, colour bar and notes relative to the figure, and the figure's size in inches, without overlaps.
+
+    Parameters
+    ----------
+    drawn
+        Layout of the network.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    titles, notes
+        Number of lines of the title and of the notes.
+
+    Returns
+    -------
+    (left, bottom, width, height) of the panel and of the colour bar, (left, top) of the notes, (width, height) of the figure
+    """
     wide, high = drawn.size
     across, title = WIDTH_INCHES[width], 0.15 + titles * _LINE_INCHES
     panel_width = _PANEL_INCHES[width]
@@ -166,7 +183,7 @@ def _utilisation_shades() -> _Shades:
 
 
 def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point: float) -> NDArray[np.float64]:
-    """float64[num_links], points: thinner where links are many, and for outer dimensions, whose links are long."""
+    """Line widths in points, float64[num_links]: smaller the more links there are, and for outer dimensions (long links)."""
     outer = np.maximum(topology.link_dimension.astype(np.float64), 0)
     widths = min(_WIDEST_POINTS, 0.09 * drawn.spacing / point) * 0.75**outer
     lengths = np.linalg.norm(np.diff(lines, axis=1), axis=2).sum(axis=1) / point
@@ -176,7 +193,7 @@ def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point
 
 
 def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, shown: NDArray[np.float64], point: float) -> None:
-    """One curve a link; the two ways between devices run side by side, each on its right."""
+    """Draw one curve per link; the two directions between a pair of devices run side by side, each on its right."""
     from matplotlib.collections import LineCollection
 
     lines = curves(drawn, topology, np.arange(topology.num_links))
@@ -188,7 +205,7 @@ def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, s
     right = np.stack((along[..., 1], -along[..., 0]), axis=-1)
     right /= np.maximum(np.linalg.norm(right, axis=-1, keepdims=True), 1e-300)
     lines = lines + right * (np.where(is_paired, 0.62 * widths, 0.0) * point)[:, None, None]
-    order = np.argsort(shown, kind="stable")  # the busiest, or fastest, on top
+    order = np.argsort(shown, kind="stable")  # the busiest or fastest links are drawn last, on top
     middle = (lines[:, 0] + lines[:, -1]) / 2
     is_straight = np.abs(lines[:, lines.shape[1] // 2] - middle).max(axis=1) < 1e-9
     paths = [lines[link, [0, -1]] if is_straight[link] else lines[link] for link in order.tolist()]
@@ -199,7 +216,7 @@ def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, s
 
 
 def _add_devices(axes: Axes, grouped: Grouped, drawn: Layout, point: float) -> None:
-    """NPUs as dots, with their numbers where these fit, and switches as squares."""
+    """Draw NPUs as dots, with their numbers if these fit, and switches as squares."""
     topology = grouped.topology
     diameter = min(max(0.42 * drawn.spacing / point, 1.2), 15.0)
     digits = len(str(topology.num_npus - 1))
@@ -217,7 +234,7 @@ def _add_devices(axes: Axes, grouped: Grouped, drawn: Layout, point: float) -> N
 
 
 def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | None) -> list[str]:
-    """The dimensions by name, what marks mean, and what was put together."""
+    """The notes of a figure: its dimensions, the meaning of its marks, and what was merged."""
     notes: list[str] = []
     for index, dimension in enumerate(topology.dimensions):
         own = topology.link_dimension == index

@@ -19,18 +19,21 @@ _INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4")
 
 
 def encode(data: Any) -> str:
-    """Data as text for `AT.decode` in the browser; the same data, the same text.
+    """Encode data as text for `AT.decode` in the browser; equal data give equal text.
 
-    NumPy arrays of numbers of one or two dimensions arrive as typed arrays (rows of such), integers in the narrowest type that
-    holds them all, those past 32 bits as doubles. Everything else arrives as JSON has it; numbers that are not finite as null.
+    One-dimensional NumPy arrays of numbers become typed arrays, two-dimensional ones lists of typed arrays. Integers get the
+    narrowest type that holds all of an array, or doubles beyond 32 bits. Everything else is as in JSON; numbers that are not
+    finite become null.
 
-    Layout before compression: uint32 length of the JSON, the JSON, zeros up to a multiple of 8, then each array at such a
-    multiple. The JSON stands for an array as `{"$array": [kind, offset, shape...]}`.
+    Layout before compression: uint32 length of the JSON, the JSON, zeros up to a multiple of 8, then each array at a multiple of
+    8. In the JSON, `{"$array": [kind, offset, shape...]}` stands for an array.
 
     Raises
     ------
-    ValueError
-        If an integer is 2**53 or more, which no double holds exactly.
+    ConfigError
+        If an integer of an array is 2**53 or more, which not every double represents exactly.
+    TypeError
+        If the data contain anything else than JSON types and such arrays.
     """
     block = bytearray()
     text = json.dumps(_plain(data, block), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
@@ -39,7 +42,7 @@ def encode(data: Any) -> str:
 
 
 def compress(content: bytes) -> str:
-    """Gzipped without a date, as base64; the best level takes six times as long for times of bars, and gains 1%."""
+    """The content gzipped without a date, in base64; the highest level would take six times as long and save 1%."""
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode("ascii")
 
 

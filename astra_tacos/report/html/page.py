@@ -17,7 +17,7 @@ from astra_tacos.report.html.encoding import compress, encode
 
 MOST_PAGE_BYTES = 8_000_000
 MOST_DATA_BYTES = 5_000_000
-"""What builders may use of it, compressed and as base64: the library takes 2 MB."""
+"""Largest size of a page, and of its data in base64, in bytes; the plotting library takes 2 MB of the page."""
 
 _CORE_SCRIPTS = ("core.js", "figure.js", "table_filter.js", "table.js", "timeline_model.js", "timeline_view.js", "timeline.js")
 _TEMPLATE = "page.html.j2"
@@ -31,13 +31,13 @@ class Section:
     Parameters
     ----------
     id
-        Of its element; what a link in the table of contents leads to.
+        Id of its element, to which the table of contents links.
     title
-        Its heading.
+        Heading.
     html
-        Its content: markup, in which everything that comes from a user is escaped (`escape`).
+        Content as markup; the caller has escaped everything that comes from a user (`escape`).
     introduction
-        A sentence or two of plain text under the heading: what is seen, and what was aggregated or left out.
+        Plain text under the heading that says what the section shows, and what was aggregated or left out.
     """
 
     id: str
@@ -53,28 +53,28 @@ def render_page(
     data: Mapping[str, Any],
     scripts: Sequence[str],
 ) -> bytes:
-    """One self-contained page; the same arguments give the same bytes.
+    """A self-contained page as bytes of HTML; equal arguments give equal bytes.
 
     Parameters
     ----------
     title, subtitle
         Plain text.
     sections
-        From top to bottom.
+        Sections from top to bottom.
     data
-        What the scripts find as `AT.data`; see `encode`.
+        Data that the scripts read as `AT.data`; see `encode`.
     scripts
-        Names of files in `assets`, in the order in which they run, after those that every page has.
+        Names of files in `assets`, in the order in which they run; they run after the scripts that every page has.
 
     Raises
     ------
     ConfigError
-        If the page passes `MOST_PAGE_BYTES`; builders aggregate before that.
+        If the page is larger than `MOST_PAGE_BYTES`.
     """
     import jinja2
     from markupsafe import Markup
 
-    # Everything is escaped but what is marked: our own files, and the markup of sections.
+    # Jinja escapes everything except what is wrapped in Markup: files of this package, and the markup of sections.
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     page = environment.from_string(_asset(_TEMPLATE)).render(
         title=title,
@@ -92,7 +92,7 @@ def render_page(
 
 
 def escape(text: object) -> str:
-    """Text for the markup of a section."""
+    """The text escaped for use in markup."""
     import html
 
     return html.escape(str(text))

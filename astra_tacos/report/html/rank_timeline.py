@@ -1,4 +1,4 @@
-"""Timelines of ranks for a page: the ranks shown and their states over time, as arrays."""
+"""Timelines of ranks for a page: the ranks that are shown, and their states over time as arrays."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
 
 MOST_SEGMENTS = 600_000
-"""Of all replays together; some bytes each in the page, as those of one rank are much like those of the next."""
+"""Largest number of segments of all replays together. Each takes a few bytes in the page, because ranks are similar."""
 _ALL_SHOWN = 64
-"""Up to here no ranks are put together, even if they do the same."""
+"""Number of ranks up to which each has a row of its own, even if ranks do the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Ranks that a timeline shows, from top to bottom.
+    """The rows of a timeline, from top to bottom.
 
     Parameters
     ----------
     ranks
-        One of each row.
+        The rank whose segments each row shows.
     labels
-        The ranks that it stands for, as text.
+        The ranks for which each row stands, as text.
     rule
-        Which ranks these are, and what was left out, in words.
+        Sentences that say which ranks are shown, and what was left out.
     """
 
     ranks: tuple[int, ...]
@@ -37,16 +37,16 @@ class Rows:
 
 
 def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int64], most_segments: int = MOST_SEGMENTS) -> Rows:
-    """All ranks if they fit on the page, with ranks of equal states at all times as one row; otherwise a selection of them.
+    """Choose all ranks if they fit on the page, or else a selection; of many ranks, those that do the same share a row.
 
     Parameters
     ----------
     nodes
         Nodes of the run.
     replays
-        The states of ranks in each replay.
+        States of the ranks in each replay.
     finish_ns
-        int64[num_ranks], when each rank is done.
+        int64[num_ranks], time at which each rank finishes.
     most_segments
         Largest number of segments on the page.
     """
@@ -74,7 +74,7 @@ def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int
 
 
 def _label(ranks: list[int]) -> str:
-    """`3`, `0-7`, or `0-3, 8, +12`."""
+    """Ranks as text: `3`, `0-7`, or `0-3, 8, +12` where 12 more are not listed."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and runs[-1][1] == rank - 1:
@@ -87,7 +87,7 @@ def _label(ranks: list[int]) -> str:
 
 
 def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[int]]:
-    """Ranks that do the same at the same times, in all replays, in order of the first."""
+    """Groups of ranks that do the same at the same times in all replays, in the order of their first ranks."""
     groups: dict[bytes, list[int]] = {}
     for rank in range(num_ranks):
         parts = [_kind(nodes, rank)]
@@ -101,13 +101,16 @@ def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[in
 
 
 def _kind(nodes: Nodes, rank: int) -> bytes:
-    """What is the same of ranks whose nodes are the same in the same order."""
+    """A key that is equal for ranks with equal nodes in the same order."""
     own = slice(*nodes.rank_first[rank : rank + 2].tolist())
     return b"|".join(column[own].tobytes() for column in (nodes.kind, nodes.pattern, nodes.size_bytes))
 
 
 def _representatives(nodes: Nodes, groups: list[list[int]], finish_ns: NDArray[np.int64]) -> tuple[list[int], int]:
-    """The first ranks of all groups, those first that stand for others best, and how many kinds of ranks there are."""
+    """The first rank of each group, the most representative ones first, and the number of kinds of ranks.
+
+    Those are the last and the first rank of each kind to finish, and then ranks at halves, quarters, ... of the list.
+    """
     firsts = [group[0] for group in groups]
     kinds: dict[bytes, list[int]] = {}
     for rank in firsts:
@@ -115,17 +118,26 @@ def _representatives(nodes: Nodes, groups: list[list[int]], finish_ns: NDArray[n
     chosen = [min(ranks, key=lambda rank: (-finish_ns[rank], rank)) for ranks in kinds.values()]
     chosen += [min(ranks, key=lambda rank: (finish_ns[rank], rank)) for ranks in kinds.values()]
     step = 1 << (len(firsts) - 1).bit_length()
-    while step:  # halves, quarters, ...
+    while step:  # ranks at halves, quarters, ... of the list
         chosen += firsts[::step]
         step //= 2
     return list(dict.fromkeys(chosen)), len(kinds)
 
 
 def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segments]], rows: Rows) -> dict[str, Any]:
-    """What the page's script makes bars of.
+    """The data from which the page's script draws bars.
 
-    Segments of a row follow one another from 0 on, so that durations say when they are. Nodes are counted from the first of their
-    rank, -1 for none.
+    Segments of a row follow one another from 0 on, so that their durations determine their times. Indices of nodes count from the
+    first node of their rank; -1 means none.
+
+    Parameters
+    ----------
+    recording
+        The recorded run.
+    replays
+        Replays with the states of their ranks.
+    rows
+        Ranks to show.
     """
     nodes = recording.nodes
     first, own = _gathered(nodes.rank_first, rows.ranks)
@@ -166,7 +178,10 @@ def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any
 
 
 def _gathered(first: NDArray[np.int64], ranks: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the entries of some ranks begin, one after another, and which these are."""
+    """The entries of some ranks, one rank after another.
+
+    Returns int64[len(ranks) + 1], where the entries of each rank begin, and the index of each entry.
+    """
     chosen = np.array(ranks, np.int64)
     counts = first[chosen + 1] - first[chosen]
     begin = np.concatenate(([0], np.cumsum(counts)))
@@ -174,5 +189,5 @@ def _gathered(first: NDArray[np.int64], ranks: tuple[int, ...]) -> tuple[NDArray
 
 
 def _ids(node_id: NDArray[np.uint64]) -> list[str] | NDArray[np.int64]:
-    """Ids as numbers, or as texts where a browser's numbers would not hold them exactly."""
+    """Ids as numbers, or as texts if a browser could not represent them exactly as numbers."""
     return [str(node) for node in node_id.tolist()] if node_id.max(initial=0) >= 1 << 53 else node_id.astype(np.int64)

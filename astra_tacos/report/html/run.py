@@ -1,4 +1,4 @@
-"""The report of a training run: a plan with the run before and after it, or a replay."""
+"""The report of a training run: of a plan with the run before and after it, or of a replay."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128
 _MOST_MOMENTS = 240
 _SURE_SEGMENTS = 100_000
-"""So many fit into a page, however little they are alike."""
+"""Number of segments that fit into a page even if they compress badly."""
 _ROOM_FOR_THE_REST = 1_000_000
 _SCRIPTS = ("run_timeline.js", "run.js")
 
 
 def plan_page(directory: Path, title: str | None = None) -> bytes:
-    """The report of a directory that `plan` wrote, under a title of its own if one is given.
+    """The report of a directory that `plan` wrote, as bytes of HTML; `title` replaces the default heading.
 
     Raises
     ------
     ConfigError
-        If it is none, or was written without the recording that reports are made from.
+        If the directory is no output of `plan`, or was written without the recording from which reports are made.
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / PLAN_FILE) as result:
@@ -50,12 +50,12 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
-    """The report of a directory that `replay --output` wrote, under a title of its own if one is given.
+    """The report of a directory that `replay --output` wrote, as bytes of HTML; `title` replaces the default heading.
 
     Raises
     ------
     ConfigError
-        If it is none.
+        If the directory is no such output.
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / RESULT_FILE) as result:
@@ -68,12 +68,12 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
 
 @contextlib.contextmanager
 def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """The object in a file, for as long as it has what is asked of it.
+    """Read the object in a file; errors in the context, where the object is used, become errors of the file.
 
     Raises
     ------
     ConfigError
-        If it is not JSON, or not what this package wrote.
+        If the file is not JSON, or the object lacks what its use needs.
     """
     try:
         yield read_json_object(path)
@@ -112,7 +112,10 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
 
 
 def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments]]) -> tuple[dict[str, Any], str]:
-    """As many rows as the page has room for, and their rule; of ranks that would fill it, times too short to see are merged."""
+    """The data of as many rows as fit on the page, and sentences that say which rows these are.
+
+    If single ranks have very many segments, segments too short to be seen are merged.
+    """
     most = MOST_SEGMENTS
     longest = int(np.sum([np.diff(segments.rank_first) for _, segments in replays], axis=0).max())
     merged = ""
@@ -131,13 +134,13 @@ def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments
 
 
 def _over_time(replays: list[RecordedReplay], segments: list[Segments]) -> dict[str, Any]:
-    """Ranks in each state over time; one time axis."""
+    """Edges of time in ns, and for each replay the mean number of ranks in each state between them."""
     edges = np.linspace(0, max(max(replay.run_end_ns for replay in replays), 1), _MOST_MOMENTS + 1)
     return {"edges": edges, "shares": [state_over_time(found, edges).astype(np.float32) for found in segments]}
 
 
 def _rank_bars(segments: list[Segments]) -> dict[str, Any]:
-    """Time of each rank in each state, or the mean of ranks that follow one another, if there are many."""
+    """Time of each rank in each state in ns; of many ranks, the means of blocks of consecutive ranks."""
     totals = [found.totals() for found in segments]
     num_ranks = len(totals[0])
     block = -(-num_ranks // _MOST_RANK_BARS)

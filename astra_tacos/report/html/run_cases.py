@@ -1,4 +1,4 @@
-"""The collectives of a run for a page: one entry per distinct collective, by column."""
+"""Data of the collectives of a run for a page, by column, with one entry per distinct collective."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astra_tacos.units import format_size
 
 
 def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
-    """Cases of a `plan.json`."""
+    """Data of the distinct collectives of a plan, from the object in `plan.json`."""
     cases = result["cases"]
     columns = {
         "collective": [case["collective"] for case in cases],
@@ -47,7 +47,7 @@ def _note(case: dict[str, Any]) -> str:
 
 
 def replay_cases(result: dict[str, Any]) -> dict[str, Any]:
-    """Collectives of a `replay.json`."""
+    """Data of the collectives of a replay, from the object in `replay.json`."""
     found = result["collectives"]
     longest = [max(entry["total_ns"], default=0) for entry in found]
     names = [entry["pattern"].lower().replace("_", "-") for entry in found]

@@ -1,4 +1,4 @@
-"""The summary of a run's report: its main figures, and the assumptions behind them."""
+"""The summary of a run's report: its main figures and their assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (
 
 
 def plan_facts(result: dict[str, Any], recording: Recording) -> str:
-    """Markup for a `plan.json`."""
+    """Markup of the summary of a plan, from the object in `plan.json`."""
     before, after = result["before_ns"], result["after_ns"]
     exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
     if before is not None:
@@ -43,7 +43,7 @@ def _before(result: dict[str, Any]) -> str:
 
 
 def replay_facts(result: dict[str, Any], recording: Recording) -> str:
-    """Markup for a `replay.json`."""
+    """Markup of the summary of a replay, from the object in `replay.json`."""
     finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
     end = max(finish)
     worst = exposed.index(max(exposed))
@@ -75,7 +75,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
 
 
 def _common(recording: Recording) -> list[tuple[str, str]]:
-    """What the figures of a replay rest on."""
+    """Labels and values that plans and replays have in common: exactness, bytes sent, and network."""
     replays = (
         [("", recording.after)] if recording.before is None else [("before: ", recording.before), ("after: ", recording.after)]
     )
@@ -98,7 +98,7 @@ def _exactness(replay: RecordedReplay) -> str:
 
 
 def _change(before: int | None, after: int) -> str:
-    """`2.44 → 1.34 ms`: two times, or one, in the unit of the longer, to three digits."""
+    """One or two times as text, such as `2.44 → 1.34 ms`, with three digits in the unit of the longer one."""
     times = [after] if before is None else [before, after]
     scale, unit = next((entry for entry in _UNITS if max(times) >= entry[0]), _UNITS[-1])
     longest = max(times) / scale
@@ -117,7 +117,7 @@ def _gain(before: int, after: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 rank`, `2 ranks`."""
+    """A count with its noun in singular or plural: `1 rank`, `2 ranks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Use of links, for a page: by source and destination, and sorted from the busiest to the least busy."""
+"""Data of the use of links for a page: by source and destination, and sorted from the busiest link to the idlest."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from astra_tacos.run.recording import RecordedReplay, Recording
 
 _MOST_DEVICES = 96
-"""A matrix of more is one of blocks."""
+"""Number of devices up to which each has a row and a column of the matrix; more are merged into blocks."""
 _MOST_BLOCKS = 64
 _MOST_LINKS = 500
 _CURVE_POINTS = 201
 
 
 def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, Any] | None:
-    """Matrices, curves by dimension and the busiest links of replays on one network; None if it has no links.
+    """Matrices, curves by dimension, and the busiest links of replays on one network; None if the network has no links.
 
-    A share is the time for which a link is busy over the end of the run.
+    Shares are the time for which a link is busy, divided by the time at which the run ends.
     """
     last = replays[-1]
     if not len(last.link_src):
@@ -65,9 +65,9 @@ def _device(recording: Recording, device: int) -> str:
 
 
 def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], NDArray[np.int64], int]:
-    """Labels of rows and columns, to which of them each device belongs, and how many NPUs one stands for.
+    """Labels of the matrix's rows, the row of each device (int64[num_devices]), and the number of NPUs per row.
 
-    Blocks of NPUs are those that the innermost dimensions make; of each dimension, the switches are one.
+    If there are many devices, the NPUs of the innermost dimensions share a row, and so do the switches of each dimension.
     """
     num_npus = recording.num_npus
     num_devices = 1 + max(int(replay.link_src.max()), int(replay.link_dst.max()), num_npus - 1)
@@ -94,7 +94,7 @@ def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], ND
 
 
 def _matrix(share: NDArray[np.float64], place: NDArray[np.int64], size: int) -> dict[str, Any]:
-    """Mean and largest share, and number of links, of each source and destination; not a number where there are none."""
+    """Mean share, largest share and number of links of each source and destination, [size, size]; NaN where no link is."""
     count = np.bincount(place, minlength=size * size)
     with np.errstate(invalid="ignore"):
         mean = np.bincount(place, share, minlength=size * size) / count
@@ -108,7 +108,7 @@ def _matrix(share: NDArray[np.float64], place: NDArray[np.int64], size: int) -> 
 
 
 def _curve(share: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Shares from the busiest link to the idlest, at equal distances if there are many."""
+    """Shares in descending order, float32; of many links, at `_CURVE_POINTS` evenly spaced places."""
     ordered = -np.sort(-share)
     if len(ordered) <= _CURVE_POINTS:
         return ordered.astype(np.float32)

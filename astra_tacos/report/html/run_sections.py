@@ -1,4 +1,4 @@
-"""The sections of a run's report, with the explanation that each of them has."""
+"""The sections of a run's report and their explanations."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ _POINT = (
 def run_sections(
     facts: str, rule: str, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
 ) -> list[Section]:
-    """Sections from top to bottom.
+    """The sections of the page, from top to bottom.
 
     Parameters
     ----------
     facts
         Markup of the summary.
     rule
-        Which ranks the timeline shows, in words.
+        Sentences that say which ranks the timeline shows.
     recording
         The recorded run.
     block
-        How many ranks one bar stands for.
-    cases, links
-        Data of the collectives and links, None where the network has no links.
+        Number of ranks for which one bar stands.
+    cases
+        Data of the collectives.
+    links
+        Data of the links; None if the network has none.
     """
     both = recording.before is not None
     num_ranks = recording.nodes.num_ranks

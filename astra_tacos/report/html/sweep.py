@@ -1,4 +1,4 @@
-"""The page of a sweep: table, Pareto fronts, heat maps and lines, all of the rows that pass the table's filter."""
+"""The page of a sweep: a table, Pareto fronts, heat maps and lines of the rows that pass the table's filter."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_g
 _TABLE = '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div>'
 _CHOSEN = '<div id="sweep-point"></div>'
 _PAPER_COLUMNS = 10
-"""sweep.css hides the others in print."""
+"""Number of columns of the table in print; sweep.css hides the others."""
 _STYLES = "sweep.css"
 _REQUIRED = ("point", "status")
 
 
 def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> bytes:
-    """The page of a sweep.
+    """The page of a sweep, as bytes of HTML.
 
     Parameters
     ----------
     table
-        Its rows.
+        Rows of the sweep.
     source
-        Name of the file that has all rows, which the page points to.
+        Name of the file with all rows, which the page mentions.
     title
-        The heading; by default the sweep's name.
+        Heading; by default the name of the sweep.
 
     Raises
     ------
     ConfigError
-        If there are no rows, or not the columns that every sweep has.
+        If there are no rows, or a column is missing that every sweep has.
     """
     if not table.num_rows:
         raise ConfigError(f"{source}: has no rows, expected a point or more")
@@ -99,13 +99,13 @@ def _paper_note(num_columns: int) -> str:
 
 
 def _picture(name: str) -> str:
-    """Where sweep.js puts the controls of a picture, what it shows, and itself."""
+    """Markup of the places where sweep.js puts the controls, the description and the chart of a picture."""
     scope = f'<p class="sweep-scope" id="{name}-scope"></p>'
     return f'<div class="sweep-controls" id="{name}-controls"></div>{scope}<div id="{name}-chart"></div>'
 
 
 def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
-    """What of the sweep is not on the page, and where it is."""
+    """Markup of a note that says what the page leaves out, and which file has it; empty if nothing is left out."""
     rules, digits = data["rules"], data["digits"]
     parts = []
     if isinstance(rules, list):

@@ -1,4 +1,4 @@
-"""The data of a sweep's page: columns that vary and columns that do not, in as much detail as fits."""
+"""The data of a sweep's page: its columns, in as much detail as fits on the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from astra_tacos.report.sweep_columns import SweepColumns
 
 MOST_POINTS = 200_000
-"""More would make the browser slow."""
+"""Largest number of points on a page; with more, browsers become slow."""
 _FEWEST_DIGITS = 4
 _ALWAYS = ("point", "status")
 _FIRST = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost", "total_bandwidth_gbps")
@@ -38,11 +38,11 @@ _SYMBOLS = {
     "P": "cross",
     "X": "x",
 }
-"""Plotly's names of matplotlib's markers."""
+"""Plotly's names of the markers, by matplotlib's."""
 
 
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
-    """Names of the columns that differ between points, axes first, and the text of those that do not."""
+    """Names of the columns that differ between points, axes first, and the texts of the other columns by name."""
     own = [name for name in table.columns if name not in MEASURES]
     inputs = [name for name, measure in MEASURES.items() if measure.role != "result"]
     results = [name for name, measure in MEASURES.items() if measure.role == "result" and name not in _LAST]
@@ -60,7 +60,7 @@ def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
 
 
 def _first_value(values: list[Any]) -> tuple[Any, bool]:
-    """The first value that is one, and whether there are others; what is no number is no value."""
+    """The first value that is neither None nor NaN, and whether there are different ones."""
     first = None
     for value in values:
         if value is None or value != value or value is first:
@@ -73,20 +73,22 @@ def _first_value(values: list[Any]) -> tuple[Any, bool]:
 
 
 def _is_partial(table: SweepColumns, name: str) -> bool:
-    """Whether gaps in a column of one value say something beyond the status: those at points that failed do not."""
+    """Whether a column with a single value lacks it at points other than failed ones, so that its gaps carry information."""
     rows = zip(table.columns[name], table.columns["status"], strict=True)
     return any(value is None and (status == "ok" or name in _LAST) for value, status in rows)
 
 
 def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
-    """The data of the page, for sweep.js: exact, else rounded to fewer and fewer digits, else of some of the points.
+    """The data of the page, for sweep.js.
+
+    The data are exact if they fit; otherwise numbers are rounded to fewer and fewer digits, and at last points are left out.
 
     Returns
     -------
     dict
         `columns` (see `encode_column`; with name, label, unit, goal, role, and whether the name is the sweep's own), `axes`,
-        `styles` (colour and Plotly's symbol by synthesizer), `num_points` of the sweep, `count` here, `digits` (None: exact),
-        and `rules` by which points were chosen (None: all are there).
+        `styles` (colour and Plotly's symbol by synthesizer), `num_points` of the sweep, `count` of points on the page, `digits`
+        (None: exact), and `rules` by which points were selected (None: all are there).
     """
     kinds = {kind for kind in table.columns.get("kind", []) if kind is not None}
     described = [(name, measure_of(name, kinds)) for name in varying]
@@ -106,7 +108,7 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
         if (size := len(encode(data))) <= MOST_DATA_BYTES:
             return data
         most = int(0.95 * len(rows) * MOST_DATA_BYTES / size)
-    return data  # names of columns alone pass the limit: render_page says so
+    return data  # the names of columns alone exceed the limit, which render_page reports
 
 
 def _data(

@@ -1,7 +1,7 @@
-"""Columns of a sweep as compact arrays for a page: exact if they fit, otherwise rounded to a number of significant digits.
+"""Columns of a sweep as compact arrays for a page: exact, or rounded to a number of significant digits to save space.
 
-sweep_model.js reads this encoding: `codes` into `values`, plain `numbers`, `steps` of numbers that ascend by whole ones, or
-`planes` and `exponents` of decimals.
+sweep_model.js reads this encoding: `codes`, which are indices of `values`; plain `numbers`; `steps` between numbers that ascend
+by whole amounts; or `planes` and `exponents` of decimals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_DIGITS = 6
-"""Decimals of more digits would not fit the three bytes of a mantissa."""
+"""Largest number of digits that fits into the three bytes of a mantissa."""
 _INFINITE, _MISSING = 127, -128
 _LARGEST_EXPONENT = 120
 _MANTISSA_OFFSET = 1 << 23
@@ -23,7 +23,7 @@ _LARGEST_EXACT = 1 << 53
 
 
 def is_number(values: list[Any]) -> bool:
-    """Whether a column has numbers only, all of which a browser holds exactly; None is no value in any column."""
+    """Whether all values of a column are None or numbers that a browser represents exactly."""
     kinds = {type(value) for value in values}
     if not kinds <= {type(None), int, float}:
         return False
@@ -31,12 +31,12 @@ def is_number(values: list[Any]) -> bool:
 
 
 def as_numbers(values: list[Any]) -> NDArray[np.float64]:
-    """A column of numbers, NaN where there is none."""
+    """A column of numbers as float64[n], with NaN for None."""
     return np.array([math.nan if value is None else value for value in values], np.float64)
 
 
 def as_texts(values: list[Any]) -> list[str | None]:
-    """A column of anything as texts; lists with commas."""
+    """The values of a column as texts, lists with commas between their entries; None stays None."""
     return [None if value is None else _text(value) for value in values]
 
 
@@ -49,14 +49,14 @@ def _text(value: Any) -> str:
 
 
 def encode_column(values: list[Any], digits: int | None) -> dict[str, Any]:
-    """One column for the page.
+    """Encode one column for the page, as described above.
 
     Parameters
     ----------
     values
-        Of the points on the page.
+        Values of the points on the page.
     digits
-        Significant digits that numbers of many different values are rounded to, or None to keep them as they are.
+        Number of significant digits to which a column of many different numbers is rounded; None for no rounding.
     """
     if not is_number(values):
         return _coded_texts(as_texts(values))
@@ -89,13 +89,13 @@ def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
 def _decimals(numbers: NDArray[np.float64], digits: int) -> dict[str, Any]:
     mantissas, exponents = _rounded(numbers, digits)
     shifted = (mantissas + _MANTISSA_OFFSET).astype(np.uint32)
-    # Bytes of one weight side by side compress better than numbers one after the other.
+    # Bytes of equal significance stand together, because they compress better than whole numbers one after another.
     planes = [((shifted >> shift) & 0xFF).astype(np.uint8) for shift in (0, 8, 16)]
     return {"planes": planes, "exponents": exponents.astype(np.int8)}
 
 
 def _rounded(numbers: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Mantissas and powers of ten; whole numbers keep powers of at least 0 and with it stay whole."""
+    """Mantissas and powers of ten, int64[n] each, of rounded numbers; powers of whole numbers are at least 0."""
     usable = np.isfinite(numbers) & (np.abs(numbers) > 10.0**-_LARGEST_EXPONENT)
     safe = np.where(usable, numbers, 1.0)
     exponents = np.floor(np.log10(np.abs(safe))).astype(np.int64) - digits + 1
@@ -115,7 +115,7 @@ def _scaled(numbers: NDArray[np.float64], powers: NDArray[np.int64]) -> NDArray[
 
 
 def round_to(numbers: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
-    """What a page shows of numbers that were rounded to this many significant digits."""
+    """The numbers that a page shows after they were rounded to this many significant digits, float64[n]."""
     mantissas, exponents = _rounded(numbers, digits)
     values = _scaled(mantissas.astype(np.float64), exponents)
     return np.where(np.isfinite(numbers), values, numbers)

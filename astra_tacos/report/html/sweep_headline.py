@@ -1,6 +1,6 @@
-"""The figures at the top and the end of a sweep's page: number of points, ranges, the best points, and failures.
+"""The sections with figures of a sweep's page: number of points, values of the axes, the best points, and failures.
 
-They come from all points of the sweep, even where the page holds only some.
+The figures are computed from all points of the sweep, even if the page has only some of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STATUS_WORDS = {"ok": "ok", "refused": "refused by the synthesizer", "error": "
 
 
 def format_value(value: Any, unit: str) -> str:
-    """A value of a column as a reader wants it, unit included."""
+    """The text of a value, with its unit."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return _NOTHING
     if isinstance(value, str | bool):
@@ -49,7 +49,17 @@ def format_value(value: Any, unit: str) -> str:
 
 
 def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, str]) -> str:
-    """Tiles of counts, the axes with their values, what all points share, and the best points."""
+    """Markup of the counts by status, the best points, the axes with their values, and the columns that all points share.
+
+    Parameters
+    ----------
+    table
+        The rows of the sweep.
+    varying
+        Columns that differ between points.
+    constant
+        Texts of the other columns, by name.
+    """
     kinds = _kinds(table)
     statuses = Counter(table.columns["status"])
     tiles = [_tile("points", f"{table.num_rows:,}", f"{len(table.axes)} {'axis' if len(table.axes) == 1 else 'axes'}")]
@@ -97,7 +107,19 @@ def _values(table: SweepColumns, axis: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best point of a task by a criterion: its row, the column that it is best by, and how many others are as good."""
+    """The best point of a task by a criterion.
+
+    Parameters
+    ----------
+    row
+        Row of the point.
+    criterion
+        Column by which the point is best.
+    task
+        Values of the columns that define the task.
+    ties
+        Number of other points with the same value.
+    """
 
     row: int
     criterion: str
@@ -106,7 +128,7 @@ class Best:
 
 
 def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], list[Best]]:
-    """By task (collective, size, workload, as far as they vary) and criterion, the first of the best points."""
+    """The columns that define tasks and vary, and the best point of each task by each criterion (the first of equal ones)."""
     tasks = [name for name in varying if measure_of(name).role == "task"]
     best: dict[tuple[tuple[Any, ...], str], int] = {}
     ties: dict[tuple[tuple[Any, ...], str], int] = {}
@@ -167,7 +189,17 @@ def _criterion(entry: Best, kinds: set[str]) -> str:
 
 
 def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
-    """Header texts, which are escaped here, and cells of markup; the texts of one column may be long."""
+    """Markup of a table.
+
+    Parameters
+    ----------
+    header
+        Texts of the header, which this function escapes.
+    rows
+        Cells as markup.
+    wrapped
+        Index of the column whose texts are wrapped.
+    """
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
     cells = ["".join(f"<td{_WRAP if i == wrapped else ''}>{cell}</td>" for i, cell in enumerate(row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in cells)
@@ -177,13 +209,13 @@ def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> st
 
 
 def _show(point: Any) -> str:
-    """A button that marks a point; on paper its number."""
+    """Markup of a button that marks a point; in print the number of the point stands in its place."""
     number = escape(point)
     return f'<button type="button" data-point="{number}">show {number}</button><span class="sweep-paper">{number}</span>'
 
 
 def failures_html(table: SweepColumns) -> str:
-    """What went wrong how often, by status and error text, and what the points it happened to have in common."""
+    """Markup of a table of failures: their number by status and message, and the values that these points have in common."""
     kinds = _kinds(table)
     errors = table.columns.get("error", [None] * table.num_rows)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -192,7 +224,7 @@ def failures_html(table: SweepColumns) -> str:
             groups.setdefault((status, errors[row] or ""), []).append(row)
     if not groups:
         return "<p>Every point has a result.</p>"
-    axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}  # after the return: texts of many points take long
+    axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}  # texts of many points take long
     several = [axis for axis, texts in axes.items() if len(set(texts)) > 1]
     order = sorted(groups, key=lambda key: (-len(groups[key]), key))
     body = []

@@ -1,4 +1,4 @@
-"""Selection of points for the page of a sweep that is too large for one: those that its figures show first."""
+"""Selection of points for the page of a sweep that does not fit on a page: the points that matter most in its figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JUDGED = (
     "speed_up",
     "exposed_ns",
 )
-"""Measures by which points compete for a place."""
+"""Measures by which points are selected."""
 _EXTREMES = "the best and the worst point of each cell of"
 _MOST_CELLS = 40_000
 _MOST_FRONT_GROUPS = 2_000
@@ -37,24 +37,24 @@ def select_points(
     failed: NDArray[np.bool_],
     most: int,
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """At most so many of n points, and by which rules they came in.
+    """Select at most `most` of n points.
 
     Parameters
     ----------
     measures
-        Columns out of `JUDGED`, float64[n], NaN where there is no value.
+        Columns out of `JUDGED`, float64[n], NaN for no value.
     axes
-        For each axis, the main ones first, which of its values a point has: intp[n] from 0.
+        For each axis, the main ones first, the number of each point's value: intp[n] from 0.
     tasks
-        What a point does; points of different tasks do not compete. intp[n] from 0.
+        Number of each point's task, intp[n] from 0; points of different tasks are not compared.
     failed
-        bool[n].
+        Whether each point failed, bool[n].
     most
-        Number of points to keep.
+        Largest number of points.
 
     Returns
     -------
-    (intp[<= most] in ascending order, rules in words)
+    (indices of the points, intp[<= most] in ascending order; the rules by which they were selected, in words)
     """
     lower = {name: values * (-MEASURES[name].goal or 1) for name, values in measures.items()}
     taken = np.zeros(len(tasks), bool)
@@ -81,11 +81,11 @@ def select_points(
 
 
 def _spread(rows: NDArray[np.intp], room: int) -> NDArray[np.intp]:
-    """Some of the rows; not every n-th, which would keep step with the axes of a grid."""
+    """At most `room` of the rows, in an arbitrary but fixed order; every n-th row would coincide with axes of a grid."""
     if len(rows) <= room:
         return rows
     mixed = rows.astype(np.uint64)
-    for _ in range(2):  # integer hash: a multiplication spreads low bits upwards, a shift brings high ones down
+    for _ in range(2):  # an integer hash: multiplications spread low bits upwards, shifts bring high bits down
         mixed = ((mixed ^ (mixed >> np.uint64(16))) * np.uint64(0x45D9F3B)) & np.uint64(0xFFFFFFFF)
     return rows[np.argsort(mixed, kind="stable")[:room]]
 
@@ -104,7 +104,7 @@ def _cells(
     failed: NDArray[np.bool_],
 ) -> NDArray[np.intp]:
     orders = [np.argsort(values, kind="stable")[: int(np.sum(~np.isnan(values)))] for values in lower.values()]
-    orders.append(np.flatnonzero(failed))  # so that a cell of nothing but failures is not taken for an empty one
+    orders.append(np.flatnonzero(failed))  # else a cell with failures only would look empty
     rows = [np.zeros(0, np.intp)]
     for first, second in pairs:
         cells = (tasks * (int(first.max()) + 1) + first) * (int(second.max()) + 1) + second
@@ -113,6 +113,6 @@ def _cells(
         for order in orders:
             for rank in (order, order[::-1]):
                 found = np.full(int(cells.max()) + 1, -1, np.intp)
-                found[cells[rank[::-1]]] = rank[::-1]  # the last one written is the first of the order
+                found[cells[rank[::-1]]] = rank[::-1]  # where several rows share a cell, the first in the order is written last
                 rows.append(found[found >= 0])
     return np.unique(np.concatenate(rows))

@@ -29,25 +29,25 @@ def synthesis_page(
     comparison_note: str = "",
     title: str | None = None,
 ) -> bytes:
-    """The page of a schedule.
+    """The page of a schedule, as bytes of HTML.
 
     Parameters
     ----------
     schedule
         The schedule to report.
     result
-        What `result.json` says of it.
+        Its figures, the object in `result.json`.
     comparison
-        Rows of other algorithms for the same collective; None if none were asked.
+        Rows of other algorithms for the same collective; None for no comparison.
     comparison_note
-        How the comparison was made, or why there is none.
+        Text that says how the comparison was made, or why there is none.
     title
-        By default the collective, its size and the network.
+        Heading; by default the collective, its size and the network.
 
     Raises
     ------
     ConfigError
-        If the page passes its size.
+        If the page is too large.
     """
     data = collect(schedule, result)
     sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
@@ -62,7 +62,7 @@ def synthesis_page(
 
 
 def _time(time_ns: float) -> str:
-    """As `format_time`, with the sign for micro that the scripts write, too."""
+    """`format_time` with the micro sign, as the scripts write it."""
     return format_time(time_ns).replace(" us", " \N{MICRO SIGN}s")
 
 
@@ -72,7 +72,7 @@ def _fact(label: str, value: str, more: str = "") -> str:
 
 
 def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
-    """That another algorithm is faster, which a bound does not show."""
+    """Markup that names a faster algorithm of the comparison; empty if no algorithm is faster."""
     able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["predicted_ns"]]
     if not able:
         return ""
@@ -186,7 +186,7 @@ def _links(data: dict[str, Any]) -> Section:
 
 
 def _reason(row: CompareRow) -> str:
-    """Why there is no schedule, without what was asked for, which the page says above."""
+    """The reason of a refusal without the name of its task, which the page gives elsewhere."""
     return row.refusal.split(f"{row.synthesizer}: ", 1)[-1]
 
 
