@@ -31,10 +31,10 @@ _PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
 _MOST_LOOKS = 1 << 24
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
-_MIXES = 10.0
-"""Sends examined per pair of NPUs while mixes of exchanges are compared."""
-_GATHERS = 20.0
-"""Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces."""
+_MIXES, _MOST_OF_MIXES = 60, 1_000_000
+"""Sends examined per pair of NPUs while mixes of exchanges are compared and the best few scheduled; and at most."""
+_GATHERS, _MOST_OF_GATHERS = 10, 50_000
+"""Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
 _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -61,13 +61,12 @@ def dispatch_work(topology: Topology, collective: Collective) -> int:
 
 def exchange_work(topology: Topology, collective: Collective) -> int:
     """Work of choosing among mixes of exchanges, whatever the number of chunks, and of dispatching the best few."""
-    return _OVERHEAD + int(_MIXES * topology.num_npus * max(topology.num_npus, 8))
+    return _OVERHEAD + min(_MIXES * topology.num_npus * max(topology.num_npus, 8), _MOST_OF_MIXES)
 
 
 def gather_work(topology: Topology, collective: Collective) -> int:
     """Work of gathering whole buffers in a few numbers of pieces, whatever the number of chunks."""
-    pairs = topology.num_npus * (topology.num_npus - 1)
-    return _OVERHEAD + int(_GATHERS * pairs + _PRICE * min(_MOST_PRICES, topology.num_npus * topology.num_channels))
+    return _OVERHEAD + min(_GATHERS * topology.num_npus * (topology.num_npus - 1), _MOST_OF_GATHERS)
 
 
 def match_work(topology: Topology, collective: Collective) -> int:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
+from astra_tacos.config.network import read_network
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
@@ -22,6 +23,7 @@ from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import reduction_ns, reduction_us
 from astra_tacos.verifier.schedule_oracle import verify
@@ -69,6 +71,14 @@ def test_known_times(dimensions: tuple, size_bytes: int, link_model: LinkModel, 
     of = best(topology(*dimensions), size_bytes, link_model)
     check(of)
     assert exact_time_ns(of) <= 1.03 * time_ns
+
+
+def test_known_time_of_a_cube_mesh() -> None:
+    """DGX-1 at 1 KiB: two latencies and 34 ns."""
+    network = build_topology(read_network(Path(__file__).parents[2] / "configs/network/dgx1_cube_mesh.yml"))
+    of = best(network, 1 << 10, "pipelined")
+    check(of)
+    assert exact_time_ns(of) <= 1.03 * 1_034
 
 
 def test_one_shot_through_a_switch_takes_as_long_as_its_port() -> None:

@@ -14,12 +14,13 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
+from astra_tacos.synthesizer.algorithms.trees import trees
 from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.topology.topology import Topology
 
 _PIECES = (1, 4, 8)
-_MOST_SENDS = 1 << 18
+_MOST_SENDS = 1 << 15
+_MOST_SENDS_OF_TREES = 1 << 13
 
 
 def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -54,7 +55,7 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
                 raise
             continue
         for gather in (tacos, trees):
-            if gather is trees and refuse_too_large(topology, gathering) is not None:
+            if gather is trees and gathering.least_sends > _MOST_SENDS_OF_TREES:
                 continue
             schedule = one_shot_of(gather(topology, gathering, delays, seed), "one-shot")
             time = exact_time_ns(schedule)

@@ -24,6 +24,8 @@ _MOST_ROWS = 100_000
 _MOST_ALIKE = 2
 """Plans that differ in nothing but their pieces."""
 _WORTH_A_TRY = 1.3
+_BUILD = 4.0
+"""Sends examined that building one send of a plan and its values counts as."""
 _ESTIMATE = 10
 """Sends examined that an estimate counts as."""
 
@@ -59,6 +61,7 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
             exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
             sends = send_graph_of(plan, topology, exact, topology.num_npus)
             schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
+            count_work(_BUILD * len(sends.chunk))
         except SynthesisError:
             continue
         time = exact_time_ns(schedule)
