@@ -82,7 +82,12 @@ def compute_timing(
 
 
 def timing_of_sizes(
-    topology: Topology, size_bytes: NDArray[np.int64], link_model: LinkModel, reduce_bandwidth_gbps: float = 0.0
+    topology: Topology,
+    size_bytes: NDArray[np.int64],
+    link_model: LinkModel,
+    reduce_bandwidth_gbps: float = 0.0,
+    *,
+    may_be_instant: bool = False,
 ) -> Timing:
     """Delays of messages of some sizes on a topology's links.
 
@@ -94,6 +99,8 @@ def timing_of_sizes(
         int64[classes], ascending.
     link_model, reduce_bandwidth_gbps
         As for `compute_timing`, which says what is raised, too.
+    may_be_instant
+        Whether to accept sizes that hold a link for less than 1 ns: for delays that no message has.
     """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
@@ -122,7 +129,7 @@ def timing_of_sizes(
         np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
     )
     held = timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns
-    if held.min() < 1:
+    if held.min() < 1 and not may_be_instant:
         chunk = format_size(int(size_bytes[0]))
         raise SynthesisError(
             f"a chunk of {chunk} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim cannot simulate: "

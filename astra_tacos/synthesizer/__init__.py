@@ -40,9 +40,16 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
     "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
     "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
-    "one-shot": Synthesizer(one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work),
+    "one-shot": Synthesizer(
+        one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work, cuts_itself=_WHOLE
+    ),
     "dimension-wise": Synthesizer(
-        dimension_wise, _OF_SHARDS | {"all-to-all"}, is_random=False, refusal=refuse_too_many_values, work=mixes_work
+        dimension_wise,
+        _OF_SHARDS | {"all-to-all"},
+        is_random=False,
+        refusal=refuse_too_many_values,
+        work=mixes_work,
+        cuts_itself=_WHOLE,
     ),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
 }

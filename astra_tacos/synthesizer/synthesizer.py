@@ -41,6 +41,9 @@ class Synthesizer:
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
     by_chunk
         Whether each of its sends carries one chunk, so that no schedule of its is faster than the bound for that chunking.
+    cuts_itself
+        Collectives whose buffer it cuts as it sees fit, whatever chunks it is given. A search then tries it once, not for each
+        number of chunks.
     in_auto
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
@@ -53,6 +56,7 @@ class Synthesizer:
     work: Callable[[Topology, Collective], int] = dispatch_work
     does_groups: bool = False
     by_chunk: bool = False
+    cuts_itself: frozenset[str] = frozenset()
     in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:

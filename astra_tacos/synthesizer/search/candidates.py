@@ -10,7 +10,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.dispatch.joining import join_messages
+from astra_tacos.synthesizer.search.joining import join_messages
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
@@ -38,6 +38,9 @@ class Cut:
         Whether there is none with fewer chunks.
     is_fixed
         Whether it is the only one.
+    refusal
+        Why these chunks are too small or too large to be sent one by one; None if they are not. Synthesizers that cut for
+        themselves may still do the collective.
     """
 
     collective: Collective
@@ -46,6 +49,7 @@ class Cut:
     chunked_bound_ns: float
     is_smallest: bool = True
     is_fixed: bool = True
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,10 @@ def list_candidates(
     for name, advised in synthesizers.items():
         entry = SYNTHESIZERS[name]
         for cut in cuts:
-            reason = entry.why_not(topology, cut.collective)
+            cuts_itself = cut.collective.name in entry.cuts_itself
+            if cuts_itself and not cut.is_smallest:
+                continue
+            reason = entry.why_not(topology, cut.collective) or (None if cuts_itself else cut.refusal)
             if reason is not None:
                 refusals.setdefault(name, reason)
                 continue

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import cut_into
+from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
+from astra_tacos.schedule.timing import LinkModel, choose_link_model, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
@@ -157,18 +158,16 @@ def search(
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     link_model = options.link_model
-    model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
     names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
+    model = _best_link_model(topology, collective, names) if link_model == "auto" else link_model
     cuts = [collective]
     advised = dict.fromkeys(names, 0)
     if options.chooses_chunks:
         most = options.max_sends
         advised = {name: _advice(name, topology, collective, model, most) for name in names}
-        tried = choose_chunks(topology, collective.name, collective.size_bytes, model, most)
-        counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+        counts = _numbers_of_chunks(topology, collective, model, most)
         cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
-    timings = [compute_timing(topology, what, model, options.reduce_bandwidth_gbps) for what in cuts]
-    timed = [_bounded(topology, what, timing, options, what is cuts[0]) for what, timing in zip(cuts, timings, strict=True)]
+    timed = [_timed(topology, what, model, options, what is cuts[0]) for what in cuts]
     candidates, refusals = list_candidates(topology, timed, advised, options.trials, options.seed)
 
     leaderboard = Leaderboard(max(what.chunks_per_npu for what in cuts))
@@ -199,17 +198,43 @@ def search(
     )
 
 
+def _best_link_model(topology: Topology, collective: Collective, names: tuple[str, ...]) -> LinkModel:
+    """The link model that ASTRA-sim replays most exactly, for the largest messages that these synthesizers can send."""
+    cut_themselves = [name for name in names if collective.name in SYNTHESIZERS[name].cuts_itself]
+    if cut_themselves and collective.members is None:
+        collective = all_reduce_of(collective.num_npus, collective.size_bytes, 1)
+    return choose_link_model(topology, collective)[0]
+
+
+def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
+    """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links."""
+    try:
+        tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
+    except SynthesisError:
+        return {1}
+    return {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+
+
 def _advice(name: str, topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> int:
     """The number of chunks per NPU that a synthesizer advises, 0 if it has nothing to say."""
     entry = SYNTHESIZERS[name]
     if entry.advise is None or entry.why_not(topology, collective) is not None:
         return 0
-    return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)
+    try:
+        return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)
+    except SynthesisError:  # chunks are too small for the links
+        return 0
 
 
-def _bounded(topology: Topology, collective: Collective, timing: Timing, options: SearchOptions, is_smallest: bool) -> Cut:
+def _timed(topology: Topology, collective: Collective, link_model: LinkModel, options: SearchOptions, is_smallest: bool) -> Cut:
+    """A cut with its delays and bounds."""
+    is_fixed, refusal = not options.chooses_chunks, None
+    try:
+        timing = compute_timing(topology, collective, link_model, options.reduce_bandwidth_gbps)
+        chunked_ns = chunked_lower_bound(topology, collective, timing).time_ns
+    except SynthesisError as error:
+        refusal, chunked_ns = str(error), 0
+        sizes, rate = collective.class_size_bytes, options.reduce_bandwidth_gbps
+        timing = timing_of_sizes(topology, sizes, link_model, rate, may_be_instant=True)
     any_algorithm = lower_bound(topology, collective, timing)
-    chunked = chunked_lower_bound(topology, collective, timing)
-    return Cut(
-        collective, timing, any_algorithm.time_ns, chunked.time_ns, is_smallest=is_smallest, is_fixed=not options.chooses_chunks
-    )
+    return Cut(collective, timing, any_algorithm.time_ns, chunked_ns, is_smallest, is_fixed, refusal)
