@@ -110,10 +110,11 @@ def other_size(facts: Facts) -> Iterator[Found]:
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
     """Lower and upper bound on the buffer's bytes, from the chunks that messages name; None if messages name no chunks."""
     chunks = view.chunks
-    rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (chunks.num_chunks > 0) & (chunks.total_chunks > 0))
+    moved = chunks.moved
+    rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (moved > 0) & (chunks.total_chunks > 0))
     if not len(rows) or len(rows) < np.count_nonzero(view.rows(NodeType.COMM_SEND)):
         return None
-    each = view.trace.size_bytes[rows] / chunks.num_chunks[rows]
+    each = view.trace.size_bytes[rows] / moved[rows]
     total = int(chunks.total_chunks[rows].max())
     return int(np.floor(each.min() * total)), int(np.ceil(each.max() * total))
 

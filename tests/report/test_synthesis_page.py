@@ -7,11 +7,13 @@ import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.browser import PHONE, opened, saved
+from helpers.messages import grouped, one_shot
 from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
@@ -89,9 +91,8 @@ def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: S
     sends = np.flatnonzero(of.chunk == chunk)
     use = link_use(of)
     bars = page.evaluate("AT.report.timeline.shown().highlighted")
-    assert sorted(page.evaluate(f"{bars}.map((bar) => AT.data.bars.send[bar])")) == sorted(
-        use.message[np.isin(use.message, sends)].tolist()
-    )
+    lit = page.evaluate(f"{bars}.map((bar) => AT.data.bars.message[bar])")
+    assert sorted(lit) == sorted(use.message[np.isin(use.message, of.message_of[sends])].tolist())
     links = [of.topology.channel_link[of.channel[sends]], of.topology.channel_down_link[of.channel[sends]]]
     hops = sum(int((column >= 0).sum()) for column in links)
     drawn = page.evaluate(
@@ -142,15 +143,15 @@ def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) ->
     frames(page)
     selected = page.evaluate("AT.report.timeline.shown().selected")
     chunk = page.evaluate(f"AT.data.sends.chunk[AT.data.bars.send[{selected}]]")
-    expected = sorted(np.flatnonzero(of.chunk == chunk).tolist())
-    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.send[bar])")
+    expected = np.unique(of.message_of[of.chunk == chunk]).tolist()
+    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.message[bar])")
     assert sorted(set(lit)) == expected
     assert f"chunk {chunk}" in page.locator("#links-over-time .live").inner_text().lower()
     page.keyboard.press("Enter")
     assert page.locator("#chunk-number").input_value() == str(chunk)
     # The pointer lights another tree, and once it has left, the one that was picked is lit again.
-    other = int(np.flatnonzero(of.chunk != chunk)[0])
-    bar = page.evaluate(f"AT.data.bars.send.indexOf({other})")
+    other = int(np.flatnonzero(of.chunk[of.message_row] != chunk)[0])
+    bar = page.evaluate(f"AT.data.bars.message.indexOf({other})")
     box, edge = svg.bounding_box(), page.locator("#links-over-time svg[tabindex] > rect[stroke='#9aa5b1']")
     x, y, width, height = (float(edge.get_attribute(name)) for name in ("x", "y", "width", "height"))
     row, start, end = page.evaluate(f"[AT.data.bars.row[{bar}], AT.data.bars.start[{bar}], AT.data.bars.end[{bar}]]")
@@ -159,8 +160,8 @@ def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) ->
     box = svg.bounding_box()
     page.mouse.move(box["x"] + x + across * width, box["y"] + y + down * height)
     frames(page)
-    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.send[bar])")
-    assert sorted(set(lit)) == np.flatnonzero(of.chunk == of.chunk[other]).tolist()
+    lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.message[bar])")
+    assert sorted(set(lit)) == np.unique(of.message_of[of.chunk == of.chunk[of.message_row[other]]]).tolist()
     page.mouse.move(5, 5)
     page.keyboard.press("Escape")
     frames(page)
@@ -330,3 +331,40 @@ def test_rounds_and_large_networks_are_aggregated(running: Any, tmp_path: Path) 
         busy = sum(int(row[2]) * float(row[3]) for row in rows)
         assert busy == pytest.approx(float(of.link_busy_ns.sum() / of.collective_time_ns), rel=1e-3)
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+
+
+def test_messages_of_several_chunks_are_one_bar_each(running: Any, tmp_path: Path) -> None:
+    of = grouped(schedule(topology(*SWITCH), chunks=2, link_model="pipelined"), Random(3))
+    assert of.num_messages < of.num_sends
+    use = link_use(of)
+    several = int(np.argmax(np.diff(of.message_first)))
+    rows = slice(int(of.message_first[several]), int(of.message_first[several + 1]))
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert page.evaluate("AT.data.bars.row.length") == len(use.message)
+        sums = page.evaluate("['start', 'end'].map((name) => AT.data.bars[name].reduce((sum, time) => sum + time, 0))")
+        assert sums == [int(use.start_ns.sum()), int(use.end_ns.sum())]
+        done = page.evaluate("Array.from(AT.data.sends.done)")
+        assert done == of.done_ns.tolist()
+        for chunk in of.chunk[rows].tolist():
+            page.evaluate(f"AT.report.keep({chunk})")
+            lit = page.evaluate("AT.report.timeline.shown().highlighted.map((bar) => AT.data.bars.message[bar])")
+            with_chunk = np.unique(of.message_of[of.chunk == chunk])
+            assert sorted(lit) == sorted(use.message[np.isin(use.message, with_chunk)].tolist())
+        assert page.evaluate(f"AT.synthesis.chunksOf(AT.data, {several})").startswith("chunks ")
+
+
+def test_sums_are_said_where_they_are_made(running: Any, tmp_path: Path) -> None:
+    of = one_shot(topology(("FullyConnected", 4, 50.0, 500.0)), 1 << 16, reduce_bandwidth_gbps=10.0)
+    additions, ends = of.additions, of.addition_end_ns
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert page.evaluate("() => AT.report.timeline.shown().view.t1") == of.collective_time_ns
+        for npu in range(4):
+            page.evaluate(f"AT.report.showNpu({npu})")
+            held = page.evaluate(f"AT.synthesis.held(AT.data, {npu})")
+            made = [(row["chunk"], row["time"]) for row in held if row["from"] == npu]
+            own = np.flatnonzero(additions.npu == npu)
+            assert sorted(made) == sorted(zip(of.sums.chunk[additions.value[own]].tolist(), ends[own].tolist(), strict=True))
+            assert {row["what"] for row in held if row["from"] == npu} == {"adds up the whole sum"}
+            got = [row["what"] for row in held if row["from"] not in (None, npu)]
+            assert sorted(got) == sorted(f"contribution of NPU {src}" for src in of.src[of.dst == npu].tolist())
+        assert "receives 12 sends; it adds up 4 sums" in page.locator("#npu").inner_text()

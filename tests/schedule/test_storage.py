@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from helpers.messages import one_shot
 from helpers.networks import ALL, topology
 from helpers.schedules import schedule
 
@@ -64,6 +66,46 @@ def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "truncated.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:500])
     (tmp_path / "empty.npz").write_bytes(b"")
     for name in (*cases, "text", "truncated", "empty", "none"):
+        with pytest.raises(ConfigError) as caught:
+            load_schedule(tmp_path / f"{name}.npz")
+        assert "\n" not in str(caught.value)
+        assert f"{name}.npz" in str(caught.value)
+
+
+def test_damaged_messages_and_sums_get_one_line(tmp_path: Path) -> None:
+    network = topology(("FullyConnected", 4, 50.0, 500.0))
+    save_schedule(one_shot(network, 1 << 16, 2, source=Random(1)), tmp_path / "good.npz")
+    good = dict(np.load(tmp_path / "good.npz"))
+    assert len(load_schedule(tmp_path / "good.npz").message_first) < 97
+
+    def put(name: str, at: int, value: int) -> dict[str, np.ndarray]:
+        column = good[name].copy()
+        column[at] = value
+        return good | {name: column}
+
+    num_values = len(good["sums_chunk"])
+    cases = {
+        "begins-late": put("message_first", 0, 1),
+        "ends-early": put("message_first", -1, 5),
+        "turns-back": put("message_first", 2, 0),
+        "joins-channels": good | {"message_first": np.array([0, len(good["chunk"])])},
+        "no-messages": {name: array for name, array in good.items() if name != "message_first"},
+        "value-beyond": put("value", 3, num_values),
+        "value-below": put("value", 3, -1),
+        "value-of-another-chunk": put("value", 0, int(np.flatnonzero(good["sums_chunk"] != good["chunk"][0])[0])),
+        "values-missing": good | {"value": good["value"][1:]},
+        "values-reduce": put("reduces", 0, True),
+        "chunk-beyond": put("sums_chunk", 0, 8),
+        "npu-beyond": put("sums_npu", 0, 4),
+        "part-of-itself": put("sums_part", 0, num_values - 1),
+        "part-below": put("sums_part", 0, -1),
+        "parts-end-late": put("sums_part_first", -1, 99),
+        "total-beyond": put("sums_total", 0, num_values),
+        "totals-missing": good | {"sums_total": good["sums_total"][1:]},
+        "sums-missing": {name: array for name, array in good.items() if name != "sums_part"},
+    }
+    for name, arrays in cases.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
         with pytest.raises(ConfigError) as caught:
             load_schedule(tmp_path / f"{name}.npz")
         assert "\n" not in str(caught.value)

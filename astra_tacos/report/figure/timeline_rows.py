@@ -154,15 +154,18 @@ def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.i
         within = waits >= 0
         return waits[within], place[source[within]]
     sums, src, dst, value = schedule.sums, schedule.src[own], schedule.dst[own], schedule.item[own]
-    brought = dict(zip(zip(dst.tolist(), value.tolist(), strict=True), range(len(own)), strict=True))
-
-    def sources(npu: int, number: int) -> set[int]:
-        if (npu, number) in brought:
-            return {brought[npu, number]}
-        parts = sums.part[sums.part_first[number] : sums.part_first[number + 1]].tolist()
-        return set[int]().union(*(sources(npu, part) for part in parts))
-
-    pairs = [(waits, source) for waits in range(len(own)) for source in sorted(sources(int(src[waits]), int(value[waits])))]
+    brought: dict[int, dict[int, frozenset[int]]] = {}
+    for number, (npu, what) in enumerate(zip(dst.tolist(), value.tolist(), strict=True)):
+        brought.setdefault(npu, {})[what] = frozenset((number,))
+    values = np.flatnonzero(np.isin(sums.chunk, schedule.chunk[own])).tolist()
+    first = sums.part_first.tolist()
+    for at in np.unique(src).tolist():
+        known = brought.setdefault(at, {})
+        for number in values:  # parts come before their sum
+            parts = sums.part[first[number] : first[number + 1]].tolist()
+            known.setdefault(number, frozenset[int]().union(*(known.get(part, ()) for part in parts)))
+    ends = enumerate(zip(src.tolist(), value.tolist(), strict=True))
+    pairs = [(number, source) for number, (npu, what) in ends for source in sorted(brought[npu][what])]
     waiting, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     return waiting, awaited
 

@@ -128,7 +128,8 @@ def _sums(schedule: Schedule, sums: PartialSums) -> Data:
     """What rows carry, the sums that NPUs make and when, and of each value its chunk, whose it is and how many contributed."""
     contributors = np.ones(sums.num_values, np.int64)
     for whole in np.flatnonzero(np.diff(sums.part_first)).tolist():  # parts come before their sum
-        contributors[whole] = contributors[sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]].sum()
+        added = contributors[sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]].sum()
+        contributors[whole] = min(int(added), schedule.topology.num_npus)  # more only if some counts twice
     additions = schedule.additions
     return {
         "value": schedule.value,
