@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
 _PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
+_BRANCHINGS = "astra_tacos.synthesizer.branchings._branching_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
 _SCAN = "astra_tacos.trace._scan_kernels"
 _LINT = "astra_tacos.linter._order_kernels"
@@ -48,6 +49,8 @@ SHARED = (
     f"{_PACKING}:walk",
     f"{_ROUTING}._tree_kernels:grow",
     f"{_ROUTING}._tree_kernels:choose_roots",
+    f"{_BRANCHINGS}:reaches_all",
+    f"{_BRANCHINGS}:pack",
     "astra_tacos.bounds._flow_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED
+from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.bruck import bruck
 from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, mixes_work, refuse_too_many_values
 from astra_tacos.synthesizer.algorithms.direct import direct
@@ -15,14 +16,16 @@ from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
+from astra_tacos.synthesizer.branchings.chunk_count import advise_chunks, refuse_too_many_flows
 from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.work import gather_work, match_work, pack_work, route_work
+from astra_tacos.synthesizer.work import branch_work, gather_work, match_work, pack_work, route_work
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
+_ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
@@ -33,6 +36,15 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     ),
     "routed": Synthesizer(
         routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+    ),
+    "branchings": Synthesizer(
+        branchings,
+        _ROOTED,
+        is_random=False,
+        refusal=refuse_too_many_flows,
+        advise=advise_chunks,
+        work=branch_work,
+        by_chunk=True,
     ),
     "ring": Synthesizer(ring, _ALL, is_random=False),
     "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),

@@ -29,6 +29,8 @@ _MOST_PRICES = 1 << 22
 _PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
 """Costs of one link that a path looks at, of one that a tree looks at, and of one device where a tree starts to look again."""
 _MOST_LOOKS = 1 << 24
+_BRANCHING = 1.0
+"""Cost of one link that the flows to an NPU look at, all together."""
 _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
 _MIXES, _MOST_OF_MIXES = 60, 1_000_000
@@ -93,6 +95,11 @@ def route_work(topology: Topology, collective: Collective) -> int:
             num_trees * collective.num_members * topology.num_devices * phases_grown,
         )
     return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * phases * collective.least_sends)
+
+
+def branch_work(topology: Topology, collective: Collective) -> int:
+    """Work of packing arborescences, for which flows to every NPU look at every link, and of dispatching the sends along them."""
+    return _OVERHEAD + int(_BRANCHING * topology.num_npus * topology.num_links) + collective.least_sends
 
 
 def pack_work(topology: Topology, collective: Collective) -> int:

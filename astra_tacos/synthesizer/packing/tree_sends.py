@@ -17,10 +17,12 @@ from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.pack import Packing
 
 _STAGGER = 0.15
-"""Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due."""
+"""Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due, where trees differ."""
 
 
-def send_graph_along_trees(collective: Collective, packing: Packing, tree_of: NDArray[np.int64]) -> SendGraph:
+def send_graph_along_trees(
+    collective: Collective, packing: Packing, tree_of: NDArray[np.int64], stagger: float = _STAGGER
+) -> SendGraph:
     """Sends along the trees, in the order of their latest start times.
 
     Parameters
@@ -31,10 +33,12 @@ def send_graph_along_trees(collective: Collective, packing: Packing, tree_of: ND
         The trees.
     tree_of
         int64[num_chunks], the tree of each chunk.
+    stagger
+        Share of the busiest link's time over which chunks that share roots are due; 1 for one after another.
     """
     due_ns = np.zeros(len(tree_of))
     if len(packing.inward) == 2 or collective.root is not None:
-        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * _STAGGER
+        due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * stagger
     outward = packing.branches[-1]
     chunks, channels, start_by = [], [], []
     for is_sum, along, trees in zip(packing.inward, packing.branches, packing.channel, strict=True):

@@ -1,0 +1,1 @@
+"""Edge-disjoint arborescences from one root: an exact packing of broadcasts."""

@@ -1,0 +1,123 @@
+"""Edge-disjoint arborescences: their rates against maximum flows, and the times of broadcasts that are known."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from helpers.naive_schedule import computes_collective
+from helpers.networks import graph, topologies, topology
+from helpers.schedules import schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.collective import make_collective
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.branchings.branchings import pack_branchings
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.verifier.schedule_oracle import verify
+
+MIB = 1 << 20
+
+
+def dragonfly() -> Topology:
+    """9 groups of 4 NPUs, 50 GiB/s in groups, 25 GiB/s between any two of them."""
+    links = []
+    for group in range(9):
+        links += [(group * 4 + a, group * 4 + b, 50.0, 500.0) for a in range(4) for b in range(4) if a != b]
+        for far in range(8):
+            other = (group + 1 + far) % 9
+            links.append((group * 4 + far // 2, other * 4 + (7 - far) // 2, 25.0, 500.0))
+    return graph(*links)
+
+
+KNOWN = {
+    "Switch 8 x Switch 4": (topology(("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 8, 165.4),
+    "Switch 16 x Switch 2": (topology(("Switch", 16, 150.0, 300.0), ("Switch", 2, 12.5, 1000.0)), 13, 417.1),
+    "mix": (topology(("Ring", 2, 200.0, 50.0), ("FullyConnected", 3, 100.0, 250.0), ("Switch", 5, 50.0, 500.0)), 6, 214.5),
+    "dragonfly": (dragonfly(), 8, 316.8),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_broadcasts_of_64_mib(name: str, collective: str) -> None:
+    """A rail-aware pipeline, or the bound, to within 3%; and never slower with more chunks."""
+    network, _, known_us = KNOWN[name]
+    entry = SYNTHESIZERS["branchings"]
+    assert entry.advise is not None
+    advised = entry.advise(network, collective, 64 * MIB, "pipelined", 2_000_000)
+    times = []
+    for chunks in (64, 512, advised):
+        what = make_collective(collective, network.num_npus, 64 * MIB, chunks, 0)
+        of = entry.make(network, what, compute_timing(network, what, "pipelined"), 0)
+        assert verify(of) == ()
+        times.append(of.collective_time_ns)
+    assert times == sorted(times, reverse=True)
+    assert times[-1] <= known_us * 1000 * 1.03
+    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
+
+
+def rate(network: Topology, hold_ns: np.ndarray, root: int) -> float:
+    """Chunks a nanosecond that every NPU can get from a root: the least of maximum flows, by networkx."""
+    flow = nx.DiGraph()
+    flow.add_nodes_from(range(network.num_devices))
+    for src, dst, ns in zip(network.link_src.tolist(), network.link_dst.tolist(), hold_ns.tolist(), strict=True):
+        before = flow.edges[src, dst]["capacity"] if flow.has_edge(src, dst) else 0.0
+        flow.add_edge(src, dst, capacity=before + 1 / ns)
+    return min(nx.maximum_flow_value(flow, root, npu) for npu in range(network.num_npus) if npu != root)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_fewest_trees_have_the_rate_of_the_tightest_cut(name: str) -> None:
+    network, trees, _ = KNOWN[name]
+    what = make_collective("broadcast", network.num_npus, 64 * MIB, 64, 0)
+    timing = compute_timing(network, what, "pipelined")
+    first = next(pack_branchings(network, timing, 0, 64))
+    assert len(first.channel) == trees
+    best_ns = 1 / rate(network, timing.link_hold_ns[:, -1], 0)
+    assert best_ns * 0.999 <= first.period_ns / trees <= best_ns * 1.004
+
+
+@settings(max_examples=60, deadline=None)
+@given(network=topologies(14), data=st.data())
+def test_arborescences_share_links_within_capacities(network: Topology, data: st.DataObject) -> None:
+    root = data.draw(st.integers(0, network.num_npus - 1))
+    what = make_collective("broadcast", network.num_npus, MIB, 4, root)
+    timing = compute_timing(network, what, "pipelined")
+    hold_ns = timing.link_hold_ns[:, -1]
+    best_ns = 1 / rate(network, hold_ns, root)
+    found = list(pack_branchings(network, timing, root, 64))
+    assert found
+    for each in found:
+        used = each.channel[each.channel >= 0]
+        down = network.channel_down_link[used]
+        links = np.concatenate((network.channel_link[used], down[down != NO_LINK]))
+        busy = np.bincount(links, minlength=network.num_links) * hold_ns
+        assert busy.max() == each.period_ns
+        assert each.period_ns / len(each.channel) >= best_ns * 0.999
+    into, out = (np.zeros(network.num_devices) for _ in range(2))
+    np.add.at(into, network.link_dst, 1 / hold_ns)
+    np.add.at(out, network.link_src, 1 / hold_ns)
+    if np.allclose(into[network.num_npus :], out[network.num_npus :]):
+        # Whole capacities of up to 64 trees lose little.
+        assert min(each.period_ns / len(each.channel) for each in found) <= best_ns * 1.12
+
+
+@settings(max_examples=40, deadline=None)
+@given(network=topologies(14), data=st.data())
+def test_broadcasts_and_reduces_are_legal(network: Topology, data: st.DataObject) -> None:
+    of = schedule(
+        network,
+        data.draw(st.sampled_from(("broadcast", "reduce"))),
+        data.draw(st.sampled_from((MIB, 100_003))),
+        data.draw(st.integers(1, 20)),
+        data.draw(st.integers(0, network.num_npus - 1)),
+        synthesizer="branchings",
+        link_model=data.draw(st.sampled_from(LINK_MODELS)),
+    )
+    assert verify(of) == ()
+    assert computes_collective(of)
+    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
