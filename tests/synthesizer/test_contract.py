@@ -132,7 +132,7 @@ def test_what_it_does_not_declare_is_refused(name: str, collective: str) -> None
 @every
 def test_same_seed_same_bytes_on_any_number_of_threads(name: str) -> None:
     network = NETWORKS["full-and-switch"]
-    collective = "all-reduce" if "all-reduce" in SYNTHESIZERS[name].collectives else "all-to-all"
+    collective = next(each for each in ("all-reduce", "broadcast", "all-to-all") if each in SYNTHESIZERS[name].collectives)
     what = COLLECTIVES[collective](network.num_npus, 1 << 20, 2)
     runs = [synthesize(network, what, synthesizer=name, trials=8, seed=11, threads=threads) for threads in (1, 1, 2, 5)]
     assert all(columns(run) == columns(runs[0]) for run in runs)
