@@ -54,12 +54,13 @@ class _Warnings(logging.Handler):
 
 def warm_up() -> None:
     """Compile or load the kernels of every synthesizer, so that no point's time includes that."""
-    network = NetworkConfig("", (Dimension(RING.name, 4, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
-    for collective in ("all-reduce", "broadcast", "all-to-all"):  # together they use every kernel that the others use
-        for synthesizer in SYNTHESIZERS:
-            options = SearchOptions(synthesizer, chunks_per_npu=1, trials=1, threads=1)
-            task = CollectiveTask(collective, 0 if collective == "broadcast" else None, 1 << 10, options)
-            evaluate(Point(0, {}, network, task, {}), Conditions())
+    network = NetworkConfig("", (Dimension(RING.name, 2, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
+    for name, synthesizer in SYNTHESIZERS.items():
+        for collective in ("all-reduce", "all-to-all"):  # they use every kernel that the others use
+            if collective not in synthesizer.collectives:
+                continue
+            options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)
+            evaluate(Point(0, {}, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
 
 
 def _results(point: Point, conditions: Conditions) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import random
 import tempfile
 from pathlib import Path
 
+from helpers.examples import examples
 from helpers.plans import contents, lint_plan, planned
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, write_run
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
@@ -24,7 +25,7 @@ REFUSED = ("where ASTRA-sim stops",)
 
 @given(st.integers(0, 1 << 32))
 @example(seed=147)  # a native collective of all ranks, before which ranks begin unequal numbers of others
-@settings(deadline=None, max_examples=25)
+@examples(15)
 def test_a_plan_of_a_random_run(seed: int) -> None:
     rng = random.Random(seed)
     dimensions = rng.choice((*ONE_DIMENSION, *SEVERAL_DIMENSIONS))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from helpers.plans import contents, lint_plan, planned, written
 
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -49,6 +51,34 @@ RING = grouped(STRIDED, CommType.ALL_GATHER, 1 << 20, ("Ring",), (8,))
 TORUS = grouped(ROWS, CommType.ALL_REDUCE, 1 << 20, ("Ring", "Ring"), (4, 4))
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A plan with both figures, and the cache that it filled."""
+
+    files: RunFiles
+    inputs: RunInputs
+    result: PlanResult
+    after: RunInputs
+    output: Path
+    cache: Path
+
+
+@pytest.fixture(scope="module")
+def of_ring(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return with_both(tmp_path_factory.mktemp("ring"), RING)
+
+
+@pytest.fixture(scope="module")
+def of_torus(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return with_both(tmp_path_factory.mktemp("torus"), TORUS)
+
+
+def with_both(folder: Path, files: RunFiles) -> Planned:
+    inputs = written(folder, files)
+    result, after = planned(inputs, folder / "plan", asked=BOTH, cache=folder / "cache")
+    return Planned(files, inputs, result, after, folder / "plan", folder / "cache")
+
+
 def cached(folder: Path) -> list[tuple[dict[str, object], Schedule]]:
     """Identity and schedule of all entries of a cache."""
     paths = sorted(folder.rglob("*.json"))
@@ -60,19 +90,20 @@ def figures(result: PlanResult, groups: int) -> dict[str, object]:
     return case.to_json()
 
 
-@pytest.mark.parametrize(("files", "num_groups"), [(RING, 2), (TORUS, 4)], ids=["ring", "torus"])
-def test_both_figures_come_from_schedules_that_the_oracle_passes(tmp_path: Path, files: RunFiles, num_groups: int) -> None:
-    inputs = written(tmp_path, files)
-    result, after = planned(inputs, tmp_path / "plan", asked=BOTH, cache=tmp_path / "cache")
-    assert lint_plan(after).findings == ()
-    told = figures(result, num_groups)
-    entries = cached(tmp_path / "cache")
+@pytest.mark.parametrize(("fixture", "num_groups"), [("of_ring", 2), ("of_torus", 4)])
+def test_both_figures_come_from_schedules_that_the_oracle_passes(
+    request: pytest.FixtureRequest, fixture: str, num_groups: int
+) -> None:
+    both: Planned = request.getfixturevalue(fixture)
+    assert lint_plan(both.after).findings == ()
+    told = figures(both.result, num_groups)
+    entries = cached(both.cache)
     (relayed,) = [schedule for identity, schedule in entries if "relays" in identity]
     joint = [(identity["number"], schedule) for identity, schedule in entries if "together" in identity]
     joint.sort(key=lambda entry: entry[0])
     assert len(joint) == num_groups
     assert relayed.collective.members is not None
-    assert relayed.topology.num_npus == len(files.ranks)
+    assert relayed.topology.num_npus == len(both.files.ranks)
     assert verify(relayed) == ()
     assert replay_schedule(relayed).collective_time_ns == relayed.collective_time_ns >= told["relay_ns"]
     if told["relay_algorithm"] == "routed":
@@ -86,15 +117,16 @@ def test_both_figures_come_from_schedules_that_the_oracle_passes(tmp_path: Path,
     assert max(told["together_alone_ns"]) <= told["together_predicted_ns"]
 
 
-@pytest.mark.parametrize("size", [1 << 20, 1 << 24])
-def test_rows_of_a_torus_gain_from_relays_only_alone(tmp_path: Path, size: int) -> None:
+def test_rows_of_a_torus_gain_from_relays_only_alone(tmp_path: Path, of_torus: Planned) -> None:
     """Rows have links of their own, so that all at once take what one takes: with relays an NPU has twice as many links."""
-    files = grouped(ROWS, CommType.ALL_REDUCE, size, ("Ring", "Ring"), (4, 4))
-    told = figures(planned(written(tmp_path, files), tmp_path / "plan", asked=BOTH)[0], 4)
-    assert told["relay_ns"] <= told["predicted_ns"]
-    assert told["together_predicted_ns"] <= told["predicted_ns"]
-    if size == 1 << 24:
-        assert told["relay_ns"] < 0.8 * told["predicted_ns"]
+    files = grouped(ROWS, CommType.ALL_REDUCE, 1 << 24, ("Ring", "Ring"), (4, 4))
+    small, large = (
+        figures(result, 4) for result in (of_torus.result, planned(written(tmp_path, files), tmp_path / "plan", asked=BOTH)[0])
+    )
+    for told in (small, large):
+        assert told["relay_ns"] <= told["predicted_ns"]
+        assert told["together_predicted_ns"] <= told["predicted_ns"]
+    assert large["relay_ns"] < 0.8 * large["predicted_ns"]
 
 
 def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
@@ -112,15 +144,15 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
     assert on_whole_network(found.schedule, case, (0, 2, 8, 10), network) is None
 
 
-@pytest.mark.parametrize("files", [RING, TORUS], ids=["ring", "torus"])
-def test_the_plan_is_the_same_but_for_figures(tmp_path: Path, files: RunFiles) -> None:
-    inputs = written(tmp_path, files)
-    plain, _ = planned(inputs, tmp_path / "plain", cache=tmp_path / "cache")
-    both, _ = planned(inputs, tmp_path / "both", asked=BOTH, cache=tmp_path / "cache")
-    assert all(case.from_cache for case in both.cases)
-    assert contents(tmp_path / "plain") == contents(tmp_path / "both")
-    assert both.after_ns == plain.after_ns
-    before, after = (json.loads((tmp_path / name / "plan.json").read_text()) for name in ("plain", "both"))
+@pytest.mark.parametrize("fixture", ["of_ring", "of_torus"])
+def test_the_plan_is_the_same_but_for_figures(request: pytest.FixtureRequest, tmp_path: Path, fixture: str) -> None:
+    both: Planned = request.getfixturevalue(fixture)
+    shutil.copytree(both.cache, tmp_path / "cache")
+    plain, _ = planned(both.inputs, tmp_path / "plain", cache=tmp_path / "cache")
+    assert all(case.from_cache for case in plain.cases)
+    assert contents(tmp_path / "plain") == contents(both.output)
+    assert both.result.after_ns == plain.after_ns
+    before, after = (json.loads((output / "plan.json").read_text()) for output in (tmp_path / "plain", both.output))
     for old, new in zip(before["cases"], after["cases"], strict=True):
         assert {key: new[key] for key in old} == old
         assert {key.split("_")[0] for key in set(new) - set(old)} == {"relay", "together"}

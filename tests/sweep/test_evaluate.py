@@ -12,17 +12,19 @@ from click.testing import CliRunner
 from helpers.sweeps import SMALL, collective_point
 
 from astra_tacos.cli.generate import generate
-from astra_tacos.collective import all_reduce
+from astra_tacos.collective import ROOTED, all_reduce
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import ReplayError, VerificationError
+from astra_tacos.kernels.compiled import Kernel
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.sweep import collective_point as collective_room
-from astra_tacos.sweep.evaluate import evaluate
+from astra_tacos.sweep.evaluate import evaluate, warm_up
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.sweep.point import Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
@@ -81,6 +83,24 @@ def test_statuses(changes: dict[str, Any], status: str, error: str | None) -> No
     assert outcome.error is None if error is None else error in (outcome.error or "")
     assert (outcome.error is None) == (outcome.status == "ok")
     assert outcome.error is None or "\n" not in outcome.error
+
+
+def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: set[str] = set()
+    call = Kernel.__call__
+
+    def note(kernel: Kernel, *arguments: object) -> object:
+        called.add(kernel.name)
+        return call(kernel, *arguments)
+
+    monkeypatch.setattr(Kernel, "__call__", note)
+    warm_up()
+    warm = called.copy()
+    for name, synthesizer in SYNTHESIZERS.items():
+        for collective in sorted(synthesizer.collectives):
+            root = 0 if collective in ROOTED else None
+            evaluate(collective_point(synthesizer=name, collective=collective, root=root), Conditions())
+    assert warm and called == warm
 
 
 def test_what_a_network_is_called_is_in_no_outcome() -> None:
