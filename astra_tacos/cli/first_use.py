@@ -36,6 +36,8 @@ CHECKING = (
     "astra_tacos.replayer._schedule_replay_kernels:replay_operations",
 )
 """A schedule: the oracle and the replay."""
+CERTIFYING = ("astra_tacos.bounds._flow_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
+"""A schedule's bounds and exact time."""
 SEARCHING = (
     f"{_ROUTING}._routing_kernels:shortest_paths",
     f"{_ROUTING}._routing_kernels:merge",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import CHECKING, PROGRAMS, READING, compile_ahead
+from astra_tacos.cli.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import json_option, network_option
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _FIGURES = ("predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
 _KERNELS = {
-    Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING),
-    Kind.SCHEDULE: CHECKING,
+    Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
+    Kind.SCHEDULE: (*CHECKING, *CERTIFYING),
     Kind.MSCCL_XML: PROGRAMS,
     Kind.TRACE: (*READING, *PROGRAMS),
 }

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import AstraTacosError, SynthesisError
+from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
-from astra_tacos.judge.judges import Judge, differ, judges_of_collective
+from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.schedule import Schedule
@@ -102,7 +102,10 @@ def judge_schedule(
     """
     timing = schedule.timing
     chosen = backend_of(schedule, backend)
-    judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
+    try:
+        judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
+    except ConfigError as error:  # no version of ASTRA-sim runs this network
+        return Judgement((), chosen, dict.fromkeys(FIGURES), (f"not judged: {error}",))
     is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
     if is_default_order and not needs_replay(schedule.topology, network, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges})

@@ -8,7 +8,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.run.backend import BACKENDS, STOCK, Backend, default_backend
-from astra_tacos.schedule.timing import LinkModel, choose_link_model
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.synthesizer.search.link_model import best_link_model
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -109,7 +110,7 @@ def timed_for(
     if options.link_model != "auto":
         return options, options.link_model, ""
     if backend is None:
-        model, reason = choose_link_model(topology, collective)
+        model, reason = best_link_model(topology, collective, options)
     else:
         model, reason = backend.link_model_on(topology, collective)
     return replace(options, link_model=model), model, reason

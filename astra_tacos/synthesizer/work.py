@@ -68,7 +68,9 @@ def exchange_work(topology: Topology, collective: Collective) -> int:
 
 def gather_work(topology: Topology, collective: Collective) -> int:
     """Work of gathering whole buffers in a few numbers of pieces, whatever the number of chunks."""
-    return _OVERHEAD + min(_GATHERS * topology.num_npus * (topology.num_npus - 1), _MOST_OF_GATHERS)
+    return _OVERHEAD + min(
+        _GATHERS * topology.num_npus * (topology.num_npus - 1) * (3 if topology.has_switches else 1), _MOST_OF_GATHERS
+    )
 
 
 def match_work(topology: Topology, collective: Collective) -> int:

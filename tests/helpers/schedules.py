@@ -54,3 +54,8 @@ def columns(of: Schedule) -> dict[str, np.ndarray]:
 
 def changed(of: Schedule, **new: np.ndarray) -> Schedule:
     return replace(of, **new)
+
+
+def goes_by_chunk(of: Schedule) -> bool:
+    """Whether every send carries one chunk, so that the bounds of this chunking hold."""
+    return of.message_first is None and of.sums is None

@@ -86,7 +86,7 @@ class Leaderboard:
         """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
         if self.best is None:
             return False
-        if candidate.bound_ns >= self._to_beat(candidate)[0]:
+        if candidate.bound_ns + 1 > self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
             return True
         leader = self._leader_ns
         times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu

@@ -11,16 +11,16 @@ from typing import Any, Literal
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import cut_into
-from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, choose_link_model, compute_timing, timing_of_sizes
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
+from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
+from astra_tacos.synthesizer.search.link_model import best_link_model
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -158,8 +158,8 @@ def search(
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     link_model = options.link_model
-    names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
-    model = _best_link_model(topology, collective, names) if link_model == "auto" else link_model
+    names = options.synthesizers
+    model = best_link_model(topology, collective, options)[0] if link_model == "auto" else link_model
     cuts = [collective]
     advised = dict.fromkeys(names, 0)
     if options.chooses_chunks:
@@ -196,14 +196,6 @@ def search(
         runner.ran_out_of_time,
         refusals,
     )
-
-
-def _best_link_model(topology: Topology, collective: Collective, names: tuple[str, ...]) -> LinkModel:
-    """The link model that ASTRA-sim replays most exactly, for the largest messages that these synthesizers can send."""
-    cut_themselves = [name for name in names if collective.name in SYNTHESIZERS[name].cuts_itself]
-    if cut_themselves and collective.members is None:
-        collective = all_reduce_of(collective.num_npus, collective.size_bytes, 1)
-    return choose_link_model(topology, collective)[0]
 
 
 def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:

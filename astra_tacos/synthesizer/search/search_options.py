@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 
@@ -77,6 +77,11 @@ class SearchOptions:
         _check_number("reduce bandwidth", self.reduce_bandwidth_gbps, "0 or more GB/s", may_be_zero=True)
         if self.time_limit_s is not None:
             _check_number("time limit", self.time_limit_s, "more than 0 s", may_be_zero=False)
+
+    @property
+    def synthesizers(self) -> tuple[str, ...]:
+        """Names of the synthesizers to try."""
+        return auto_synthesizers() if self.synthesizer == AUTO else (self.synthesizer,)
 
     @property
     def chooses_chunks(self) -> bool:
