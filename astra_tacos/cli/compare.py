@@ -242,7 +242,12 @@ def compared_rows(
             bounds.append(figures["bound_ns"])
             yield row
         if network is not None:
-            what = asked_collective(collective_name, topology.num_npus, size, root, options)
+            try:
+                what = asked_collective(collective_name, topology.num_npus, size, root, options)
+            except ConfigError as error:
+                about = topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size
+                yield CompareRow(*about, NATIVE, refusal=str(error))
+                continue
             yield from _native_rows(topology, network, what, options, backend, min(bounds, default=None))
 
 

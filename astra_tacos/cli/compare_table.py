@@ -30,9 +30,8 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     for name in (*names, _BOUND):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        cells = [
-            styled(text, "bold green" if best else "") for text, best in (_cell(results[name], bool(judged)) for name in names)
-        ]
+        found = (_cell(results.get(name), bool(judged)) for name in names)
+        cells = [styled(text, "bold green" if best else "") for text, best in found]
         bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
     show(table)
@@ -66,8 +65,8 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     return any(row.stock_ns != row.congestion_aware_ns for row in rows)
 
 
-def _cell(row: CompareRow, has_judges: bool) -> tuple[str, bool]:
-    if row.time_ns is None:
+def _cell(row: CompareRow | None, has_judges: bool) -> tuple[str, bool]:
+    if row is None or row.time_ns is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
     if row.synthesizer == IMPOSSIBLE_NATIVE:

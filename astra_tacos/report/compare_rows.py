@@ -34,7 +34,8 @@ class CompareRow:
     synthesizer, link_model, reduce_bandwidth_gbps
         The requested synthesizer, `NATIVE` or `IMPOSSIBLE_NATIVE`; and the timing model.
     made_by, seed
-        Synthesizer and seed of the schedule; `made_by` differs from `synthesizer` for `auto`, and is the configuration for `NATIVE`.
+        Synthesizer and seed of the schedule; for `auto` `made_by` differs from `synthesizer`, for `NATIVE` it is
+        the configuration.
     chunks_per_npu, num_chunks, num_sends
         Numbers of chunks and sends of the schedule.
     time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
