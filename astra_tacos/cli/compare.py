@@ -15,15 +15,16 @@ from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, REPLAYING, compil
 from astra_tacos.cli.options import backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
-from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -133,12 +134,11 @@ def compare(
 ) -> None:
     """Compare synthesizers on a network and a collective over a list of sizes.
 
-    The command prints a table of times. --csv, --plot and --output write its data, and a figure for a paper.
+    The command prints a table of times, with those of ASTRA-sim's own algorithms by the replay (`native`). --csv, --plot and
+    --output write its data, and a figure for a paper.
     """
     from astra_tacos.cli.compare_table import print_comparison
     from astra_tacos.config.network import read_network
-    from astra_tacos.judge.judgement import needs_replay
-    from astra_tacos.judge.judges import timed_for
     from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.topology.composition import build_topology
 
@@ -153,17 +153,17 @@ def compare(
     network = read_network(network_path)
     topology = build_topology(network)
     rows: list[CompareRow] = []
-    total = len(sizes) * len(synthesizers)
-    # A root that is not there is wrong for every size.
-    largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)
-    is_replayed = needs_replay(topology, network, timed_for(options, topology, largest, backend)[1], backend)
-    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()), *(REPLAYING if is_replayed else ()))
+    total = len(sizes) * (len(synthesizers) + 1)
+    make_collective(
+        collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root
+    )  # a root that is not there is wrong for every size
+    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()), *REPLAYING)
     with progress("comparing") as on_progress:
         on_progress(0, total)
         what = collective_name, root, options, sizes, synthesizers, with_checks
         for row in compared_rows(topology, *what, network=network, backend=backend):
             rows.append(row)
-            on_progress(len(rows), total)
+            on_progress(min(len(rows), total), total)
     rows = _mark_best(rows)
     for path, write in files:
         write(rows, path, plot_width)
@@ -190,6 +190,8 @@ def compared_rows(
 ) -> Iterator[CompareRow]:
     """A row per size and synthesizer, as they get done; where one cannot do it, the row says why.
 
+    Where there is a network to judge on, each size also has a row of the fastest of ASTRA-sim's own algorithms.
+
     Parameters
     ----------
     topology, collective_name, root
@@ -213,6 +215,7 @@ def compared_rows(
 
     for size in sizes:
         least: int | None = None
+        bounds: list[int] = []
         for name in synthesizers:
             row = CompareRow(topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size, name)
             begin = time.perf_counter()
@@ -235,12 +238,92 @@ def compared_rows(
                     least = figures["time_ns"]
                     judged = with_other_choices(judged, found.schedule, network, asked)
                 figures |= {**judged.to_json(), "judge_notes": "; ".join(judged.notes)}
-            yield CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
+            row = CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
+            bounds.append(figures["bound_ns"])
+            yield row
+        if network is not None:
+            try:
+                what = asked_collective(collective_name, topology.num_npus, size, root, options)
+            except ConfigError as error:
+                about = topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size
+                yield CompareRow(*about, NATIVE, refusal=str(error))
+                continue
+            yield from _native_rows(topology, network, what, options, backend, min(bounds, default=None))
+
+
+def _native_rows(
+    topology: Topology,
+    network: NetworkConfig,
+    what: Collective,
+    options: SearchOptions,
+    backend: Backend | None,
+    bound_ns: int | None,
+) -> Iterator[CompareRow]:
+    """The fastest of ASTRA-sim's own algorithms on the backend in use, where physically possible, then where not.
+
+    The time of the first is what it takes where messages queue and no delay is truncated, if ASTRA-sim prints less.
+
+    Parameters
+    ----------
+    topology, network
+        The network, built and as its file has it.
+    what
+        The collective.
+    options, backend
+        What is asked of searches.
+    bound_ns
+        The least time of any algorithm, None if no schedule told it.
+    """
+    from astra_tacos.bounds.certificate import efficiency_of
+    from astra_tacos.judge.judges import judges_of_run, timed_for
+    from astra_tacos.judge.native import native_time_ns, native_times
+    from astra_tacos.run.backend import backend_of_model
+
+    chosen = backend or backend_of_model(timed_for(options, topology, what, backend)[1])
+    begin = time.perf_counter()
+    natives = native_times(network, what, chosen, options.reduce_bandwidth_gbps)
+    seconds = time.perf_counter() - begin
+    about = topology.name, topology.describe_shape(), topology.num_npus, what.name, what.root, what.size_bytes
+    if natives.fastest_possible is None:
+        yield CompareRow(*about, NATIVE, refusal=natives.refusal or "none is physically possible")
+    both = ((NATIVE, natives.fastest_possible), (IMPOSSIBLE_NATIVE, natives.fastest))
+    for name, native in both:
+        if native is None or (name == IMPOSSIBLE_NATIVE and not native.impossible):
+            continue
+        times: dict[str, Any] = {}
+        for judge in judges_of_run(network, chosen):
+            try:
+                times[judge.figure] = native_time_ns(network, what, native.system, judge.backend, options.reduce_bandwidth_gbps)
+            except (ConfigError, ReplayError):
+                times[judge.figure] = None
+        time_ns = native.time_ns if name == IMPOSSIBLE_NATIVE else native.possible_ns or native.time_ns
+        bandwidth = what.buffer_bytes / time_ns
+        is_reached = bound_ns is not None and name == NATIVE
+        yield CompareRow(
+            *about,
+            name,
+            made_by=str(native.system),
+            reduce_bandwidth_gbps=options.reduce_bandwidth_gbps,
+            time_ns=time_ns,
+            bound_ns=bound_ns,
+            efficiency=efficiency_of(time_ns, bound_ns or 0) if is_reached else None,
+            algorithm_bandwidth_gbps=bandwidth,
+            bus_bandwidth_gbps=bandwidth * what.bus_factor,
+            backend=chosen.name,
+            **times,
+            judge_notes=native.describe() if name == IMPOSSIBLE_NATIVE else str(native.system),
+            seconds=seconds,
+        )
 
 
 def _mark_best(rows: list[CompareRow]) -> list[CompareRow]:
     best: dict[int, int] = {}
     for row in rows:
-        if row.time_ns is not None:
+        if row.time_ns is not None and row.synthesizer != IMPOSSIBLE_NATIVE:
             best[row.size_bytes] = min(row.time_ns, best.get(row.size_bytes, row.time_ns))
-    return [row if row.time_ns is None else replace(row, is_best=row.time_ns == best[row.size_bytes]) for row in rows]
+    return [
+        row
+        if row.time_ns is None
+        else replace(row, is_best=row.time_ns == best.get(row.size_bytes) and row.synthesizer != IMPOSSIBLE_NATIVE)
+        for row in rows
+    ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from astra_tacos.cli.console import echo, show, styled
-from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
+from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
 from astra_tacos.units import format_size, format_time
 
 _NO_RESULT = "-"
 _TOO_FAST = "?"
+_NATIVES = (NATIVE, IMPOSSIBLE_NATIVE)
 _BOUND = "bound (any algorithm)"
 _WIDEST_NAME = 10
 
@@ -29,9 +30,8 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     for name in (*names, _BOUND):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        cells = [
-            styled(text, "bold green" if best else "") for text, best in (_cell(results[name], bool(judged)) for name in names)
-        ]
+        found = (_cell(results.get(name), bool(judged)) for name in names)
+        cells = [styled(text, "bold green" if best else "") for text, best in found]
         bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
     show(table)
@@ -50,13 +50,13 @@ def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:
 def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
     """Where another schedule than the fastest is the fastest under congestion, and what there is to say of the fastest."""
     best = next((row for row in rows if row.is_best), None)
-    timed = [row for row in rows if row.congestion_aware_ns is not None]
+    timed = [row for row in rows if row.congestion_aware_ns is not None and row.synthesizer != IMPOSSIBLE_NATIVE]
     fastest = min(timed, key=lambda row: row.congestion_aware_ns or 0, default=None)
     if best is not None and best.congestion_aware_ns is not None and fastest is not None:
         time_ns = fastest.congestion_aware_ns or 0
         if time_ns < best.congestion_aware_ns:
             yield f"{size}: under congestion {fastest.synthesizer} is the fastest, {format_time(time_ns)}"
-    if best is not None and best.judge_notes:
+    if best is not None and best.judge_notes and best.synthesizer not in _NATIVES:
         yield f"{size}: {best.judge_notes}"
 
 
@@ -65,11 +65,14 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     return any(row.stock_ns != row.congestion_aware_ns for row in rows)
 
 
-def _cell(row: CompareRow, has_judges: bool) -> tuple[str, bool]:
-    if row.time_ns is None:
+def _cell(row: CompareRow | None, has_judges: bool) -> tuple[str, bool]:
+    if row is None or row.time_ns is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
-    share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
+    if row.synthesizer == IMPOSSIBLE_NATIVE:
+        share = "impossible"
+    else:
+        share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
     lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
     if has_judges:
         times = (row.stock_ns, row.congestion_aware_ns)
@@ -104,7 +107,12 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         notes.append("! cut off by --time-limit: the result depends on the machine")
     for size, results in _by_size(rows).items():
         notes += _judge_notes(format_size(size), list(results.values()))
-    if any(row.time_ns is not None and row.efficiency is None for row in rows):
+        notes += [
+            f"{format_size(size)}: {row.synthesizer}: {row.judge_notes}"
+            for row in results.values()
+            if row.synthesizer in _NATIVES and row.judge_notes
+        ]
+    if any(row.time_ns is not None and row.efficiency is None and row.synthesizer not in _NATIVES for row in rows):
         notes.append(f"{_TOO_FAST} faster than the bound, because ASTRA-sim truncates the time of such small chunks")
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"

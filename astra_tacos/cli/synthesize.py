@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,9 @@ def synthesize(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
-    from astra_tacos.judge.judgement import judge_schedule, needs_replay, with_other_choices
+    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import timed_for
+    from astra_tacos.judge.native import native_times
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
     from astra_tacos.topology.composition import build_topology
@@ -91,7 +93,7 @@ def synthesize(
         *searching(topology, what),
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
-        *(REPLAYING if needs_replay(topology, network, model, backend) else ()),
+        *REPLAYING,
     )
     with progress("synthesizing") as on_progress:
         found = search(topology, what, options, on_progress)
@@ -101,7 +103,10 @@ def synthesize(
             check_schedule(schedule)
     with progress("judging"):
         judged = with_other_choices(judge_schedule(schedule, network, backend, link_order), schedule, network, options)
+        natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
+        judged = replace(judged, notes=(*judged.notes, *natives.faster_than(judged.own_time_ns)))
     more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
+    more |= {"native": natives.to_json()}
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory

@@ -54,6 +54,12 @@ class Judgement:
     times_ns: Mapping[str, int | None]
     notes: tuple[str, ...] = ()
 
+    @property
+    def own_time_ns(self) -> int | None:
+        """The time on the backend that the schedule was made for; None if no judge that runs that has one."""
+        own = [self.times_ns[judge.figure] for judge in self.judges if judge.backend == self.backend]
+        return own[-1] if own else None
+
     def to_json(self) -> dict[str, Any]:
         """The backend, and a time in ns by judge: `stock_ns`, `congestion_aware_ns`."""
         return {"backend": self.backend.name, **self.times_ns}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import CommunicatorGroups
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError, ReplayError
@@ -16,12 +14,12 @@ from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.compilation import compile_run
 from astra_tacos.replayer.routes import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import advance, servers, start
+from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.run import Run
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
+from astra_tacos.trace.schema import CommType
+from astra_tacos.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +84,8 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     chosen = choose_backend(backend, network)
     if trace.num_ranks != network.num_npus:
         raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {network.source} has {network.num_npus} NPUs")
-    run = _run_of(trace, network)
+    system = SystemConfig(source=trace.prefix, preferred_dataset_splits=1)
+    run = single_collective_run(network, system, CommType.ALL_REDUCE, 1, trace)
     casts, model = cast_collectives(run), NETWORK_MODELS[chosen](network)
     server, _ = servers(None, trace.num_ranks)
     compiled = compile_run(run.workload, workload_actions(run), casts, model, starts_at_once=False, server=server)
@@ -108,49 +107,3 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     for name in (field.name for field in fields(replay) if field.name != "backend"):
         getattr(replay, name).flags.writeable = False
     return replay
-
-
-def _run_of(trace: Trace, network: NetworkConfig) -> Run:
-    """A run in which every rank has one node: a collective whose custom implementation is the trace."""
-    num_ranks = trace.num_ranks
-    absent = np.full(num_ranks, ABSENT, np.int64)
-    pattern = CommType.ALL_REDUCE
-    workload = Trace(
-        prefix=trace.prefix,
-        rank_first=np.arange(num_ranks + 1),
-        node_id=np.zeros(num_ranks, np.uint64),
-        kind=np.full(num_ranks, NodeType.COMM_COLL, np.uint8),
-        duration_us=np.zeros(num_ranks, np.int64),
-        size_bytes=np.ones(num_ranks, np.int64),
-        peer=absent,
-        tag=absent,
-        dep_first=np.zeros(num_ranks + 1, np.int64),
-        dep=np.empty(0, np.int64),
-        chunks=None,
-        workload=WorkloadColumns(
-            comm_type=np.full(num_ranks, pattern, np.int64),
-            num_ops=absent,
-            tensor_size=absent,
-            comm_priority=absent,
-            is_cpu_op=np.zeros(num_ranks, np.bool_),
-            own=absent,
-            group=np.full(num_ranks, -1, np.int32),
-            group_names=(),
-            involved_dims=absent,
-            involved_count=np.zeros(num_ranks, np.int64),
-            wrong_type=np.zeros(num_ranks, np.uint32),
-            no_value=np.zeros(num_ranks, np.uint32),
-            byte_offset=np.zeros(num_ranks, np.int64),
-        ),
-    )
-    return Run(
-        workload=workload,
-        system=SystemConfig(source=trace.prefix, preferred_dataset_splits=1),
-        network=network,
-        groups=CommunicatorGroups(trace.prefix, {}),
-        remote_memory=None,
-        prefixes=(trace.prefix,),
-        collectives=(trace,),
-        implementation=np.zeros(num_ranks, np.int32),
-        directory=Path(),
-    )

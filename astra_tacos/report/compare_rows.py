@@ -15,6 +15,11 @@ from astra_tacos.config.yaml_text import describe, read_text
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.csv_table import original_text, write_table
 
+NATIVE = "native"
+"""What rows name as the synthesizer where ASTRA-sim's own algorithms were replayed: the fastest, by the time that is possible."""
+IMPOSSIBLE_NATIVE = "native (impossible)"
+"""The fastest by the time that ASTRA-sim prints, if messages cannot travel so fast."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompareRow:
@@ -27,9 +32,10 @@ class CompareRow:
     size_bytes
         Size of the collective, as `comm_size` of a workload node.
     synthesizer, link_model, reduce_bandwidth_gbps
-        The requested synthesizer, and the timing model.
+        The requested synthesizer, `NATIVE` or `IMPOSSIBLE_NATIVE`; and the timing model.
     made_by, seed
-        Synthesizer and seed of the schedule; `made_by` differs from `synthesizer` for `auto`.
+        Synthesizer and seed of the schedule; for `auto` `made_by` differs from `synthesizer`, for `NATIVE` it is
+        the configuration.
     chunks_per_npu, num_chunks, num_sends
         Numbers of chunks and sends of the schedule.
     time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal

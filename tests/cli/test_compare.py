@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from astra_tacos.cli.compare import Names, Sizes
 from astra_tacos.cli.main import cli
 from astra_tacos.errors import VerificationError
-from astra_tacos.report.compare_rows import COLUMNS
+from astra_tacos.report.compare_rows import COLUMNS, NATIVE
 from astra_tacos.synthesizer import SYNTHESIZERS
 
 RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
@@ -44,7 +44,7 @@ def test_who_stays_out_of_auto_is_compared_only_by_name(network: str, monkeypatc
     common = ("--network", network, "--sizes", "64KiB", "--json")
     for names, expected in ((), set(SYNTHESIZERS) - {"shy"}), (("--synthesizers", "shy,auto"), {"shy", "auto"}):
         rows = json.loads(compare(*common, *names).output)["rows"]
-        assert {row["synthesizer"] for row in rows} == expected
+        assert {row["synthesizer"] for row in rows} == expected | {NATIVE}
 
 
 def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) -> None:
@@ -67,9 +67,9 @@ def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) ->
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
     assert [(int(row["size_bytes"]), row["synthesizer"]) for row in rows] == [
-        (size, name) for size in (64 * KIB, 256 * KIB, MIB) for name in ("tacos", proud, "auto")
+        (size, name) for size in (64 * KIB, 256 * KIB, MIB) for name in ("tacos", proud, "auto", NATIVE)
     ]
-    for row in rows:
+    for row in (row for row in rows if row["synthesizer"] != NATIVE):
         if row["synthesizer"] == proud:
             assert row["refusal"].endswith("wants another network")
             assert row["time_ns"] == row["is_best"] == ""
@@ -100,7 +100,7 @@ def test_output_directory_and_reproducible_figures(network: str) -> None:
         assert {path.name for path in Path(name).iterdir()} == {"compare.csv", "compare.json", "compare.svg", "compare.pdf"}
     for name in ("compare.svg", "compare.pdf"):
         assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
-    assert len(json.loads(Path("one/compare.json").read_text())["rows"]) == 2
+    assert len(json.loads(Path("one/compare.json").read_text())["rows"]) == 4
     assert compare("--network", network, "--sizes", "1MiB", "--plot", "x.png", "--plot-width", "single").exit_code == 0
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
@@ -114,7 +114,7 @@ def test_csv_is_csv_whatever_its_name(network: str, name: str) -> None:
 
 def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
     done = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--json")
-    rows = json.loads(done.output)["rows"]
+    rows = [row for row in json.loads(done.output)["rows"] if row["synthesizer"] == "tacos"]
     assert "2 bytes in 4 chunks" in rows[0]["refusal"]
     assert rows[1]["refusal"] == ""
     table = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos").output

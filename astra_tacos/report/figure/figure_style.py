@@ -35,6 +35,8 @@ SYNTHESIZER_STYLES = {
     "bruck": ("#44aa99", ">"),
     "hierarchical": ("#999933", "P"),
     "themis": ("#882255", "X"),
+    "native": ("#dd7733", "d"),
+    "native (impossible)": ("#bbbbbb", "d"),
 }
 """Colour and marker of each synthesizer, the same in all figures: Paul Tol's `muted`, safe for the colour-blind."""
 OTHER_STYLES = (("#666666", "h"), ("#666666", "p"), ("#666666", "d"), ("#666666", "H"))
