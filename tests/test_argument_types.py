@@ -197,7 +197,7 @@ def test_an_alias_of_an_array_is_looked_through() -> None:
 def test_functions_can_be_pickled_and_looked_at() -> None:
     assert pickle.loads(pickle.dumps(synthesize)) is synthesize
     assert synthesize.__doc__ == inspect.unwrap(synthesize).__doc__
-    assert list(inspect.signature(all_reduce).parameters) == ["num_npus", "size_bytes", "chunks_per_npu"]
+    assert list(inspect.signature(all_reduce).parameters) == ["num_npus", "size_bytes", "chunks_per_npu", "num_owners"]
 
 
 def test_all_positional_values_are_checked() -> None:

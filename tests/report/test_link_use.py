@@ -31,7 +31,7 @@ def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
         own = np.flatnonzero(use.link == link)
         own = own[np.argsort(use.start_ns[own])]
         assert np.all(use.start_ns[own][1:] >= use.end_ns[own][:-1])
-        channel = of.channel[use.message[own]]
+        channel = of.channel[of.message_row[use.message[own]]]
         assert np.all((of.topology.channel_link[channel] == link) | (of.topology.channel_down_link[channel] == link))
 
 

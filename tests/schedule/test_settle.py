@@ -35,7 +35,7 @@ def test_times_are_the_earliest_that_link_order_allows(of) -> None:
 @settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_settling_again_changes_nothing(of) -> None:
-    again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces))
+    again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces, of.message_first))
     for name in ("chunk", "channel", "reduces", "start_ns", "end_ns"):
         assert np.array_equal(getattr(of, name), getattr(again, name))
 
@@ -43,10 +43,11 @@ def test_settling_again_changes_nothing(of) -> None:
 @settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_delays_are_those_of_the_timing_model(of) -> None:
-    for row in range(of.num_sends):
-        size_class = of.collective.chunk_class[of.chunk[row]]
+    sizes = of.sizes
+    for row, message in enumerate(of.message_of.tolist()):
+        size_class = sizes.size_class[message]
         up = int(of.topology.channel_link[of.channel[row]])
-        assert (of.timing.link_hold_ns[up, size_class], of.timing.link_delay_ns[up, size_class]) == delays(of, row, up)
+        assert (sizes.timing.link_hold_ns[up, size_class], sizes.timing.link_delay_ns[up, size_class]) == delays(of, row, up)
         if of.timing.is_blocking:
             assert of.end_ns[row] - of.start_ns[row] == blocking_delay(of, row)
 
@@ -56,9 +57,10 @@ def test_delays_are_those_of_the_timing_model(of) -> None:
 def test_previous_on_link(of) -> None:
     link = of.topology.channel_link[of.channel]
     last: dict[int, int] = {}
-    for row, previous in enumerate(previous_on_link(of).tolist()):
-        assert previous == last.get(int(link[row]), -1)
-        last[int(link[row])] = row
+    for message, previous in enumerate(previous_on_link(of).tolist()):
+        own = int(link[of.message_row[message]])
+        assert previous == last.get(own, -1)
+        last[own] = message
 
 
 def test_a_known_ring_by_hand() -> None:

@@ -35,6 +35,9 @@ SYNTHESIZER_STYLES = {
     "bruck": ("#44aa99", ">"),
     "hierarchical": ("#999933", "P"),
     "themis": ("#882255", "X"),
+    "one-shot": ("#0077bb", "p"),
+    "dimension-wise": ("#ee3377", "h"),
+    "branchings": ("#997700", "H"),
     "native": ("#dd7733", "d"),
     "native (impossible)": ("#bbbbbb", "d"),
 }

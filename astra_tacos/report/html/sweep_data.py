@@ -37,6 +37,10 @@ _SYMBOLS = {
     ">": "triangle-right",
     "P": "cross",
     "X": "x",
+    "d": "diamond-tall",
+    "p": "pentagon",
+    "h": "hexagon",
+    "H": "hexagon2",
 }
 """Plotly's names of the markers, by matplotlib's."""
 
