@@ -56,7 +56,7 @@ def warm_up() -> None:
     """Compile or load the kernels of every synthesizer, so that no point's time includes that."""
     network = NetworkConfig("", (Dimension(RING.name, 2, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
     for name, synthesizer in SYNTHESIZERS.items():
-        for collective in ("all-reduce", "all-to-all"):  # they use every kernel that the others use
+        for collective in ("all-reduce", "all-to-all", "broadcast"):  # they use every kernel that the others use
             if collective not in synthesizer.collectives:
                 continue
             options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)

@@ -10,9 +10,14 @@ from helpers.networks import topologies
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
+
+_TIMED = {"synthesizer", "trials", "link_model", "reduce_bandwidth_gbps", "seed"}
 
 
 def schedule(
@@ -24,10 +29,24 @@ def schedule(
     members: list[int] | None = None,
     **options: Any,
 ) -> Schedule:
-    """A schedule from one trial of the matcher, or of the router if chunks have targets."""
+    """A schedule from one trial of the matcher, or of the router if chunks have targets.
+
+    Sends of these carry one chunk each: they are not joined to messages, as a search does.
+    """
     what = make_collective(collective, topology.num_npus, size, chunks, root, members)
-    synthesizer = "routed" if collective in PERSONALISED or members else "tacos"
-    return synthesize(topology, what, **{"synthesizer": synthesizer, "trials": 1, **options})
+    asked = {"synthesizer": "routed" if collective in PERSONALISED or members else "tacos", "trials": 1, **options}
+    entry = SYNTHESIZERS.get(asked["synthesizer"])
+    if entry is None or not entry.by_chunk or not asked["trials"] or not asked.keys() <= _TIMED:
+        return synthesize(topology, what, **asked)
+    reason = entry.why_not(topology, what)
+    if reason is not None:
+        raise SynthesisError(f"{what.name} on {topology.name}: {asked['synthesizer']}: {reason}")
+    model = asked.get("link_model", "auto")
+    model = choose_link_model(topology, what)[0] if model == "auto" else model
+    timing = compute_timing(topology, what, model, asked.get("reduce_bandwidth_gbps", 0.0))
+    first = asked.get("seed", 0)
+    made = [entry.make(topology, what, timing, seed) for seed in range(first, first + asked["trials"])]
+    return min(made, key=lambda each: each.collective_time_ns)
 
 
 @st.composite
