@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.temporaries import scratch_directory
 from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.trace import DANGLING, Trace
+from astra_tacos.trace.trace import DANGLING, NumberLists, Trace
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -136,7 +137,7 @@ def _concatenate(parts: list[Trace]) -> Trace:
             shifted = [np.where(dep == DANGLING, dep, dep + begin) for dep, begin in zip(values, begins, strict=False)]
             columns[entry.name] = np.concatenate(shifted)
         elif entry.name in ("workload", "chunks"):
-            columns[entry.name] = _concatenate_columns(values, names, place)
+            columns[entry.name] = _concatenate_columns(values, names, place, begins)
         elif entry.name != "prefix":
             columns[entry.name] = np.concatenate(values)
     return Trace(**columns)  # type: ignore[arg-type]
@@ -147,7 +148,9 @@ def _lengthen(firsts: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.nd
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
 
 
-def _concatenate_columns(values: list[object], names: tuple[str, ...], place: Mapping[str, int]) -> object:
+def _concatenate_columns(
+    values: list[object], names: tuple[str, ...], place: Mapping[str, int], begins: NDArray[np.int64]
+) -> object:
     if any(value is None for value in values):
         return None
     columns: dict[str, object] = {}
@@ -158,6 +161,13 @@ def _concatenate_columns(values: list[object], names: tuple[str, ...], place: Ma
         elif entry.name == "group":
             maps = [np.array([*(place[name] for name in value.group_names), -1], np.int32) for value in values]  # type: ignore[attr-defined]
             columns[entry.name] = np.concatenate([table[group] for table, group in zip(maps, arrays, strict=True)])
+        elif isinstance(arrays[0], NumberLists):
+            columns[entry.name] = _concatenate_lists(arrays, begins)
         else:
             columns[entry.name] = np.concatenate(arrays)
     return type(values[0])(**columns)
+
+
+def _concatenate_lists(parts: list[NumberLists], begins: NDArray[np.int64]) -> NumberLists:
+    node = np.concatenate([part.node + begin for part, begin in zip(parts, begins, strict=False)])
+    return NumberLists(node, _lengthen([part.first for part in parts]), np.concatenate([part.entry for part in parts]))

@@ -130,7 +130,7 @@ def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Pat
 def test_a_candidate_that_astra_sim_stops_at_is_dropped(tmp_path: Path) -> None:
     """Members of a group on every other NPU of a ring send 16 bytes at time 0 in under 1 ns: such a trace cannot be replayed."""
     groups = {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}
-    ranks = [[coll(0, size=64, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
+    ranks = [[coll(0, size=16, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
     result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring",))), tmp_path / "plan")
     large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
     assert (large.algorithm != "native", small.algorithm) == (True, "native")
@@ -145,7 +145,7 @@ def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
 ) -> None:
     """Where the native collective cannot be compared with, only the whole run shows that ASTRA-sim stops."""
     monkeypatch.setattr("astra_tacos.planner.synthesis._native_ns", lambda *_: None)
-    ranks = [[coll(0, size=64), coll(1, [0], size=1 << 16)] for _ in range(8)]
+    ranks = [[coll(0, size=16), coll(1, [0], size=1 << 16)] for _ in range(8)]
     result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
     large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
     assert (large.algorithm != "native", small.algorithm) == (True, "native")
