@@ -50,7 +50,6 @@ SHARED = (
     f"{_PACKING}:respond",
     f"{_PACKING}:walk",
     f"{_ROUTING}._tree_kernels:grow",
-    f"{_ROUTING}._tree_kernels:choose_roots",
     f"{_BRANCHINGS}:reaches_all",
     f"{_BRANCHINGS}:pack",
     "astra_tacos.bounds._flow_kernels:max_flow",

@@ -81,9 +81,7 @@ def match_work(topology: Topology, collective: Collective) -> int:
 def route_work(topology: Topology, collective: Collective) -> int:
     """Work of finding paths or trees, for which bundles of chunks examine every link, and of dispatching the sends along them."""
     phases = collective.num_phases
-    # Where trees choose among roots, they grow twice as often.
-    phases_grown = phases * 2 if phases == 2 and collective.members is not None else phases
-    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases_grown
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases
     if collective.is_personalised:
         return _OVERHEAD + int(_PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
     restarts = 0
@@ -93,8 +91,8 @@ def route_work(topology: Topology, collective: Collective) -> int:
         roots = 1 if collective.root is not None else collective.num_members
         num_trees = min(collective.num_chunks, max(most, roots))
         looks, restarts = (
-            num_trees * topology.num_links * phases_grown,
-            num_trees * collective.num_members * topology.num_devices * phases_grown,
+            num_trees * topology.num_links * phases,
+            num_trees * collective.num_members * topology.num_devices * phases,
         )
     return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * phases * collective.least_sends)
 

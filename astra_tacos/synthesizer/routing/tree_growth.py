@@ -2,16 +2,9 @@
 
 Prices are those of `paths`. A tree grows from its root: in each step it joins the member that is cheapest to reach from any NPU
 of the tree. The delay from the root is part of the price, which limits the depth of trees.
-
-The trees of an All-Reduce of some of the NPUs may have any NPU as their root. Growth alone would never take an idle one that
-shares a switch with the members, as one hop is cheaper than two; but then each member sends and receives its data once and not
-nearly twice (a parameter server: Jiang et al., "A Unified Architecture for Accelerating Distributed DNN Training in
-Heterogeneous GPU/CPU Clusters", OSDI 2020). So with even seeds every round offers another root to every chunk.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +15,10 @@ from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
+from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
 from astra_tacos.synthesizer.routing.paths import link_graph
 from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from astra_tacos.synthesizer.routing._path_kernels import Links
 
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""
@@ -55,7 +45,7 @@ def grow_trees(
     timing
         Delays of chunks on the links of the network.
     seed
-        In which order chunks choose, and whether they choose their roots, too.
+        In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
 
@@ -70,8 +60,6 @@ def grow_trees(
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
     is_member[collective.member_npus] = True
-    # Idle roots do not always help, where links between members are faster than those to others: every other seed does without.
-    moves = collective.num_phases == 2 and not is_member.all() and seed % 2 == 0
     grow = _Growth(topology, timing, root, weight, is_member)
     if others_ns is not None:
         grow.load += others_ns
@@ -83,21 +71,17 @@ def grow_trees(
             if best is not None
             else max(collective.num_chunks * grow.graph.hold_ns.max() + grow.load.max(), 1.0)
         )
-        if moves and best is not None:
-            offers = random.integers(topology.num_npus, size=len(root))
-            grow.choose_roots(random.permutation(len(root)), offers, channel, norm, doublings, share)
-        else:
-            for kind, is_inward in enumerate(inward.tolist()):
-                grow.once(random.permutation(len(root)), channel[kind], norm, doublings, share, inward=is_inward)
+        for kind, is_inward in enumerate(inward.tolist()):
+            grow.once(random.permutation(len(root)), channel[kind], norm, doublings, share, inward=is_inward)
         branches = tuple(measure(topology, timing, trees, bool(kind)) for trees, kind in zip(channel, inward, strict=True))
         score = grow.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
         since += 1
         if score < best_score * (1 - 1e-9):
-            best, best_score, since = Packing(inward, root.copy(), channel.copy(), branches, grow.load.copy()), score, 0
+            best, best_score, since = Packing(inward, root, channel.copy(), branches, grow.load.copy()), score, 0
         if since == _PATIENCE:
             break
     assert best is not None  # there is a round
-    return best, tree_of[spread_evenly(best.root[tree_of])] if moves else tree_of
+    return best, tree_of
 
 
 class _Growth:
@@ -125,59 +109,27 @@ class _Growth:
         self, order: NDArray[np.int64], tree: NDArray[np.int32], norm: float, doublings: int, share: float, *, inward: bool
     ) -> None:
         """One round of one kind of trees."""
-        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks, Trees, grow
-
-        unreached = grow(
-            order,
-            Trees(*self.trees),
-            inward,
-            self._links(norm, doublings, share, inward=inward),
-            self.channels,
-            ChannelLinks(self.topology.channel_link, self.topology.channel_down_link),
-            tree,
-            self.load,
-        )
-        self._count(len(order), unreached)
-
-    def choose_roots(
-        self,
-        order: NDArray[np.int64],
-        offers: NDArray[np.int64],
-        trees: NDArray[np.int32],
-        norm: float,
-        doublings: int,
-        share: float,
-    ) -> None:
-        """One round of both kinds of trees, each pair of which is offered another root."""
-        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks, RootOffers, choose_roots
-
-        unreached = choose_roots(
-            order,
-            RootOffers(*self.trees, offers),
-            self._links(norm, doublings, share, inward=True),
-            self._links(norm, doublings, share, inward=False),
-            self.channels,
-            ChannelLinks(self.topology.channel_link, self.topology.channel_down_link),
-            trees,
-            self.load,
-        )
-        self._count(2 * 2 * len(order), unreached)
-
-    def _links(self, norm: float, doublings: int, share: float, *, inward: bool) -> Links:
-        """Links as they are seen from the roots."""
         from astra_tacos.synthesizer.routing._path_kernels import Links
+        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks, Trees, grow
 
         topology, graph = self.topology, self.graph
         near, far = (topology.link_dst, topology.link_src) if inward else (topology.link_src, topology.link_dst)
         first, leaving = self.into if inward else (graph.out_first, graph.out_link)
-        return Links(first, leaving, near, far, graph.hold_ns, graph.delay_ns * share, norm, doublings)
-
-    def _count(self, trees: int, unreached: int) -> None:
-        count_work(_LOOK * trees * self.topology.num_links)
-        if self.topology.has_switches:
-            count_work(_LOOK * trees * np.count_nonzero(self.trees[2]) * self.topology.num_devices)
+        unreached = grow(
+            order,
+            Trees(*self.trees),
+            inward,
+            Links(first, leaving, near, far, graph.hold_ns, graph.delay_ns * share, norm, doublings),
+            self.channels,
+            ChannelLinks(topology.channel_link, topology.channel_down_link),
+            tree,
+            self.load,
+        )
+        count_work(_LOOK * len(order) * topology.num_links)
+        if topology.has_switches:
+            count_work(_LOOK * len(order) * np.count_nonzero(self.trees[2]) * topology.num_devices)
         if unreached >= 0:
-            raise SynthesisError(f"{self.topology.name}: some NPU cannot be reached, expected a connected network")
+            raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
