@@ -10,8 +10,8 @@ from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 
-MOST_TRUNCATED = 0.005
 """A time that is less than the bound by more than this share is no time that a network can have: there is no efficiency then."""
 
 

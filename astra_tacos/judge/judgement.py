@@ -16,7 +16,7 @@ from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collectiv
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -28,7 +28,6 @@ MOST_SENDS = 1 << 20
 """Sends of a schedule that is replayed to be judged; a replay takes some microseconds each."""
 _SHARE_OF_BUDGET = 4
 """The other schedule gets one part in so many of the budget."""
-_TRUNCATED = 0.005
 _OTHER_SENDS = 100_000
 """Its sends; more chunks would make it a little faster, and the comparison much slower."""
 
@@ -83,7 +82,10 @@ def needs_replay(topology: Topology, network: NetworkConfig, link_model: LinkMod
     topology, network, link_model, backend
         As `judges_of_collective` takes them.
     """
-    judges = judges_of_collective(topology, network, link_model, backend)
+    return _are_asked(judges_of_collective(topology, network, link_model, backend), topology, link_model, backend)
+
+
+def _are_asked(judges: tuple[Judge, ...], topology: Topology, link_model: LinkModel, backend: Backend | None) -> bool:
     return differ(judges) or not astra_sim_network(topology, link_model, backend).is_exact
 
 
@@ -113,7 +115,7 @@ def judge_schedule(
     except ConfigError as error:  # no version of ASTRA-sim runs this network
         return Judgement((), chosen, dict.fromkeys(FIGURES), (f"not judged: {error}",))
     is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
-    if is_default_order and not needs_replay(schedule.topology, network, timing.link_model, chosen):
+    if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges})
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
@@ -121,15 +123,18 @@ def judge_schedule(
     trace = schedule_trace(schedule, schedule.collective.name, link_order)
     times: dict[str, int | None] = {}
     notes = []
+    least_ns = busiest_link_ns(schedule)
     for judge in judges:
         try:
             times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
         except AstraTacosError as error:
             times[judge.figure] = None
             notes.append(f"{judge.describe()}: {error}")
-        if not _is_possible(times[judge.figure], schedule):
+        time_ns = times[judge.figure]
+        # Truncated delays may be a little short.
+        if time_ns is not None and time_ns < (1 - MOST_TRUNCATED) * least_ns:
             notes.append(
-                f"{judge.describe()} prints less than the busiest link needs, {format_time(busiest_link_ns(schedule))}: "
+                f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: "
                 "it lets sends overlap on a link"
             )
     return Judgement(judges, chosen, times, tuple(notes))
@@ -174,16 +179,11 @@ def with_other_choices(judgement: Judgement, schedule: Schedule, network: Networ
 def busiest_link_ns(schedule: Schedule) -> int:
     """Time in ns that the busiest link needs for its bytes alone: no network takes less, however its sends are ordered."""
     topology = schedule.topology
-    size = schedule.collective.class_size_bytes[schedule.collective.chunk_class[schedule.chunk]]
+    size = schedule.size_bytes
     carried = np.bincount(topology.channel_link[schedule.channel], size, topology.num_links)
     down = topology.channel_down_link[schedule.channel]
     carried += np.bincount(down[down != NO_LINK], size[down != NO_LINK], topology.num_links)
     return int((carried / bytes_per_ns(topology.link_bandwidth_gibps)).max())
-
-
-def _is_possible(time_ns: int | None, schedule: Schedule) -> bool:
-    """Whether links can carry the schedule's bytes in that time, but for half a percent that truncated delays may be short."""
-    return time_ns is None or time_ns >= (1 - _TRUNCATED) * busiest_link_ns(schedule)
 
 
 def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions) -> Schedule | None:

@@ -17,6 +17,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import CONGESTION_AWARE, STOCK, Backend
 from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.units import format_time
 
 MOST_MESSAGES = 1 << 18
@@ -24,7 +25,6 @@ MOST_MESSAGES = 1 << 18
 MOST_MESSAGES_IN_ALL = 1 << 19
 """Messages of all replays for one collective on one backend."""
 _MOST_MIXES = 16
-_TRUNCATED = 0.005
 _FINER = 1000
 _SPLITS = (4, 16)
 _SPLIT_FROM_BYTES = 1 << 18
@@ -271,7 +271,7 @@ class _Sweep:
         if finer_ns is None:
             return None, f"where messages queue, {refusal}"
         exact_ns = finer_ns / _FINER
-        if time_ns >= (1 - _TRUNCATED) * exact_ns:
+        if time_ns >= (1 - MOST_TRUNCATED) * exact_ns:
             return exact_ns, ""
         why = "the times of its messages are truncated" if self._backend.models_congestion else "no queues"
         return exact_ns, f"{why}; it takes {format_time(round(exact_ns))} where messages queue and nothing is truncated"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by, members_of
+from astra_tacos.csr import group_by
 from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.schedule import Schedule
 
@@ -52,10 +52,9 @@ def _of_values(schedule: Schedule) -> Operations:
     provider[additions.npu, additions.value] = num_messages + made
     latest_first = np.argsort(-schedule.end_ns, kind="stable")  # of several copies, the first to arrive
     provider[schedule.dst[latest_first], value[latest_first]] = message[latest_first]
-    begin, at = members_of(sums.part_first, additions.value)
-    whole = np.repeat(made, np.diff(begin))
+    whole, part = sums.awaited_parts(additions)
     waiting = np.concatenate((message, num_messages + whole))
-    awaited = np.concatenate((provider[schedule.src, value], provider[additions.npu[whole], sums.part[at]]))
+    awaited = np.concatenate((provider[schedule.src, value], provider[additions.npu[whole], part]))
     exists = awaited >= 0
     first, awaited = _distinct(waiting[exists], awaited[exists], num_messages + len(additions))
     return Operations(num_messages, additions, first, awaited)

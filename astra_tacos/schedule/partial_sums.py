@@ -62,19 +62,30 @@ class PartialSums:
         return group_by(self.part, whole, self.num_values)
 
     @cached_property
-    def by_height(self) -> list[NDArray[np.int64]]:
-        """Sums in sets that need no other of their set: first those of contributions, then those of such sums, and so on."""
-        count = np.diff(self.part_first)
-        sums = np.flatnonzero(count)
+    def height(self) -> NDArray[np.int64]:
+        """int64[num_values]: 0 for contributions, one more than the highest part for sums."""
+        sums = np.flatnonzero(np.diff(self.part_first))
         height = np.zeros(self.num_values, np.int64)
-        begin, part = self.part_first[sums], self.part
         while len(sums):
-            higher = np.maximum.reduceat(height[part], begin) + 1
+            higher = np.maximum.reduceat(height[self.part], self.part_first[sums]) + 1
             if np.array_equal(higher, height[sums]):
                 break
             height[sums] = higher
-        order = sums[np.argsort(height[sums], kind="stable")]
-        return [few for few in np.split(order, np.flatnonzero(np.diff(height[order])) + 1) if len(few)]
+        return height
+
+    @cached_property
+    def by_height(self) -> list[NDArray[np.int64]]:
+        """Sums in sets that need no other of their set: first those of contributions, then those of such sums, and so on."""
+        sums = np.flatnonzero(self.height)
+        order = sums[np.argsort(self.height[sums], kind="stable")]
+        return [few for few in np.split(order, np.flatnonzero(np.diff(self.height[order])) + 1) if len(few)]
+
+    def awaited_parts(self, additions: Additions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Additions, and the values that each waits for: its parts without its NPU's own contribution. int64[...] each."""
+        begin, at = members_of(self.part_first, additions.value)
+        addition, part = np.repeat(np.arange(len(additions)), np.diff(begin)), self.part[at].astype(np.int64)
+        awaited = self.npu[part] != additions.npu[addition]
+        return addition[awaited], part[awaited]
 
 
 def join_sums(tables: Sequence[PartialSums], chunks_before: NDArray[np.int64]) -> PartialSums:
@@ -193,13 +204,9 @@ def addition_ends(
     ready = np.zeros((num_npus, sums.num_values), np.int64)
     np.maximum.at(ready, (dst, value), end_ns)
     ends = np.empty(len(additions), np.int64)
-    height = np.zeros(sums.num_values, np.int64)
-    for number, wholes in enumerate(sums.by_height):
-        height[wholes] = number
-    for number in range(len(sums.by_height)):
-        made = np.flatnonzero(height[additions.value] == number)
-        if not len(made):
-            continue
+    height = sums.height[additions.value]
+    for level in np.unique(height):
+        made = np.flatnonzero(height == level)
         npu, whole = additions.npu[made], additions.value[made]
         begin, at = members_of(sums.part_first, whole)
         there = ready[np.repeat(npu, np.diff(begin)), sums.part[at]]

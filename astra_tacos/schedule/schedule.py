@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,21 +11,13 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.messages import MessageSizes, check_messages, message_sizes
-from astra_tacos.schedule.partial_sums import (
-    NO_ADDITIONS,
-    Additions,
-    PartialSums,
-    addition_ends,
-    addition_ns,
-    check_values,
-    find_additions,
-    needed_totals,
-)
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_values
+from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """Sends of a collective on a topology. Row order is the order in which every link takes its sends.
 
@@ -87,6 +80,11 @@ class Schedule:
                 array = array.view()
                 array.flags.writeable = False
                 object.__setattr__(self, name, array)
+
+    @property
+    def sends(self) -> Sends:
+        """The sends without their times."""
+        return Sends(self.chunk, self.channel, self.reduces, self.message_first, self.sums, self.value)
 
     @property
     def num_sends(self) -> int:
@@ -153,15 +151,12 @@ class Schedule:
         """int64[num_sends], when the chunk can be used at its destination: on arrival, or once it is reduced."""
         return self.end_ns + self.reduction_ns
 
-    @property
+    @cached_property
     def additions(self) -> Additions:
         """The sums that NPUs make of the values that they have; none if there are no sums."""
-        if self.sums is None or self.value is None:
-            return NO_ADDITIONS
-        sent = self.value, self.src, self.dst
-        return find_additions(self.sums, sent, needed_totals(self.sums, self.collective), self.collective.chunk_size_bytes)
+        return self.sends.additions(self.topology, self.collective)
 
-    @property
+    @cached_property
     def addition_end_ns(self) -> NDArray[np.int64]:
         """int64[num_additions], when each sum is made: as soon as its NPU has all parts, and the time that adding takes."""
         additions = self.additions

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import members_of
 from astra_tacos.schedule.messages import whole_messages
-from astra_tacos.schedule.partial_sums import PartialSums
+from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSums, find_additions, needed_totals
+from astra_tacos.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +47,13 @@ class Sends:
     def item(self) -> NDArray[np.int32]:
         """int32[num_sends], the number of what a row carries: of the value if there are sums, else of the chunk."""
         return self.chunk if self.value is None else self.value
+
+    def additions(self, topology: Topology, collective: Collective) -> Additions:
+        """The sums that NPUs make of the values that they have; none if there are no sums."""
+        if self.sums is None or self.value is None:
+            return NO_ADDITIONS
+        sent = self.value, topology.channel_src[self.channel], topology.channel_dst[self.channel]
+        return find_additions(self.sums, sent, needed_totals(self.sums, collective), collective.chunk_size_bytes)
 
     def in_order(self, messages: NDArray[np.integer]) -> Sends:
         """The same messages in another order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by, members_of
+from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.messages import MessageSizes, message_sizes
-from astra_tacos.schedule.partial_sums import addition_ends, addition_ns, find_additions, needed_totals
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
@@ -24,7 +23,8 @@ _LONG_NS = 1 << 48
 """Longer times count in whole nanoseconds, so that they fit into 64 bits."""
 
 if TYPE_CHECKING:
-    from astra_tacos.schedule._settle_kernels import Additions, Links
+    from astra_tacos.schedule._settle_kernels import Additions as AwaitedParts
+    from astra_tacos.schedule._settle_kernels import Links
 
 
 def settle(
@@ -53,7 +53,8 @@ def settle(
     """
     first_come = topology.has_switches and not timing.is_blocking
     sizes = message_sizes(topology, collective, timing, sends.chunk, sends.message_first)
-    additions = _additions(topology, collective, sends, lambda size: addition_ns(size, timing.reduce_bandwidth_gbps))
+    made = sends.additions(topology, collective)
+    additions = _awaited_parts(topology, sends.sums, made, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):
         start, end, at_switch = _earliest_times(topology, collective, sends, sizes, additions)
         if not first_come:
@@ -83,29 +84,27 @@ def exact_time_ns(schedule: Schedule) -> float:
     its times are shorter than bytes over bandwidth, so candidates are compared by this time. It is exact to 2**-10 ns per
     message, and the down-links of switches keep the order of the schedule.
     """
-    topology, collective = schedule.topology, schedule.collective
+    topology, sends, made = schedule.topology, schedule.sends, schedule.additions
     if not schedule.num_sends:
         return 0.0
     unit = _UNITS_PER_NS if schedule.collective_time_ns < _LONG_NS else 1
-    sends = Sends(schedule.chunk, schedule.channel, schedule.reduces, schedule.message_first, schedule.sums, schedule.value)
     sizes, timing = schedule.sizes, schedule.timing
     distinct = np.zeros(len(sizes.timing.reduction_ns), np.int64)
     distinct[sizes.size_class] = schedule.message_bytes
     delays = untruncated(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps, unit)
-    additions = _additions(topology, collective, sends, lambda size: adding_time(size, timing.reduce_bandwidth_gbps, unit))
-    _, end, _ = _earliest_times(topology, collective, sends, replace(sizes, timing=delays), additions)
+    duration = adding_time(made.size_bytes, timing.reduce_bandwidth_gbps, unit)
+    additions = _awaited_parts(topology, sends.sums, made, duration)
+    _, end, _ = _earliest_times(topology, schedule.collective, sends, replace(sizes, timing=delays), additions)
     reduces = schedule.reduces[schedule.message_row]
     done = int((end + np.where(reduces, delays.reduction_ns[sizes.size_class], 0)).max())
-    made = schedule.additions
     if schedule.sums is not None and len(made):
         arrivals = schedule.item, schedule.dst, end[schedule.message_of]
-        duration = adding_time(made.size_bytes, timing.reduce_bandwidth_gbps, unit)
         done = max(done, int(addition_ends(schedule.sums, made, arrivals, duration).max()))
     return done / unit
 
 
 def _earliest_times(
-    topology: Topology, collective: Collective, sends: Sends, sizes: MessageSizes, additions: Additions
+    topology: Topology, collective: Collective, sends: Sends, sizes: MessageSizes, additions: AwaitedParts
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_messages] each: start, end, and arrival at the switch."""
     from astra_tacos.schedule import _settle_kernels as kernels
@@ -141,23 +140,15 @@ def _links(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _additions(
-    topology: Topology, collective: Collective, sends: Sends, duration: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-) -> Additions:
-    """The sums that NPUs make, and which arrivals they wait for, by NPU and value; `duration` is that of adding some bytes."""
-    from astra_tacos.schedule._settle_kernels import Additions
+def _awaited_parts(topology: Topology, sums: PartialSums | None, made: Additions, duration: NDArray[np.int64]) -> AwaitedParts:
+    """The sums that NPUs make, how long each takes, and which arrivals they wait for, by NPU and value."""
+    from astra_tacos.schedule._settle_kernels import Additions as AwaitedParts
 
-    none = np.empty(0, np.int64)
-    if sends.sums is None or sends.value is None:
-        return Additions(none, none, none, none, none)
-    sums = sends.sums
-    sent = sends.value, topology.channel_src[sends.channel], topology.channel_dst[sends.channel]
-    made = find_additions(sums, sent, needed_totals(sums, collective), collective.chunk_size_bytes)
-    begin, at = members_of(sums.part_first, made.value)
-    addition, part = np.repeat(np.arange(len(made)), np.diff(begin)), sums.part[at]
-    awaited = sums.npu[part] != made.npu[addition]
-    addition, part = addition[awaited], part[awaited]
+    if sums is None:
+        none = np.empty(0, np.int64)
+        return AwaitedParts(none, none, none, none, none)
+    addition, part = sums.awaited_parts(made)
     place = made.npu.astype(np.int64) * sums.num_values
     first, waiting = group_by(place[addition] + part, addition, topology.num_npus * sums.num_values)
     lacking = np.bincount(addition, minlength=len(made))
-    return Additions(first, waiting, lacking, place + made.value, duration(made.size_bytes))
+    return AwaitedParts(first, waiting, lacking, place + made.value, duration)

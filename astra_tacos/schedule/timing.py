@@ -20,6 +20,8 @@ from astra_tacos.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size,
 LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
 _MAX_DELAY_NS = float(1 << 52)
+MOST_TRUNCATED = 0.005
+"""By what share truncated delays may shorten a time that still counts as physically possible."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,13 +10,12 @@ from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.synthesizer.branchings.branchings import choose_branchings
+from astra_tacos.synthesizer.packing.chunk_count import wanted_chunk_ns
 from astra_tacos.synthesizer.packing.mirror import mirror
 from astra_tacos.topology.topology import NO_LINK, Topology
 
-_HANDING_ON = 0.01
-"""Share of the whole time that chunks may hold links on the way from the root to the last NPU."""
 _OF_LATENCY = 0.25
-"""Nor need they hold links for a shorter time than this share of the latency."""
+"""A chunk that holds links for this share of the latency is short."""
 _FEW_TREES = 16
 _MOST_LOOKS = 1 << 24
 _MOST_SENDS = 1 << 24
@@ -32,9 +31,6 @@ def refuse_too_many_flows(topology: Topology, collective: Collective) -> str | N
 
 def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
     """Chunks with which `branchings` should come close to its best: a multiple of the number of trees.
-
-    With C chunks, the busiest links work for W, and the last chunk then takes h hops of t / C + alpha, where t is the time of the
-    whole buffer on the slowest link. Where links are held for alpha with every chunk, W grows by C alpha.
 
     Parameters
     ----------
@@ -67,10 +63,7 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
     latency = topology.link_latency_ns
     latency_ns = latency[topology.channel_link[used]] + np.where(down == NO_LINK, 0.0, latency[down])
     alpha_ns, hops = float(latency_ns.max()), _hops(topology, found.channel)
-    if link_model == "blocking":
-        wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
-    else:
-        wanted_ns = max(_HANDING_ON * busy_ns / hops, _OF_LATENCY * alpha_ns)
+    wanted_ns = wanted_chunk_ns(link_model, busy_ns, alpha_ns, hops, _OF_LATENCY * alpha_ns)
     most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS)
     periods = max(int(most / trees), 1)
     while True:

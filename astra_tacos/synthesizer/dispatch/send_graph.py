@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by, members_of
+from astra_tacos.csr import group_by
 from astra_tacos.schedule.messages import first_rows
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, find_additions, needed_totals
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -119,9 +119,7 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
     awaits = np.where(sends.reduces | (copied == NO_SLOT), summed, copied)
     wholes, duration = (np.empty(0, np.int64), np.empty(0, np.int64)), np.zeros(len(slot), np.int64)
     if sends.sums is not None:
-        made = find_additions(
-            sends.sums, (sends.item, src, dst), needed_totals(sends.sums, collective), collective.chunk_size_bytes
-        )
+        made = sends.additions(topology, collective)
         number, wholes, parts = _made_slots(sends.sums, made, slot, num_npus)
         awaits = np.where(awaits == NO_SLOT, _position_of(number, item + src, len(slot)), awaits)
         size = np.concatenate((size, parts))
@@ -155,10 +153,7 @@ def _made_slots(
         int64[num_additions], how many parts each lacks at first.
     """
     number = made.value.astype(np.int64) * num_npus + made.npu
-    begin, at = members_of(sums.part_first, made.value)
-    whole, part = np.repeat(np.arange(len(made)), np.diff(begin)), sums.part[at].astype(np.int64)
-    lacking = sums.npu[part] != made.npu[whole]
-    whole, part = whole[lacking], part[lacking]
+    whole, part = sums.awaited_parts(made)
     place = part * num_npus + made.npu[whole]
     arrived, own = _position(slot, place * 2), _position_of(number, place, len(slot))
     return number, (np.where(arrived == NO_SLOT, own, arrived), whole + len(slot)), np.bincount(whole, minlength=len(made))

@@ -19,10 +19,6 @@ _ROUND = np.array([1, 2, 3, 4, 6, 8, 12], np.int64)
 def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
     """Chunks per NPU with which `trees` should come close to its best.
 
-    A chunk of transmission time t takes h hops of t + alpha to get everywhere, while the busiest links work for W. Where links
-    are held for alpha with every chunk, W grows by alpha / t, and W alpha / t + h t is smallest at t = sqrt(W alpha / h). Where
-    they are not, t is small enough when h t is a hundredth of W, or when t is half of alpha.
-
     Parameters
     ----------
     topology
@@ -50,10 +46,7 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
     hops = whole.num_phases * _hops(topology)
     slowest = hop_ns >= hop_ns.max()
     alpha_ns = float(latency_ns[slowest].max())
-    if link_model == "blocking":
-        wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
-    else:
-        wanted_ns = max(_HANDING_ON * busy_ns / hops, alpha_ns / 2)
+    wanted_ns = wanted_chunk_ns(link_model, busy_ns, alpha_ns, hops, alpha_ns / 2)
     most = min(float(hop_ns.max()) / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS / whole.num_chunks)
     options = (_ROUND[:, None] << np.arange(24)).ravel()
     for chunks in sorted(set(options[options <= max(most, 1)].tolist()), reverse=True):
@@ -63,6 +56,31 @@ def suggest_chunks(topology: Topology, name: str, size_bytes: int, link_model: L
             continue
         return int(chunks)
     return 1
+
+
+def wanted_chunk_ns(link_model: LinkModel, busy_ns: float, alpha_ns: float, hops: int, short_ns: float) -> float:
+    """The transmission time of a chunk with which a collective along trees is about fastest.
+
+    A chunk of transmission time t takes h hops of t + alpha to get everywhere, while the busiest links work for W. Where links
+    are held for alpha with every chunk, W grows by alpha / t, and W alpha / t + h t is smallest at t = sqrt(W alpha / h). Where
+    they are not, t is small enough when h t is a hundredth of W, or when t is short beside alpha.
+
+    Parameters
+    ----------
+    link_model
+        How long a chunk holds a link.
+    busy_ns
+        W.
+    alpha_ns
+        Latency of a hop.
+    hops
+        h, from the root to the last NPU.
+    short_ns
+        What is short beside alpha.
+    """
+    if link_model == "blocking":
+        return float(np.sqrt(busy_ns * alpha_ns / hops))
+    return max(_HANDING_ON * busy_ns / hops, short_ns)
 
 
 def _hops(topology: Topology) -> int:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.joining import join_messages
 from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
-MAX_TRUNCATION = 0.005
-"""By how much ASTRA-sim's time may be shorter than that of exact arithmetic, unless nothing else is nearly as fast."""
 _CHEAP = 500_000
 """Schedules of more work than this, in sends examined, are not joined to messages: there, latency is not what counts."""
 _WORK_OF_ALL_TRIALS = 500_000
@@ -72,7 +70,7 @@ class TimedSchedule:
 def timed(schedule: Schedule) -> TimedSchedule:
     """A schedule with its exact time."""
     exact_ns = exact_time_ns(schedule)
-    return TimedSchedule(schedule, exact_ns, schedule.collective_time_ns < (1 - MAX_TRUNCATION) * exact_ns)
+    return TimedSchedule(schedule, exact_ns, schedule.collective_time_ns < (1 - MOST_TRUNCATED) * exact_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import members_of
 from astra_tacos.schedule.dependencies import operations, previous_on_link
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import exact_time_ns, settle
 
 MOST_MESSAGES = 100_000
@@ -53,13 +53,10 @@ def _joined(schedule: Schedule, longest: int) -> Schedule:
             length[first] += 1
     heads = np.array(head, np.int64)
     order = np.argsort(heads, kind="stable")
-    sends = Sends(schedule.chunk, schedule.channel, schedule.reduces, schedule.message_first, schedule.sums, schedule.value)
-    begin, _ = members_of(sends.first, order)
-    in_order = sends.in_order(order)
+    in_order = schedule.sends.in_order(order)
     first_of = np.flatnonzero(np.diff(heads[order], prepend=-1))
-    message_first = np.append(begin[first_of], len(schedule.chunk))
-    rows = Sends(in_order.chunk, in_order.channel, in_order.reduces, message_first, in_order.sums, in_order.value)
-    return settle(schedule.topology, schedule.collective, schedule.timing, rows, schedule.synthesizer, schedule.seed)
+    joined = replace(in_order, message_first=np.append(in_order.first[first_of], schedule.num_sends))
+    return settle(schedule.topology, schedule.collective, schedule.timing, joined, schedule.synthesizer, schedule.seed)
 
 
 def _ready_ns(schedule: Schedule) -> NDArray[np.int64]:
