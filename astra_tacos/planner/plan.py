@@ -105,6 +105,7 @@ def plan(
         candidates = _Candidates(folder, inputs, workload)
         best = candidates.best(solutions, start, before[model], model)
         judged = judge_run(judges, start, candidates.run_of(best), before, {model: best.after})
+        defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
         for other in others:
@@ -112,12 +113,14 @@ def plan(
             before[other] = replay_or_reason(start, other)
             try:
                 theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked())
+                defects += [note for each in theirs for note in each.defects]
                 run = candidates.best(theirs, start, before[other], other)
             except AstraTacosError:
                 continue  # no plan for it can be replayed
             known = before, {other: run.after}
             notes += notes_on_other_plan(judged, judge_run(judges, start, candidates.run_of(run), *known), other)
         _move_up(best.folder, folder)
+        notes = (*dict.fromkeys(defects), *notes)
         result = plan_result(workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
@@ -195,7 +198,9 @@ def _solve_all(
     solved = tuple(future.result() for future in solutions)
     extras = []
     for number, (case, solution) in enumerate(zip(cases, solved, strict=True)):
-        found = Extras(relayed[number].result() if relayed else None, joint[number].result() if joint else None)
+        one = relayed[number].result() if relayed else Extras()
+        other = joint[number].result() if joint else Extras()
+        found = Extras(one.relayed, other.joint, one.defects + other.defects)
         extras.append(with_own_schedule(found, case, solution, topology))
     return solved, tuple(extras)
 

@@ -36,6 +36,8 @@ class Solution:
         Whether it was found there.
     keeps_custom
         Whether nodes that run a custom trace of the run's own keep it, as nothing else does their pattern.
+    defects
+        What there is to say of schedules that the oracle refused.
     """
 
     schedule: Schedule | None
@@ -47,6 +49,7 @@ class Solution:
     ran_out_of_time: bool = False
     from_cache: bool = False
     keeps_custom: bool = False
+    defects: tuple[str, ...] = ()
 
     @property
     def time_ns(self) -> int:

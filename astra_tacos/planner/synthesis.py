@@ -17,6 +17,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.planner.case_candidates import Task, list_tasks
+from astra_tacos.planner.defects import defect_note
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import replay_together
 from astra_tacos.planner.solution import Solution
@@ -25,11 +26,11 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.trace.schema import CommType
-from astra_tacos.verifier.schedule_oracle import check
+from astra_tacos.verifier.schedule_oracle import verify
 from astra_tacos.version import package_version
 
 _WORTH_MORE_SENDS = 0.99
@@ -85,24 +86,24 @@ def solve(
         return Solution(None, str(error), native_ns=native_ns, keeps_custom=True)
     topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
     found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
+    defects: list[str] = []
     if found is None:
         try:
             may_hold_none = not backend.models_congestion or native_ns is None
-            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none)
+            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none, defects)
         except (ConfigError, SynthesisError, ReplayError) as error:
             reason = f"no candidate can run there: {error}"
-            return Solution(None, reason, native_ns=native_ns, keeps_custom=True)
-        check(schedule)
+            return Solution(None, reason, native_ns=native_ns, keeps_custom=True, defects=tuple(defects))
         figures = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
-        if not best.ran_out_of_time:
+        if not best.ran_out_of_time and not defects:
             cache.keep(identity, schedule, figures)
     else:
         schedule = found[0]
         best = Solution(schedule, from_cache=True, **found[1])
     if native_ns is not None and native_ns < best.time_ns:
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
-        return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache)
-    return replace(best, native_ns=native_ns)
+        return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
+    return replace(best, native_ns=native_ns, defects=tuple(defects))
 
 
 def case_identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
@@ -129,8 +130,9 @@ def _best(
     backend: Backend,
     options: SearchOptions,
     may_hold_none: bool,
+    defects: list[str],
 ) -> tuple[Schedule, Solution]:
-    """The best candidate that can run; if the prediction of the first is exact, without a replay.
+    """The best candidate that the oracle passes and that can run; if the prediction of the first is exact, without a replay.
 
     Parameters
     ----------
@@ -142,6 +144,8 @@ def _best(
         What is asked of all searches together.
     may_hold_none
         Whether to take a schedule whose chunks hold a link for less than 1 ns, where there is nothing else.
+    defects
+        Filled in: what there is to say of schedules that the oracle refused.
 
     Raises
     ------
@@ -157,7 +161,7 @@ def _best(
             ran_out_of_time = True
             break
         try:
-            found = search(task.topology, task.collective, _options_of(task, case, options, len(tasks), deadline))
+            found = _legal(case, task, _options_of(task, case, options, len(tasks), deadline), defects)
             if not may_hold_none and holds_no_link(found.schedule):
                 raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
             together_ns = None
@@ -175,6 +179,19 @@ def _best(
     if best is None:
         raise failure or SynthesisError(f"{case.name}: nothing to try")
     return best[0], replace(best[1], was_cut_off=was_cut_off, ran_out_of_time=ran_out_of_time)
+
+
+def _legal(case: DistinctCollective, task: Task, options: SearchOptions, defects: list[str]) -> SearchResult:
+    """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
+    left_out: set[str] = set()
+    while not left_out.issuperset(options.synthesizers):
+        found = search(task.topology, task.collective, options, without=left_out)
+        violations = verify(found.schedule)
+        if not violations:
+            return found
+        defects.append(defect_note(case, found.schedule.synthesizer, violations))
+        left_out.add(found.schedule.synthesizer)
+    raise SynthesisError("the oracle refused all schedules")
 
 
 def _options_of(task: Task, case: DistinctCollective, options: SearchOptions, num_tasks: int, deadline: float) -> SearchOptions:

@@ -13,7 +13,8 @@ from typing import Any
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError, SynthesisError, VerificationError
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.planner.defects import defect_note
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.group_replay import disjoint
 from astra_tacos.planner.synthesis import case_identity
@@ -27,7 +28,7 @@ from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import Topology
-from astra_tacos.verifier.schedule_oracle import check, verify_together
+from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _JOINT_SENDS = 1 << 16
@@ -85,10 +86,11 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Extra figures of a case; None for those that were not asked for."""
+    """Extra figures of a case, None for those that were not asked for; and what to say of schedules that the oracle refused."""
 
     relayed: WithRelays | None = None
     joint: Together | None = None
+    defects: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Figures that were asked for."""
@@ -102,7 +104,7 @@ def with_relays(
     backend: Backend,
     options: SearchOptions,
     cache: SynthesisCache,
-) -> WithRelays:
+) -> Extras:
     """Synthesize the collective of a case's first group on the whole network, or find it in the cache.
 
     Parameters
@@ -113,23 +115,19 @@ def with_relays(
         What is asked of its searches; budget and time limit are for all of them together.
     cache
         Where results are kept.
-
-    Raises
-    ------
-    VerificationError
-        If the schedule is wrong, which would be a fault of this package.
     """
     group = case.groups[0]
     if case.num_members == topology.num_npus or case.collective not in COLLECTIVES:
-        return WithRelays()
+        return Extras(WithRelays())
     identity = _identity(case, network, backend, options) | {"relays": group}
     cuts = _cuts(case, topology, [group], options, case.max_sends)
     if not cuts:
-        return WithRelays()
+        return Extras(WithRelays())
     found = cache.find(identity, Wanted((topology,), cuts[0][0], {"was_cut_off": "bool"}))
     if found is not None:
-        return _relayed(found[0], bool(found[1]["was_cut_off"]), False)
+        return Extras(_relayed(found[0], bool(found[1]["was_cut_off"]), False))
     best: Schedule | None = None
+    defects: list[str] = []
     was_cut_off = ran_out_of_time = False
     for (collective,) in cuts:
         asked = replace(
@@ -146,14 +144,17 @@ def with_relays(
             continue  # chunks too small for the links
         was_cut_off |= tried.was_cut_off
         ran_out_of_time |= tried.ran_out_of_time
+        violations = verify(tried.schedule)
+        if violations:
+            defects.append(defect_note(case, tried.schedule.synthesizer, violations))
+            continue
         if best is None or tried.schedule.collective_time_ns < best.collective_time_ns:
             best = tried.schedule
     if best is None:
-        return WithRelays()
-    check(best)
-    if not ran_out_of_time:
+        return Extras(WithRelays(), defects=tuple(defects))
+    if not ran_out_of_time and not defects:
         cache.keep(identity, best, {"was_cut_off": was_cut_off})
-    return _relayed(best, was_cut_off, ran_out_of_time)
+    return Extras(_relayed(best, was_cut_off, ran_out_of_time), defects=tuple(defects))
 
 
 def at_once(
@@ -163,7 +164,7 @@ def at_once(
     backend: Backend,
     options: SearchOptions,
     cache: SynthesisCache,
-) -> Together:
+) -> Extras:
     """Synthesize the collectives of a case's groups together, or find them in the cache.
 
     Parameters
@@ -174,36 +175,47 @@ def at_once(
         Its number of chunks, seed and speed of reductions.
     cache
         Where results are kept.
-
-    Raises
-    ------
-    VerificationError
-        If schedules are wrong or meet on links, which would be a fault of this package.
     """
     groups = disjoint(case.groups)
     if len(groups) < 2 or case.collective not in COLLECTIVES:
-        return Together()
+        return Extras(joint=Together())
     identity = _identity(case, network, backend, options) | {"together": groups}
     identities = [identity | {"number": number} for number in range(len(groups))]
     cuts = _cuts(case, topology, groups, options, _JOINT_SENDS)
     found = _find_all(identities, cuts[0], topology, cache) if cuts else None
+    defects: list[str] = []
     if found is not None:
         schedules, alone = found
     else:
-        best = _best_together(cuts, topology, backend, options)
+        best = _best_together(case, cuts, topology, backend, options, defects)
         if best is None:
-            return Together()
+            return Extras(joint=Together(), defects=tuple(defects))
         schedules, alone = best
         for each, schedule, alone_ns in zip(identities, schedules, alone, strict=True):
-            cache.keep(each, schedule, {"alone_ns": alone_ns})
+            if not defects:
+                cache.keep(each, schedule, {"alone_ns": alone_ns})
     times = tuple(schedule.collective_time_ns for schedule in schedules)
-    return Together(max(times), schedules[0].collective.chunks_per_npu, schedules[0].synthesizer, times, alone)
+    joint = Together(max(times), schedules[0].collective.chunks_per_npu, schedules[0].synthesizer, times, alone)
+    return Extras(joint=joint, defects=tuple(defects))
 
 
 def _best_together(
-    cuts: list[list[Collective]], topology: Topology, backend: Backend, options: SearchOptions
+    case: DistinctCollective,
+    cuts: list[list[Collective]],
+    topology: Topology,
+    backend: Backend,
+    options: SearchOptions,
+    defects: list[str],
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
-    """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none."""
+    """The fastest joint schedule of any number of chunks, and the best time of each group alone; None if there is none.
+
+    Parameters
+    ----------
+    case, cuts, topology, backend, options
+        What is asked, by numbers of chunks.
+    defects
+        Filled in: what there is to say of schedules that the oracle refused.
+    """
     best: tuple[Schedule, ...] = ()
     best_ns = -1
     alone: list[int] = []
@@ -214,9 +226,10 @@ def _best_together(
         except SynthesisError:
             continue  # chunks too small for the links
         by_itself = [SYNTHESIZERS["routed"].make(topology, each.collective, each.timing, options.seed) for each in made]
-        for schedule in by_itself:
-            check(schedule)
-        _check_together(made)
+        violations = verify_together(made) + tuple(violation for schedule in by_itself for violation in verify(schedule))
+        if violations:
+            defects.append(defect_note(case, "routed", violations))
+            continue
         # What a group does among others it could do alone.
         times = [min(each.collective_time_ns for each in pair) for pair in zip(made, by_itself, strict=True)]
         alone = [min(pair) for pair in zip(times, alone or times, strict=True)]
@@ -279,9 +292,3 @@ def _find_all(
         cache.refuse(identities, f"do not go together: {violations[0]}")
         return None
     return tuple(schedules), tuple(alone)
-
-
-def _check_together(schedules: tuple[Schedule, ...]) -> None:
-    violations = verify_together(schedules)
-    if violations:
-        raise VerificationError(f"{len(violations)} violations of collectives together, the first: {violations[0]}")

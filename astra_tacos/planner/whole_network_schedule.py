@@ -60,7 +60,7 @@ def with_own_schedule(extras: Extras, case: DistinctCollective, solution: Soluti
                 together_algorithm=schedule.synthesizer,
                 together_groups_ns=(own_ns,) * len(groups),
             )
-    return Extras(relayed, joint)
+    return replace(extras, relayed=relayed, joint=joint)
 
 
 def on_whole_network(schedule: Schedule, case: DistinctCollective, group: tuple[int, ...], topology: Topology) -> Schedule | None:

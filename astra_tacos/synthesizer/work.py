@@ -14,6 +14,7 @@ import re
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
+from astra_tacos.synthesizer.routing.route import may_have_idle_roots
 from astra_tacos.topology.topology import Topology
 
 SENDS_PER_SECOND = 1_000_000
@@ -81,7 +82,9 @@ def match_work(topology: Topology, collective: Collective) -> int:
 def route_work(topology: Topology, collective: Collective) -> int:
     """Work of finding paths or trees, for which bundles of chunks examine every link, and of dispatching the sends along them."""
     phases = collective.num_phases
-    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases
+    # Where trees may also have idle roots, they are made again, and then grow from two roots each.
+    times_grown, times_made = (3, 2) if may_have_idle_roots(collective) else (1, 1)
+    looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases * times_grown
     if collective.is_personalised:
         return _OVERHEAD + int(_PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
     restarts = 0
@@ -90,11 +93,10 @@ def route_work(topology: Topology, collective: Collective) -> int:
         most = _MOST_LOOKS // (topology.num_links * collective.num_members * phases)
         roots = 1 if collective.root is not None else collective.num_members
         num_trees = min(collective.num_chunks, max(most, roots))
-        looks, restarts = (
-            num_trees * topology.num_links * phases,
-            num_trees * collective.num_members * topology.num_devices * phases,
-        )
-    return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * phases * collective.least_sends)
+        looks = num_trees * topology.num_links * phases * times_grown
+        restarts = num_trees * collective.num_members * topology.num_devices * phases * times_grown
+    sends = phases * times_made * collective.least_sends
+    return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * sends)
 
 
 def branch_work(topology: Topology, collective: Collective) -> int:

@@ -18,7 +18,11 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.packing.justify import justify
+from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.routing.paths import find_paths
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, send_graph_along_route
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30
@@ -166,3 +170,96 @@ def test_all_members_are_a_group_too(network, collective: str) -> None:
     assert of.num_sends == of.collective.least_sends
     if goes_by_chunk(of):
         assert chunked_lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
+
+
+def _best_stars(members: int, helpers: int) -> float:
+    """Least load of a port of one switch, in buffers, over all mixes of stars through members and idle NPUs: by LP."""
+    from scipy.optimize import linprog
+
+    npus = members + helpers
+    # What a chunk puts on the up-link of each NPU (row) if it is summed up and spread by each NPU (column); same for down-links.
+    load = np.zeros((npus, npus))
+    for hub in range(npus):
+        load[:members, hub] = 1
+        load[hub, hub] = members - (hub < members)
+    found = linprog(
+        [*[0] * npus, 1], np.hstack((load, -np.ones((npus, 1)))), np.zeros(npus), [[*[1] * npus, 0]], [1], bounds=(0, None)
+    )
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(("members", "helpers"), [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
+def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> None:
+    """They take the share of chunks that a linear programme gives them; its optimum is known in closed form (BytePS)."""
+    best = _best_stars(members, helpers)
+    closed = 2 * members * (members - 1) / (members**2 + helpers * members - 2 * helpers)
+    assert best == pytest.approx(max(closed, 1))
+    network = topology(("Switch", members + helpers, 100.0, 500.0))
+    what = make_collective("all-reduce", network.num_npus, 64 << 20, 256 // members, members=range(members))
+    timing = compute_timing(network, what, "pipelined")
+    load = find_route(network, what, timing, 0, idle_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
+    assert best * 0.99 <= load <= best * 1.02
+
+
+@pytest.mark.parametrize(("helpers", "optimum"), [(4, 1.0), (2, 1.2), (1, 4 / 3)])
+def test_all_reduce_with_helpers_is_near_its_optimum(helpers: int, optimum: float) -> None:
+    network = topology(("Switch", 4 + helpers, 100.0, 500.0))
+    what = make_collective("all-reduce", network.num_npus, 64 << 20, 256, members=range(4))
+    of = routed(network, what, compute_timing(network, what, "pipelined"), 0)
+    assert verify(of) == ()
+    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
+    assert optimum * 625_000 < of.collective_time_ns <= optimum * 625_000 * 1.03
+
+
+@settings(max_examples=60, deadline=None)
+@given(network=topologies(16), data=st.data())
+def test_idle_roots_are_legal_and_never_cost_time(network, data: st.DataObject) -> None:
+    """Of tori, meshes, switches and products: no branch of a tree is in vain, the oracle passes the sends, and none is slower."""
+    if network.num_npus < 3:
+        return
+    npus = st.integers(0, network.num_npus - 1)
+    members = sorted(data.draw(st.sets(npus, min_size=2, max_size=network.num_npus - 1)))
+    what = make_collective("all-reduce", network.num_npus, 1 << 20, data.draw(st.integers(1, 4)), members=members)
+    timing = compute_timing(network, what, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 10.0))))
+    seed = data.draw(st.integers(0, 100))
+    without, moved = (find_route(network, what, timing, seed, idle_roots=idle_roots) for idle_roots in (False, True))
+    _check_trees(network, members, moved)
+    of = routed(network, what, timing, seed)
+    assert verify(of) == ()
+    for route in (without, moved):
+        sends = send_graph_along_route(network, what, timing, route)
+        for share in (BUSY_SHARE, np.inf) if network.has_switches else (BUSY_SHARE,):
+            one = justify(dispatch(network, what, timing, sends, "routed", seed, share), share)
+            assert verify(one) == ()
+            assert of.collective_time_ns <= one.collective_time_ns
+
+
+def _check_trees(network, members: list[int], route: Route) -> None:
+    """Trees reach all members from their roots; leaves, and roots that get sums from one NPU only, are members."""
+    assert isinstance(route.paths, tuple)
+    packing = route.paths[0]
+    assert isinstance(packing, Packing)
+    for kind, is_sum in enumerate(packing.inward.tolist()):
+        near, far = (network.channel_dst, network.channel_src) if is_sum else (network.channel_src, network.channel_dst)
+        for root, row in zip(packing.root.tolist(), packing.channel[kind], strict=True):
+            joined = np.flatnonzero(row >= 0)
+            assert np.array_equal(far[row[joined]], joined)
+            parent = dict(zip(joined.tolist(), near[row[joined]].tolist(), strict=True))
+            assert root not in parent
+            assert {*members} <= {root, *parent}
+            for npu in parent:
+                steps = 0
+                while npu != root:
+                    npu, steps = parent[npu], steps + 1
+                    assert steps <= network.num_npus
+            children = [list(parent.values()).count(npu) for npu in range(network.num_npus)]
+            assert all(children[npu] for npu in parent if npu not in members)
+            assert not is_sum or root in members or children[root] >= 2
+
+
+def test_sums_are_not_sent_back_on_a_torus() -> None:
+    """Rows of a torus in which all chunks have idle roots: trees whose sums were whole before the root sent them back."""
+    network = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
+    what = make_collective("all-reduce", 16, 1 << 20, 16, members=range(4, 8))
+    for seed in range(8):
+        assert verify(routed(network, what, compute_timing(network, what, "blocking"), seed)) == ()

@@ -16,7 +16,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, may_have_idle_roots, send_graph_along_route
 from astra_tacos.topology.topology import Topology
 
 _FEW_SENDS = 500_000
@@ -48,9 +48,14 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    route = find_route(topology, collective, timing, seed)
-    sends = send_graph_along_route(topology, collective, timing, route)
+    # Idle roots do not always help: links between members may be faster than those to others.
+    kinds = (False, True) if may_have_idle_roots(collective) else (False,)
+    routes = [find_route(topology, collective, timing, seed, idle_roots=idle_roots) for idle_roots in kinds]
+    graphs = [send_graph_along_route(topology, collective, timing, route) for route in routes]
     # Where ports of switches have to be paired, neither of the two methods is always better.
-    shares = (BUSY_SHARE, np.inf) if topology.has_switches and len(sends.chunk) <= _FEW_SENDS else (BUSY_SHARE,)
-    tried = (justify(dispatch(topology, collective, timing, sends, "routed", seed, share), share) for share in shares)
+    tried = (
+        justify(dispatch(topology, collective, timing, sends, "routed", seed, share), share)
+        for sends in graphs
+        for share in ((BUSY_SHARE, np.inf) if topology.has_switches and len(sends.chunk) <= _FEW_SENDS else (BUSY_SHARE,))
+    )
     return min(tried, key=lambda schedule: schedule.collective_time_ns)

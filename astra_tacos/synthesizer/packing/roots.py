@@ -30,6 +30,26 @@ def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[ND
     return tree_of, key // per_root
 
 
+def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order in which trees of every root follow one another at even distances.
+
+    Parameters
+    ----------
+    root
+        int64[num_trees], the root of each.
+
+    Returns
+    -------
+    order
+        int64[num_trees], numbers of trees.
+    """
+    count = np.bincount(root)
+    order = np.argsort(root, kind="stable")
+    within = np.empty(len(root), np.int64)
+    within[order] = np.arange(len(root)) - np.repeat(np.cumsum(count) - count, count)
+    return np.argsort((within + 0.5) / count[root], kind="stable")
+
+
 def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
     """The central members: those with the smallest distance, or nearly so, from and to all other members."""
     from scipy.sparse.csgraph import dijkstra

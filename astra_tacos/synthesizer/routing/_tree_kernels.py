@@ -3,6 +3,7 @@
 
 A tree is a channel for each NPU that it has, the one that joins the NPU to the tree from its root's side. It may pass through
 NPUs that are no members. Links are looked at one by one, so a channel through a switch costs what its two links cost.
+Chunks that are summed up and spread have a pair of trees, into and out of one root.
 """
 
 from __future__ import annotations
@@ -11,152 +12,289 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.kernels.arrays import BOOL, F64, F64_OUT, I32, I32_2D_OUT, I64
+from astra_tacos.kernels.arrays import BOOL, F64, F64_OUT, I32, I32_3D_OUT, I64, I64_OUT
 from astra_tacos.kernels.compiled import borrowed, helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 from astra_tacos.synthesizer.routing._path_kernels import NEVER, Channels, Links, channel_between, load_link, price_links
 
 
 class Trees(NamedTuple):
-    """Trees: their roots, how many chunks go along each, and who is to be reached."""
+    """Trees of one or two kinds: their roots, how many chunks go along each, and who is to be reached."""
 
-    root: I64  # [num_trees]
+    inward: BOOL  # [num_kinds], whether trees lead into their roots; then they grow against the links
+    root: I64_OUT  # [num_trees], of the trees of every kind
+    offer: I64  # [num_trees], another root that a pair of trees may take, -1 for none
     weight: F64  # [num_trees]
     is_member: BOOL  # [num_npus]
 
 
 class ChannelLinks(NamedTuple):
-    """The link (or up-link) and the down-link (-1 if none) of each channel."""
+    """The source of each channel, its link (or up-link) and its down-link (-1 if none)."""
 
+    src: I32
     up: I32
     down: I32
 
 
 @helper
 def _carry(amount, channel, channel_links, links, load, price):
-    """Add what so many chunks hold the links of a channel to their loads."""
-    load_link(links, channel_links.up[channel], amount, load, price)
-    if channel_links.down[channel] >= 0:
-        load_link(links, channel_links.down[channel], amount, load, price)
+    """Add what so many chunks hold the links of a channel to their loads; returns what the channel cost before."""
+    up, down = channel_links.up[channel], channel_links.down[channel]
+    cost = price[up]
+    load_link(links, up, amount, load, price)
+    if down >= 0:
+        cost += price[down]
+        load_link(links, down, amount, load, price)
+    return cost
+
+
+@helper
+def _lay(weight, row, channel_links, links, load, price):
+    """Add a tree to the loads (or take it off, if the weight is negative)."""
+    for npu in range(len(row)):
+        if row[npu] >= 0:
+            _carry(weight, row[npu], channel_links, links, load, price)
+
+
+@helper
+def _work_space(num_npus, num_devices, num_links):
+    """What the growth of a tree writes to: costs and delays, ways, who is inside, and a heap."""
+    return (
+        np.empty(num_devices, np.float64),
+        np.zeros(num_npus, np.float64),
+        np.empty(num_devices, np.int64),
+        np.empty(num_npus, np.int64),
+        np.empty(num_npus, np.bool_),
+        np.empty(num_links + num_npus + 2, np.float64),
+        np.empty(num_links + num_npus + 2, np.int64),
+    )
+
+
+@helper
+def _grow_from(start, weight, is_member, inward, links, network, row, work):
+    """Grow one tree from its root and add it to the loads; returns what its channels cost, -1 if a member is out of reach.
+
+    The member that is cheapest to reach is joined next, from wherever in the tree (Takahashi and Matsuyama 1980).
+    """
+    channels, channel_links = network
+    load, price, (cost, away, by, way, inside, heap_cost, heap_device) = work
+    num_npus = len(row)
+    num_devices = len(cost)
+    has_switches = num_devices > num_npus
+    left = 0
+    for npu in range(num_npus):
+        row[npu] = -1
+        inside[npu] = False
+        left += is_member[npu]
+    for device in range(num_devices):
+        cost[device] = NEVER
+    inside[start] = True
+    away[start] = 0.0
+    cost[start] = 0.0
+    heap_push(heap_cost, heap_device, 0, 0, 0.0, start)
+    size = 1
+    left -= is_member[start]
+    paid = 0.0
+    while left > 0:
+        if size == 0:
+            return -1.0
+        here = heap_cost[0]
+        device = heap_device[0]
+        size -= 1
+        heap_drop_first(heap_cost, heap_device, 0, size)
+        if here > cost[device]:
+            continue
+        if device < num_npus and is_member[device] and not inside[device]:
+            length = 0
+            while not inside[device]:
+                way[length] = device
+                length += 1
+                device = np.int64(links.src[by[device]])
+                if device >= num_npus:
+                    device = np.int64(links.src[by[device]])
+            for at in range(length - 1, -1, -1):
+                npu = way[at]
+                link = by[npu]
+                before = np.int64(links.src[link])
+                delay = links.base[link]
+                if before >= num_npus:
+                    delay += links.base[by[before]]
+                    before = np.int64(links.src[by[before]])
+                used = channel_between(npu, before, channels) if inward else channel_between(before, npu, channels)
+                row[npu] = used
+                paid += _carry(weight, used, channel_links, links, load, price)
+                inside[npu] = True
+                away[npu] = away[before] + delay
+                left -= is_member[npu]
+            if has_switches:
+                # The links to and from switches have become dearer.
+                size = 0
+                for other in range(num_devices):
+                    cost[other] = NEVER
+                for npu in range(num_npus):
+                    if inside[npu]:
+                        cost[npu] = away[npu]
+                        heap_push(heap_cost, heap_device, 0, size, away[npu], npu)
+                        size += 1
+            else:
+                for at in range(length):
+                    cost[way[at]] = away[way[at]]
+                    heap_push(heap_cost, heap_device, 0, size, away[way[at]], way[at])
+                    size += 1
+            continue
+        for at in range(links.out_first[device], links.out_first[device + 1]):
+            link = links.out_link[at]
+            there = here + price[link]
+            other = links.dst[link]
+            if there < cost[other]:
+                cost[other] = there
+                by[other] = link
+                heap_push(heap_cost, heap_device, 0, size, there, np.int64(other))
+                size += 1
+    return paid
+
+
+@helper
+def _has_channel(src, dst, channels):
+    at = channel_between(src, dst, channels)
+    return at < channels.first[src + 1] and channels.dst[at] == dst
+
+
+@helper
+def _star(root, weight, is_member, links, network, into, out, work):
+    """Lay channels between a root and every member, to and fro; returns what they cost, -1 if there is none to some member."""
+    channels, channel_links = network
+    load, price = work[0], work[1]
+    for npu in range(len(into)):
+        into[npu] = -1
+        out[npu] = -1
+        if is_member[npu] and npu != root and not (_has_channel(npu, root, channels) and _has_channel(root, npu, channels)):
+            return -1.0
+    paid = 0.0
+    for npu in range(len(into)):
+        if is_member[npu] and npu != root:
+            into[npu] = channel_between(npu, root, channels)
+            out[npu] = channel_between(root, npu, channels)
+            paid += _carry(weight, into[npu], channel_links, links, load, price)
+            paid += _carry(weight, out[npu], channel_links, links, load, price)
+    return paid
+
+
+@helper
+def _start_where_sums_end(root, weight, is_member, links, network, into, out, work):
+    """Move the root of a pair of trees to where sums are complete; returns it, and what the channels that this saves cost.
+
+    An NPU that is no member and gets sums from one NPU only adds nothing to them, so that NPU has the whole sum already: it
+    passes it on instead of getting it back. Branches that no longer lead to a member are cut off.
+    """
+    channels, channel_links = network
+    load, price = work[0], work[1]
+    saved = 0.0
+    start = root
+    while not is_member[root]:
+        children = 0
+        child = -1
+        for npu in range(len(into)):
+            if into[npu] >= 0 and channels.dst[into[npu]] == root:
+                children += 1
+                child = npu
+        if children != 1:
+            break
+        if out[child] >= 0:
+            saved += _carry(-weight, out[child], channel_links, links, load, price)
+            out[child] = -1
+        out[root] = into[child]
+        into[child] = -1
+        root = child
+    is_whole = root == start
+    while not is_whole:
+        is_whole = True
+        for npu in range(len(out)):
+            if out[npu] >= 0 and not is_member[npu]:
+                leads_on = False
+                for other in range(len(out)):
+                    leads_on |= out[other] >= 0 and channel_links.src[out[other]] == npu
+                if not leads_on:
+                    saved += _carry(-weight, out[npu], channel_links, links, load, price)
+                    out[npu] = -1
+                    is_whole = False
+    return root, saved
 
 
 @kernel
 def grow(
     order: I64,
     trees: Trees,
-    inward: bool,
-    links: Links,
+    to_root: Links,
+    from_root: Links,
     channels: Channels,
     channel_links: ChannelLinks,
-    tree: I32_2D_OUT,
+    tree: I32_3D_OUT,
     load: F64_OUT,
 ):
     """Give the trees in `order` up and let them grow anew, one after another, as prices are when each one's turn comes.
 
-    The member that is cheapest to reach is joined next, from wherever in the tree (Takahashi and Matsuyama 1980).
+    A pair of trees that another root is offered takes the cheapest of three: the two that grow from the root it has, the two
+    that grow from the root it is offered, and the star of channels between that root and the members, if there are such
+    channels. (Where one hop is as cheap as two, trees that grow member by member never pass through others, however much load
+    that spares the members.)
 
     Parameters
     ----------
-    inward
-        Whether trees lead into their roots; then they grow against the links.
-    links
-        With the end of each link that is nearer to the root as its `src`.
+    to_root, from_root
+        The links with the end that is nearer to the root as `src`, for trees into it and out of it.
     tree, load
-        [num_trees, num_npus], -1 where there is nothing; [num_links], brought up to date.
+        [num_kinds, num_trees, num_npus], -1 where there is nothing; [num_links]. Both are brought up to date, like the roots.
 
     Returns
     -------
     unreached
         A tree that a member cannot be joined to, -1 if there is none.
     """
-    order, trees, links, channels = borrowed(order), borrowed(trees), borrowed(links), borrowed(channels)
-    channel_links, tree, load = borrowed(channel_links), borrowed(tree), borrowed(load)
-    num_npus = tree.shape[1]
-    num_devices = len(links.out_first) - 1
-    num_links = len(links.hold)
-    has_switches = num_devices > num_npus
-    price = np.empty(num_links, np.float64)
-    price_links(links, load, price)
-    cost = np.empty(num_devices, np.float64)
-    away = np.zeros(num_npus, np.float64)
-    by = np.empty(num_devices, np.int64)
-    way = np.empty(num_npus, np.int64)
-    inside = np.empty(num_npus, np.bool_)
-    heap_cost = np.empty(num_links + num_npus + 2, np.float64)
-    heap_device = np.empty(num_links + num_npus + 2, np.int64)
-    num_members = 0
-    for npu in range(num_npus):
-        num_members += trees.is_member[npu]
+    order, trees, to_root, from_root = borrowed(order), borrowed(trees), borrowed(to_root), borrowed(from_root)
+    channels, channel_links, tree, load = borrowed(channels), borrowed(channel_links), borrowed(tree), borrowed(load)
+    num_kinds, num_npus = tree.shape[0], tree.shape[2]
+    price = np.empty(len(from_root.hold), np.float64)
+    price_links(from_root, load, price)
+    work = (load, price, _work_space(num_npus, len(from_root.out_first) - 1, len(from_root.hold)))
+    grown = np.full((3, num_kinds, num_npus), -1, np.int32)
+    roots = np.empty(3, np.int64)
+    member = trees.is_member
+    network = (channels, channel_links)
     for turn in range(len(order)):
         t = order[turn]
-        for npu in range(num_npus):
-            if tree[t, npu] >= 0:
-                _carry(-trees.weight[t], tree[t, npu], channel_links, links, load, price)
-            tree[t, npu] = -1
-            inside[npu] = False
-        for device in range(num_devices):
-            cost[device] = NEVER
-        start = trees.root[t]
-        inside[start] = True
-        away[start] = 0.0
-        cost[start] = 0.0
-        heap_push(heap_cost, heap_device, 0, 0, 0.0, start)
-        size = 1
-        left = num_members - trees.is_member[start]
-        while left > 0:
-            if size == 0:
-                return t
-            here = heap_cost[0]
-            device = heap_device[0]
-            size -= 1
-            heap_drop_first(heap_cost, heap_device, 0, size)
-            if here > cost[device]:
-                continue
-            if device < num_npus and trees.is_member[device] and not inside[device]:
-                length = 0
-                while not inside[device]:
-                    way[length] = device
-                    length += 1
-                    device = np.int64(links.src[by[device]])
-                    if device >= num_npus:
-                        device = np.int64(links.src[by[device]])
-                for at in range(length - 1, -1, -1):
-                    npu = way[at]
-                    link = by[npu]
-                    before = np.int64(links.src[link])
-                    delay = links.base[link]
-                    if before >= num_npus:
-                        delay += links.base[by[before]]
-                        before = np.int64(links.src[by[before]])
-                    used = channel_between(npu, before, channels) if inward else channel_between(before, npu, channels)
-                    tree[t, npu] = used
-                    _carry(trees.weight[t], used, channel_links, links, load, price)
-                    inside[npu] = True
-                    away[npu] = away[before] + delay
-                    left -= trees.is_member[npu]
-                if has_switches:
-                    # The links to and from switches have become dearer.
-                    size = 0
-                    for other in range(num_devices):
-                        cost[other] = NEVER
-                    for npu in range(num_npus):
-                        if inside[npu]:
-                            cost[npu] = away[npu]
-                            heap_push(heap_cost, heap_device, 0, size, away[npu], npu)
-                            size += 1
-                else:
-                    for at in range(length):
-                        cost[way[at]] = away[way[at]]
-                        heap_push(heap_cost, heap_device, 0, size, away[way[at]], way[at])
-                        size += 1
-                continue
-            for at in range(links.out_first[device], links.out_first[device + 1]):
-                link = links.out_link[at]
-                there = here + price[link]
-                other = links.dst[link]
-                if there < cost[other]:
-                    cost[other] = there
-                    by[other] = link
-                    heap_push(heap_cost, heap_device, 0, size, there, np.int64(other))
-                    size += 1
+        weight = trees.weight[t]
+        for kind in range(num_kinds):
+            _lay(-weight, tree[kind, t], channel_links, from_root, load, price)
+        best = -1
+        least = NEVER
+        for which in range(1 if trees.offer[t] < 0 else 3):
+            root = trees.root[t] if which == 0 else trees.offer[t]
+            paid = 0.0
+            if which == 2:
+                paid = _star(root, weight, member, from_root, network, grown[2, 0], grown[2, 1], work)
+                if paid < 0:
+                    continue
+            else:
+                for kind in range(num_kinds):
+                    links = to_root if trees.inward[kind] else from_root
+                    row = grown[which, kind]
+                    more = _grow_from(root, weight, member, trees.inward[kind], links, network, row, work)
+                    if more < 0:
+                        return t
+                    paid += more
+            if num_kinds == 2:
+                into, out = grown[which, 0], grown[which, 1]
+                root, saved = _start_where_sums_end(root, weight, member, from_root, network, into, out, work)
+                paid -= saved
+            roots[which] = root
+            for kind in range(num_kinds):
+                _lay(-weight, grown[which, kind], channel_links, from_root, load, price)
+            if paid < least:
+                least = paid
+                best = which
+        trees.root[t] = roots[best]
+        for kind in range(num_kinds):
+            tree[kind, t] = grown[best, kind]
+            _lay(weight, tree[kind, t], channel_links, from_root, load, price)
     return -1

@@ -19,7 +19,7 @@ from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, may_have_idle_roots, send_graph_along_route
 from astra_tacos.topology.topology import Topology
 
 _ROUNDS = 8
@@ -91,7 +91,9 @@ def _route(topology: Topology, collective: Collective, timing: Timing, seed: int
     if collective.only_reduces:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
-    return find_route(topology, collective, timing, seed, others_ns)
+    kinds = (False, True) if may_have_idle_roots(collective) else (False,)
+    found = [find_route(topology, collective, timing, seed, others_ns, idle_roots=idle_roots) for idle_roots in kinds]
+    return min(found, key=lambda route: float(route.link_ns.max()))
 
 
 def _send_graph(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:

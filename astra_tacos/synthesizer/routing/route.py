@@ -39,7 +39,13 @@ class Route:
 
 
 def find_route(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    seed: int,
+    others_ns: NDArray[np.float64] | None = None,
+    *,
+    idle_roots: bool = False,
 ) -> Route:
     """Paths or trees for all chunks of a collective.
 
@@ -51,14 +57,22 @@ def find_route(
         In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
+    idle_roots
+        Whether trees may begin and end at NPUs that `may_have_idle_roots` names.
 
     Raises
     ------
     SynthesisError
         If some NPU cannot be reached.
     """
-    search = find_paths if collective.is_personalised else grow_trees
-    return Route(search(topology, collective, timing, seed, others_ns))
+    if collective.is_personalised:
+        return Route(find_paths(topology, collective, timing, seed, others_ns))
+    return Route(grow_trees(topology, collective, timing, seed, others_ns, idle_roots=idle_roots))
+
+
+def may_have_idle_roots(collective: Collective) -> bool:
+    """Whether chunks may be summed up and spread by NPUs that are no members: in an All-Reduce of some of the NPUs."""
+    return collective.num_phases == 2 and len(collective.member_npus) < collective.num_npus
 
 
 def send_graph_along_route(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:

@@ -2,6 +2,11 @@
 
 Prices are those of `paths`. A tree grows from its root: in each step it joins the member that is cheapest to reach from any NPU
 of the tree. The delay from the root is part of the price, which limits the depth of trees.
+
+The trees of an All-Reduce of some of the NPUs may have any NPU as their root, where that is asked for. Growth alone would never
+take an idle one that shares a switch with the members, as one hop is cheaper than two; but then each member sends and receives
+its data once and not nearly twice (a parameter server: Jiang et al., "A Unified Architecture for Accelerating Distributed DNN
+Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers another root to every chunk.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
+from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
 from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import Topology
@@ -30,7 +35,13 @@ _PATIENCE = 4
 
 
 def grow_trees(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    seed: int,
+    others_ns: NDArray[np.float64] | None = None,
+    *,
+    idle_roots: bool = False,
 ) -> tuple[Packing, NDArray[np.int64]]:
     """Trees for all chunks, and the tree of each chunk.
 
@@ -48,6 +59,8 @@ def grow_trees(
         In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
+    idle_roots
+        Whether chunks of an All-Reduce may choose other roots than central members.
 
     Raises
     ------
@@ -60,74 +73,91 @@ def grow_trees(
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
     is_member[collective.member_npus] = True
-    grow = _Growth(topology, timing, root, weight, is_member)
+    growth = _Growth(topology, timing, inward, root, weight, is_member)
     if others_ns is not None:
-        grow.load += others_ns
-    channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
+        growth.load += others_ns
     best, best_score, since = None, np.inf, 0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
         norm = (
-            max(grow.load.max(), 1.0)
+            max(growth.load.max(), 1.0)
             if best is not None
-            else max(collective.num_chunks * grow.graph.hold_ns.max() + grow.load.max(), 1.0)
+            else max(collective.num_chunks * growth.graph.hold_ns.max() + growth.load.max(), 1.0)
         )
-        for kind, is_inward in enumerate(inward.tolist()):
-            grow.once(random.permutation(len(root)), channel[kind], norm, doublings, share, inward=is_inward)
-        branches = tuple(measure(topology, timing, trees, bool(kind)) for trees, kind in zip(channel, inward, strict=True))
-        score = grow.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
+        order = random.permutation(len(root))
+        may_move = idle_roots and best is not None
+        offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
+        growth.once(order, offer, norm, doublings, share)
+        branches = tuple(measure(topology, timing, *trees) for trees in zip(growth.channel, inward.tolist(), strict=True))
+        score = growth.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
         since += 1
         if score < best_score * (1 - 1e-9):
-            best, best_score, since = Packing(inward, root, channel.copy(), branches, grow.load.copy()), score, 0
+            best = Packing(inward, growth.root.copy(), growth.channel.copy(), branches, growth.load.copy())
+            best_score, since = score, 0
         if since == _PATIENCE:
             break
     assert best is not None  # there is a round
-    return best, tree_of
+    return best, tree_of[spread_evenly(best.root[tree_of])] if idle_roots else tree_of
 
 
 class _Growth:
-    """Shared state of the rounds of growth: the network's arrays, and the loads of links."""
+    """State of the rounds of growth: the network's arrays, the trees and their roots, and the loads of links."""
 
     def __init__(
         self,
         topology: Topology,
         timing: Timing,
+        inward: NDArray[np.bool_],
         root: NDArray[np.int64],
         weight: NDArray[np.float64],
         is_member: NDArray[np.bool_],
     ) -> None:
         from astra_tacos.synthesizer.routing._path_kernels import Channels
+        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks
 
         self.topology = topology
         self.graph = link_graph(topology, timing)
-        self.trees = root, weight, is_member
+        self.inward, self.weight, self.is_member = inward, weight, is_member
+        self.root = root.copy()
+        self.channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
         self.load = np.zeros(topology.num_links)
         self.into = group_by(topology.link_dst, np.arange(topology.num_links), topology.num_devices)
         channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
         self.channels = Channels(channel_first, topology.channel_dst, timing.channel_delay_ns[:, -1])
+        self.channel_links = ChannelLinks(topology.channel_src, topology.channel_link, topology.channel_down_link)
 
-    def once(
-        self, order: NDArray[np.int64], tree: NDArray[np.int32], norm: float, doublings: int, share: float, *, inward: bool
-    ) -> None:
-        """One round of one kind of trees."""
+    def once(self, order: NDArray[np.int64], offer: NDArray[np.int64], norm: float, doublings: int, share: float) -> None:
+        """One round.
+
+        Parameters
+        ----------
+        order
+            In which trees choose.
+        offer
+            int64[num_trees], another root for each pair of trees, -1 for none.
+        norm, doublings
+            How prices rise with loads, see `Links`.
+        share
+            How much delays count.
+        """
         from astra_tacos.synthesizer.routing._path_kernels import Links
-        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks, Trees, grow
+        from astra_tacos.synthesizer.routing._tree_kernels import Trees, grow
 
         topology, graph = self.topology, self.graph
-        near, far = (topology.link_dst, topology.link_src) if inward else (topology.link_src, topology.link_dst)
-        first, leaving = self.into if inward else (graph.out_first, graph.out_link)
+        hold, base, (first, entering) = graph.hold_ns, graph.delay_ns * share, self.into
         unreached = grow(
             order,
-            Trees(*self.trees),
-            inward,
-            Links(first, leaving, near, far, graph.hold_ns, graph.delay_ns * share, norm, doublings),
+            Trees(self.inward, self.root, offer, self.weight, self.is_member),
+            Links(first, entering, topology.link_dst, topology.link_src, hold, base, norm, doublings),
+            Links(graph.out_first, graph.out_link, topology.link_src, topology.link_dst, hold, base, norm, doublings),
             self.channels,
-            ChannelLinks(topology.channel_link, topology.channel_down_link),
-            tree,
+            self.channel_links,
+            self.channel,
             self.load,
         )
-        count_work(_LOOK * len(order) * topology.num_links)
+        grown = len(self.inward) * (len(order) + np.count_nonzero(offer >= 0))
+        count_work(_LOOK * grown * topology.num_links)
         if topology.has_switches:
-            count_work(_LOOK * len(order) * np.count_nonzero(self.trees[2]) * topology.num_devices)
+            count_work(_LOOK * grown * np.count_nonzero(self.is_member) * topology.num_devices)
         if unreached >= 0:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 

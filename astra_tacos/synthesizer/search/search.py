@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -126,6 +126,8 @@ def search(
     collective: Collective,
     options: SearchOptions = SearchOptions(),  # noqa: B008 (frozen)
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    without: Collection[str] = (),
 ) -> SearchResult:
     """Try synthesizers, numbers of chunks and seeds; the best exact time wins, then fewer sends, then the first tried.
 
@@ -141,6 +143,8 @@ def search(
         What to try, and how much.
     on_progress
         Called with the number of candidates done and their total.
+    without
+        Names of synthesizers that are not tried.
 
     Raises
     ------
@@ -158,7 +162,7 @@ def search(
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     link_model = options.link_model
-    names = options.synthesizers
+    names = tuple(name for name in options.synthesizers if name not in without)
     model = best_link_model(topology, collective, options)[0] if link_model == "auto" else link_model
     cuts = [collective]
     advised = dict.fromkeys(names, 0)
