@@ -10,7 +10,7 @@ from helpers.schedules import goes_by_chunk, schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
+from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -263,3 +263,22 @@ def test_sums_are_not_sent_back_on_a_torus() -> None:
     what = make_collective("all-reduce", 16, 1 << 20, 16, members=range(4, 8))
     for seed in range(8):
         assert verify(routed(network, what, compute_timing(network, what, "blocking"), seed)) == ()
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        (("Switch", 8, 150.0, 300.0), ("Switch", 4, 12.5, 1000.0)),
+        (("Switch", 16, 150.0, 300.0), ("Switch", 2, 12.5, 1000.0)),
+        (("Ring", 2, 200.0, 50.0), ("FullyConnected", 3, 100.0, 250.0), ("Switch", 5, 50.0, 500.0)),
+    ],
+)
+def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks) -> None:
+    network = topology(*blocks)
+    times = []
+    for chunks in (1, 8, 64, 256):
+        what = make_collective("broadcast", network.num_npus, 64 << 20, chunks, 0)
+        timing = compute_timing(network, what, "pipelined")
+        times.append(routed(network, what, timing, 0).collective_time_ns)
+    assert times == sorted(times, reverse=True)
+    assert times[-1] <= 1.45 * lower_bound(network, what, timing).time_ns

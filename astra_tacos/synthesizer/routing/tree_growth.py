@@ -32,6 +32,8 @@ _LOOK = 0.1
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 _DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
 _PATIENCE = 4
+_FEW_OF_ONE_ROOT = 8
+"""Delays count for less in proportion where one root has more chunks: all of them load its links, but the delays overlap."""
 
 
 def grow_trees(
@@ -56,7 +58,7 @@ def grow_trees(
     timing
         Delays of chunks on the links of the network.
     seed
-        In which order chunks choose.
+        In which order chunks choose; and if the collective has a root, how much delays count.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
     idle_roots
@@ -76,6 +78,9 @@ def grow_trees(
     growth = _Growth(topology, timing, inward, root, weight, is_member)
     if others_ns is not None:
         growth.load += others_ns
+    # Where chunks are few, flat trees are sometimes faster, nevertheless: odd seeds make them.
+    is_long = collective.root is not None and seed % 2 == 0
+    weight_of_delays = min(1.0, _FEW_OF_ONE_ROOT / collective.num_chunks) if is_long else 1.0
     best, best_score, since = None, np.inf, 0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
         norm = (
@@ -86,7 +91,7 @@ def grow_trees(
         order = random.permutation(len(root))
         may_move = idle_roots and best is not None
         offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
-        growth.once(order, offer, norm, doublings, share)
+        growth.once(order, offer, norm, doublings, share * weight_of_delays)
         branches = tuple(measure(topology, timing, *trees) for trees in zip(growth.channel, inward.tolist(), strict=True))
         score = growth.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
         since += 1
