@@ -17,6 +17,7 @@ _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
 _PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
 _BRANCHINGS = "astra_tacos.synthesizer.branchings._branching_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
+_SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
 _SCAN = "astra_tacos.trace._scan_kernels"
 _LINT = "astra_tacos.linter._order_kernels"
 _PLAN = "astra_tacos.planner._order_kernels"
@@ -52,10 +53,17 @@ SHARED = (
     f"{_ROUTING}._tree_kernels:grow",
     f"{_BRANCHINGS}:reaches_all",
     f"{_BRANCHINGS}:pack",
+    f"{_SYMMETRIC}:grow_trees",
+    f"{_SYMMETRIC}:earliest_starts",
     "astra_tacos.bounds._flow_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
-PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
+PERSONALISED = (
+    f"{_ROUTING}._path_kernels:route",
+    f"{_ROUTING}._path_kernels:sends_of_paths",
+    f"{_SYMMETRIC}:order_hops",
+    f"{_SYMMETRIC}:earliest_starts",
+)
 """Schedules of collectives in which every chunk has one target."""
 OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
 """All-Reduces without switches."""

@@ -13,6 +13,7 @@ from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
 from astra_tacos.synthesizer.algorithms.one_shot import one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
@@ -21,7 +22,7 @@ from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.work import branch_work, gather_work, match_work, pack_work, route_work
+from astra_tacos.synthesizer.work import branch_work, gather_work, match_work, pack_work, route_work, tree_work
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
@@ -30,6 +31,9 @@ _WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
+    "symmetric": Synthesizer(
+        symmetric, _OF_SHARDS | {"all-to-all"}, is_random=False, refusal=refuse_asymmetric, work=tree_work, by_chunk=True
+    ),
     "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True),
     "trees": Synthesizer(
         trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True

@@ -79,6 +79,11 @@ def match_work(topology: Topology, collective: Collective) -> int:
     return _OVERHEAD + int(_MATCH * collective.least_sends)
 
 
+def tree_work(topology: Topology, collective: Collective) -> int:
+    """Work of trees, or paths, that all NPUs use alike: those of one NPU's chunks."""
+    return _OVERHEAD + dispatch_work(topology, collective) // topology.num_npus
+
+
 def route_work(topology: Topology, collective: Collective) -> int:
     """Work of finding paths or trees, for which bundles of chunks examine every link, and of dispatching the sends along them."""
     phases = collective.num_phases

@@ -39,7 +39,15 @@ ONE_WAY_PORT = topology(("FullyConnected", 3, 50.0, 500.0), ("Switch", 2, 12.5, 
 NETWORKS = {name: topology(*dimensions) for name, dimensions in {**ALL, **POWERS_OF_TWO}.items()}
 NETWORKS |= {"broken": BROKEN, "one-way": ONE_WAY, "cycle": CYCLE, "one-way-port": ONE_WAY_PORT}
 
+
+def looks_different(network, collective: str) -> bool:
+    """Whether some NPU has other links than another one."""
+    whole = sum(d.building_block.num_links(d.size) * network.num_npus // d.size for d in network.dimensions)
+    return any(d.block == "Mesh" for d in network.dimensions) or network.num_links != whole or not network.is_regular
+
+
 MAY_REFUSE = {
+    "symmetric": looks_different,
     "halving-doubling": lambda network, collective: network.num_npus & (network.num_npus - 1) != 0,
     "hierarchical": lambda network, collective: not network.dimensions,
     "themis": lambda network, collective: not network.dimensions,

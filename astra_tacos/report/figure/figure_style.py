@@ -27,6 +27,7 @@ RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
 SYNTHESIZER_STYLES = {
     "auto": ("#000000", "*"),
     "tacos": ("#332288", "o"),
+    "symmetric": ("#009988", "8"),
     "trees": ("#cc6677", "D"),
     "ring": ("#117733", "s"),
     "direct": ("#88ccee", "v"),

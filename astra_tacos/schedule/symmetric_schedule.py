@@ -1,0 +1,252 @@
+"""SymmetricSchedule: a schedule in which all NPUs do the same at the same moments, kept as what concerns NPU 0's chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.config.network import MAX_NPUS, Dimension, NetworkConfig
+from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, timing_of_sizes
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.topology import Topology
+from astra_tacos.topology.translation_group import LinkClass, TranslationGroup, link_classes, star, why_not_symmetric
+from astra_tacos.units import MAX_SIZE_BYTES
+
+SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
+"""Collectives in which all NPUs play the same part."""
+
+
+@dataclass(frozen=True)
+class SymmetricTask:
+    """A collective over all NPUs of a network that looks the same from every NPU, in O(1) memory.
+
+    Parameters
+    ----------
+    name
+        What to call the network in print.
+    dimensions
+        The network: the product of these, all of whose links work alike.
+    collective
+        One of `SYMMETRIC_COLLECTIVES`.
+    size_bytes, chunks_per_npu
+        As `COLLECTIVES` takes them.
+    link_model, reduce_bandwidth_gbps
+        As `compute_timing` takes them.
+
+    Raises
+    ------
+    ConfigError
+        If the network does not look the same from every NPU, NPUs play different parts in the collective, or there are more
+        chunks than bytes.
+    """
+
+    name: str
+    dimensions: tuple[Dimension, ...]
+    collective: str
+    size_bytes: int
+    chunks_per_npu: int
+    link_model: LinkModel
+    reduce_bandwidth_gbps: float = 0.0
+
+    def __post_init__(self) -> None:
+        reason = why_not_symmetric(self.dimensions)
+        if reason is not None:
+            raise ConfigError(f"{self.name}: {reason}")
+        if self.collective not in SYMMETRIC_COLLECTIVES:
+            raise ConfigError(f"collective: found {self.collective!r}, expected {', '.join(SYMMETRIC_COLLECTIVES)}")
+        if not 2 <= self.num_npus <= MAX_NPUS:
+            raise ConfigError(f"{self.name}: found {self.num_npus:,} NPUs, expected 2 to {MAX_NPUS:,}")
+        parts = self._num_parts
+        if self.chunks_per_npu < 1 or not parts <= self.size_bytes <= MAX_SIZE_BYTES:
+            expected = f"expected at least one byte per chunk, and at most {MAX_SIZE_BYTES}"
+            raise ConfigError(f"{self.collective}: {self.size_bytes} bytes in {parts} chunks, {expected}")
+
+    @cached_property
+    def group(self) -> TranslationGroup:
+        """The translations of its network."""
+        return TranslationGroup(self.dimensions)
+
+    @cached_property
+    def num_npus(self) -> int:
+        """Number of NPUs."""
+        return self.group.num_npus
+
+    @cached_property
+    def classes(self) -> tuple[LinkClass, ...]:
+        """The classes of its links."""
+        return link_classes(self.dimensions)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Size of the largest chunk, which all chunks count as: they differ by a byte at most."""
+        return -(-self.size_bytes // self._num_parts)
+
+    @property
+    def _num_parts(self) -> int:
+        """Chunks that `size_bytes` are cut into."""
+        return self.chunks_per_npu * (1 if self.collective == "all-gather" else self.num_npus)
+
+    @property
+    def num_chunks(self) -> int:
+        """Number of chunks that NPU 0 owns."""
+        return self.chunks_per_npu * (self.num_npus - 1 if self.collective == "all-to-all" else 1)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether every NPU has a contribution to every chunk."""
+        return self.collective in ("reduce-scatter", "all-reduce")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether every NPU needs every chunk."""
+        return self.collective in ("all-gather", "all-reduce")
+
+    @property
+    def num_phases(self) -> int:
+        """2 to reduce and gather, else 1."""
+        return 2 if self.reduces and self.gathers else 1
+
+    @property
+    def least_rows(self) -> int:
+        """Least number of sends of NPU 0's chunks."""
+        return self.num_phases * self.chunks_per_npu * (self.num_npus - 1)
+
+    @cached_property
+    def timing(self) -> Timing:
+        """Delays by class and chunk size: channel i of the `star` of the network is of class i, the largest chunk comes last.
+
+        Raises
+        ------
+        SynthesisError
+            If a chunk is too small or too large for a link.
+        """
+        links = star(self.name, self.dimensions, self.classes)
+        sizes = np.unique(np.array([self.size_bytes // self._num_parts, self.chunk_bytes], np.int64))
+        return timing_of_sizes(links, sizes, self.link_model, self.reduce_bandwidth_gbps)
+
+    @property
+    def delay_ns(self) -> NDArray[np.int64]:
+        """int64[num_classes], from the start of a send to its arrival."""
+        return self.timing.channel_delay_ns[:, -1]
+
+    @property
+    def hold_ns(self) -> NDArray[np.int64]:
+        """int64[num_classes], how long a send takes its port out of an NPU, and later, equally long, that into one."""
+        timing = self.timing
+        return self.delay_ns if timing.is_blocking else timing.link_hold_ns[: len(self.classes), -1]
+
+    @property
+    def reduction_ns(self) -> int:
+        """How long an NPU takes to add a chunk to its own."""
+        return int(self.timing.reduction_ns[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SymmetricSchedule:
+    """Sends of NPU 0's chunks; those of NPU n's are the same, moved by the translation that takes NPU 0 to NPU n.
+
+    So it takes memory for one row per row of NPU 0's chunks, and stands for as many sends as rows times NPUs. All chunks count
+    as the largest one, which is a byte larger than others at most.
+
+    Parameters
+    ----------
+    task
+        The network, the collective and its chunks.
+    chunk
+        int32[num_rows], number of the chunk among NPU 0's: its piece of the shard or, of personalised data, `(target - 1) *
+        chunks_per_npu + piece`.
+    src, dst
+        int32[num_rows], the NPUs between which it is sent, over one link or through one switch.
+    reduces
+        bool[num_rows], whether the destination adds the chunk to its own (else it stores a copy).
+    start_ns, end_ns
+        int64[num_rows], when it is sent, and when it has arrived; starts ascend.
+    synthesizer
+        Where it came from.
+    """
+
+    task: SymmetricTask
+    chunk: NDArray[np.int32]
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    reduces: NDArray[np.bool_]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    synthesizer: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "src", "dst", "reduces", "start_ns", "end_ns"):
+            array = getattr(self, name).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sends of NPU 0's chunks."""
+        return len(self.chunk)
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends of all chunks."""
+        return self.num_rows * self.task.num_npus
+
+    @property
+    def collective_time_ns(self) -> int:
+        """The time at which the last chunk is usable at its destination: on every NPU the same."""
+        copied = self.end_ns[~self.reduces].max(initial=0)
+        return int(max(copied, self.end_ns[self.reduces].max(initial=-self.task.reduction_ns) + self.task.reduction_ns))
+
+    def expand(self, topology: Topology | None = None) -> Schedule:
+        """The ordinary schedule, with every send of every chunk.
+
+        Its times are the same if all chunks have the same size. Otherwise the smaller ones are sent in the same order, as early
+        as links and chunks allow.
+
+        Parameters
+        ----------
+        topology
+            The network, if it is there already.
+        """
+        task = self.task
+        if topology is None:
+            topology = build_topology(NetworkConfig(task.name, task.dimensions))
+        collective = COLLECTIVES[task.collective](task.num_npus, task.size_bytes, task.chunks_per_npu)
+        timing = compute_timing(topology, collective, task.link_model, task.reduce_bandwidth_gbps)
+        channel = self._channels(topology).ravel()
+        chunk = self._chunks().ravel()
+        row = np.repeat(np.arange(self.num_rows), task.num_npus)
+        reduces, start, end = self.reduces[row], self.start_ns[row], self.end_ns[row]
+        if len(collective.class_size_bytes) > 1:
+            return settle(topology, collective, timing, Sends(chunk, channel, reduces), self.synthesizer)
+        return Schedule(topology, collective, timing, chunk, channel, reduces, start, end, self.synthesizer)
+
+    def _channels(self, topology: Topology) -> NDArray[np.int32]:
+        """int32[num_rows, num_npus], the channel of each row, moved to each NPU."""
+        group, everyone = self.task.group, np.arange(self.task.num_npus)
+        offset = group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
+        distinct, which = np.unique(offset, return_inverse=True)
+        out_of = np.stack([topology.channel_of(everyone, group.move(everyone, by)) for by in distinct[:, None]])
+        src = group.move(self.src.astype(np.int64)[:, None], everyone[None])
+        channels: NDArray[np.int32] = out_of[which.ravel()[:, None], src].astype(np.int32)
+        return channels
+
+    def _chunks(self) -> NDArray[np.int32]:
+        """int32[num_rows, num_npus], the chunk of each row, moved to each NPU."""
+        task, owner = self.task, np.arange(self.task.num_npus)[None]
+        chunk = self.chunk.astype(np.int64)[:, None]
+        if task.collective != "all-to-all":
+            numbers = owner * task.chunks_per_npu + chunk
+        else:
+            target = task.group.move(chunk // task.chunks_per_npu + 1, owner)
+            place = owner * (task.num_npus - 1) + target - (target > owner)
+            numbers = place * task.chunks_per_npu + chunk % task.chunks_per_npu
+        moved: NDArray[np.int32] = numbers.astype(np.int32)
+        return moved

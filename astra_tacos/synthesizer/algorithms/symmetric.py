@@ -1,0 +1,55 @@
+"""Symmetric: one tree per chunk of NPU 0, or one path per target, that all NPUs use alike. See docs/symmetric.md."""
+
+from __future__ import annotations
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+from astra_tacos.topology.topology import Topology
+from astra_tacos.topology.translation_group import is_whole_product, why_not_symmetric
+
+
+def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """A schedule in which all NPUs do the same at the same moments, with all its sends.
+
+    Parameters
+    ----------
+    topology
+        The network, for which `refuse_asymmetric` has no reason.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Has no influence.
+
+    Raises
+    ------
+    SynthesisError
+        If the chunks' paths take too much memory.
+    """
+    task = SymmetricTask(
+        topology.name,
+        topology.dimensions,
+        collective.name,
+        collective.size_bytes,
+        collective.chunks_per_npu,
+        timing.link_model,
+        timing.reduce_bandwidth_gbps,
+    )
+    return synthesize_symmetric(task).expand(topology)
+
+
+def refuse_asymmetric(topology: Topology, collective: Collective) -> str | None:
+    """The reason why NPUs cannot all do the same; None if they can."""
+    reason = why_not_symmetric(topology.dimensions)
+    if reason is not None:
+        return reason
+    if not is_whole_product(topology):
+        return "links failed or differ from their dimension's, expected a network that looks the same from every NPU"
+    owners = collective.num_chunks // collective.chunks_per_npu
+    if not collective.is_personalised and owners != collective.num_npus:
+        return f"is for chunks of all {collective.num_npus} NPUs, not of {owners}"
+    return None

@@ -1,0 +1,235 @@
+# mypy: ignore-errors
+"""Kernels: trees of NPU 0's chunks, and the order of its sends along given paths, with a class of links as the only resource.
+
+As all NPUs send alike, a class of links takes one send of NPU 0's chunks at a time, and no single link has to be looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from astra_tacos.kernels.arrays import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT
+from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.heap import heap_drop_first, heap_push
+
+NOTHING = -1
+NEVER = np.int64(1) << 62
+
+
+class Classes(NamedTuple):
+    """Classes of links, fastest first.
+
+    `after[after_first[i] + m]` is the member that a send of member m over class i reaches, of a group of `size[i]` members with
+    NPU numbers `stride[i]` apart; `after_first[i]` is `NOTHING` for a switch, which reaches all of them. `level[i]` says which
+    cosets it may enter.
+    """
+
+    stride: I64
+    size: I64
+    after_first: I64
+    after: I32
+    level: I64
+    delay_ns: I64
+    hold_ns: I64
+
+
+class Rows(NamedTuple):
+    """Sends, in the order of their starts."""
+
+    chunk: I32_OUT
+    src: I32_OUT
+    dst: I32_OUT
+    way: I32_OUT
+    start_ns: I64_OUT
+
+
+@helper
+def _find(way, classes, coset, begun, items, num_items, num_chunks, state):
+    """The next (source, chunk, destination) of a class: the first item, in the order of arrival, that leads to a new coset."""
+    at, tried = state
+    stride, size, first, level = classes.stride[way], classes.size[way], classes.after_first[way], classes.level[way]
+    while at[way] < num_items:
+        item = items[at[way]]
+        here, chunk = item // num_chunks, item % num_chunks
+        member = here // stride % size
+        base = here - member * stride
+        if first >= 0:
+            dst = base + stride * classes.after[first + member]
+            if begun[level, coset[level, dst] * num_chunks + chunk] == 0:
+                return item, dst
+        else:
+            place = (way * np.int64(coset.shape[1]) + base) * num_chunks + chunk
+            other = tried[place]
+            while other < size:
+                dst = base + stride * other
+                if begun[level, coset[level, dst] * num_chunks + chunk] == 0:
+                    tried[place] = other
+                    return item, dst
+                other += 1
+            tried[place] = other
+        at[way] += 1
+    return np.int64(NOTHING), np.int64(NOTHING)
+
+
+@kernel
+def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: int, gap_ns: int, rows: Rows):
+    """Spanning trees of NPU 0's chunks, greedily: whenever a class is free, it takes the first NPU that it may bring a chunk to.
+
+    `coset[level, npu]` numbers the cosets of each level by one of their NPUs. A class may bring a chunk to an NPU only if no NPU
+    of its coset has or awaits the chunk. Nothing that arrives after `deadline_ns` is sent unless nothing else is left to do. What
+    arrives is sent on `gap_ns` later. Returns the number of rows, fewer than there should be if some NPU is never reached.
+    """
+    classes, rows = borrowed(classes), borrowed(rows)
+    num_levels, num_npus = coset.shape
+    num_classes = len(classes.stride)
+    switches = 0
+    for way in range(num_classes):
+        if classes.after_first[way] < 0:
+            switches = way + 1
+    total = (num_npus - 1) * num_chunks
+    begun = np.zeros((num_levels, num_npus * num_chunks), np.uint8)
+    items = np.empty(num_npus * num_chunks, np.int64)
+    at = np.zeros(num_classes, np.int64)
+    tried = np.zeros(switches * num_npus * num_chunks, np.int32)
+    state = at, tried
+    free = np.zeros(num_classes, np.int64)
+    keys = np.empty(2 * total + num_chunks + 1, np.int64)
+    values = np.empty(len(keys), np.int64)
+    pending = 0
+    for chunk in range(num_chunks):
+        for level in range(num_levels):
+            begun[level, np.int64(coset[level, 0]) * num_chunks + chunk] = 1
+        heap_push(keys, values, 0, pending, np.int64(0), np.int64(chunk))
+        pending += 1
+    deadline = np.int64(deadline_ns)
+    num_items = done = 0
+    now = np.int64(0)
+    while done < total:
+        if pending == 0:
+            if deadline == NEVER:
+                break
+            deadline = NEVER
+        else:
+            now = keys[0]
+        while pending > 0 and keys[0] == now:
+            if values[0] >= 0:
+                items[num_items] = values[0]
+                num_items += 1
+            pending -= 1
+            heap_drop_first(keys, values, 0, pending)
+        for way in range(num_classes):
+            if free[way] > now or now + classes.delay_ns[way] > deadline:
+                continue
+            item, dst = _find(way, classes, coset, begun, items, num_items, num_chunks, state)
+            if item < 0:
+                continue
+            chunk = item % num_chunks
+            for level in range(num_levels):
+                begun[level, np.int64(coset[level, dst]) * num_chunks + chunk] = 1
+            rows.chunk[done], rows.src[done], rows.dst[done] = chunk, item // num_chunks, dst
+            rows.way[done], rows.start_ns[done] = way, now
+            done += 1
+            free[way] = now + classes.hold_ns[way]
+            usable = now + classes.delay_ns[way] + gap_ns
+            heap_push(keys, values, 0, pending, usable, dst * num_chunks + chunk)
+            pending += 1
+            if free[way] != usable:
+                heap_push(keys, values, 0, pending, free[way], np.int64(NOTHING))
+                pending += 1
+    return done
+
+
+class Paths(NamedTuple):
+    """Paths of messages from NPU 0: hops of message i are `first[i] .. first[i + 1]`, each over a class to an NPU."""
+
+    first: I64
+    way: I32
+    rank: I32  # [num_hops], larger is more urgent, from 0 on: what a message has before it, in small whole numbers
+
+
+@kernel
+def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
+    """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it."""
+    paths = borrowed(paths)
+    num_classes, num_messages = len(delay_ns), len(paths.first) - 1
+    num_ranks = np.int64(0)
+    for rank in paths.rank:
+        num_ranks = max(num_ranks, np.int64(rank) + 1)
+    head = np.full((num_classes, num_ranks), np.int64(NOTHING), np.int64)
+    following = np.empty(num_messages, np.int64)
+    top = np.full(num_classes, np.int64(NOTHING), np.int64)
+    at = paths.first[:-1].copy()
+    for message in range(num_messages - 1, -1, -1):
+        hop = at[message]
+        way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+        following[message] = head[way, rank]
+        head[way, rank] = message
+        top[way] = max(top[way], rank)
+    free = np.zeros(num_classes, np.int64)
+    keys = np.empty(2 * len(paths.way) + 2, np.int64)
+    values = np.empty(len(keys), np.int64)
+    heap_push(keys, values, 0, 0, np.int64(0), np.int64(NOTHING))
+    pending = 1
+    while pending > 0:
+        now = keys[0]
+        while pending > 0 and keys[0] == now:
+            message = values[0]
+            pending -= 1
+            heap_drop_first(keys, values, 0, pending)
+            if message >= 0:
+                at[message] += 1
+                hop = at[message]
+                if hop < paths.first[message + 1]:
+                    way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+                    following[message] = head[way, rank]
+                    head[way, rank] = message
+                    top[way] = max(top[way], rank)
+        for way in range(num_classes):
+            if free[way] > now:
+                continue
+            while top[way] >= 0 and head[way, top[way]] < 0:
+                top[way] -= 1
+            if top[way] < 0:
+                continue
+            message = head[way, top[way]]
+            head[way, top[way]] = following[message]
+            start_ns[at[message]] = now
+            free[way] = now + hold_ns[way]
+            arrival = now + delay_ns[way]
+            heap_push(keys, values, 0, pending, arrival, message)
+            pending += 1
+            if free[way] != arrival:
+                heap_push(keys, values, 0, pending, free[way], np.int64(NOTHING))
+                pending += 1
+    return num_messages
+
+
+class Sends(NamedTuple):
+    """Sends of NPU 0's chunks, in an order that every class keeps and in which a chunk reaches an NPU before it leaves it."""
+
+    chunk: I32
+    src: I32
+    dst: I32
+    way: I32
+    reduces: BOOL
+
+
+@kernel
+def earliest_starts(
+    sends: Sends, num_places: int, num_chunks: int, delay_ns: I64, hold_ns: I64, reduction_ns: int, start_ns: I64_OUT
+):
+    """The earliest start of each send; `num_places` is the number of NPUs, or 1 if a chunk is at one NPU at a time."""
+    sends = borrowed(sends)
+    usable = np.zeros(np.int64(num_places) * num_chunks, np.int64)
+    free = np.zeros(len(delay_ns), np.int64)
+    for row in range(len(sends.chunk)):
+        base, way = np.int64(sends.chunk[row]) * num_places, sends.way[row]
+        here, there = (base, base) if num_places == 1 else (base + sends.src[row], base + sends.dst[row])
+        start = max(free[way], usable[here])
+        start_ns[row] = start
+        free[way] = start + hold_ns[way]
+        done = start + delay_ns[way] + (reduction_ns if sends.reduces[row] else 0)
+        usable[there] = max(usable[there], done)
+    return len(sends.chunk)

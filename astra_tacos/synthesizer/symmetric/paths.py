@@ -1,0 +1,203 @@
+"""Paths of personalised chunks: one for each target of NPU 0, over the fewest hops, balanced over classes of links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.csr import members_of
+from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.synthesizer.symmetric.trees import Trees
+from astra_tacos.synthesizer.work_meter import count_work
+
+MOST_HOPS = 40_000_000
+"""More hops of NPU 0's chunks are refused, as they take too much memory."""
+
+
+_PASSES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberPaths:
+    """Paths from member 0 of a dimension to its members: of each hop the class, and the member it leads to.
+
+    Hops of member m are `first[m] .. first[m + 1]`.
+    """
+
+    first: NDArray[np.int64]
+    way: NDArray[np.int64]
+    to: NDArray[np.int64]
+
+
+def along_paths(task: SymmetricTask) -> Trees:
+    """Sends of an All-to-All.
+
+    A path takes the dimensions one after another; paths begin with different ones, so that no class waits for the others. In
+    each dimension it is as short as possible. Of two ways round, every other path takes the other one.
+
+    Raises
+    ------
+    SynthesisError
+        If there are more than `MOST_HOPS` hops.
+    """
+    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
+
+    chunks = task.chunks_per_npu
+    variants = [(paths, _backwards(task, index, paths)) for index, paths in enumerate(_shortest(task))]
+    hops = sum(
+        len(paths.way) * (task.num_npus // dimension.size) * chunks
+        for (paths, _), dimension in zip(variants, task.dimensions, strict=True)
+    )
+    if hops > MOST_HOPS:
+        raise SynthesisError(f"{task.name}: its paths have {hops:,} hops, expected at most {MOST_HOPS:,}")
+    first, way, to = _hops(task, variants)
+    left = _work_left(first, task.delay_ns[way])
+    start = np.empty(len(way), np.int64)
+    kernels.order_hops(kernels.Paths(first, way.astype(np.int32), left), task.delay_ns, task.hold_ns, start)
+    count_work(0.1 * len(way))
+    src = np.empty_like(to)
+    src[1:] = to[:-1]
+    src[first[:-1]] = 0
+    chunk = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    narrow = [column.astype(np.int32) for column in (chunk, src, to, way)]
+    return Trees(narrow[0], narrow[1], narrow[2], narrow[3], start, start + task.delay_ns[way])
+
+
+def _shortest(task: SymmetricTask) -> list[_MemberPaths]:
+    """For each dimension, paths with the fewest hops, chosen so that its classes carry as equally much as can be."""
+    found = []
+    for index, dimension in enumerate(task.dimensions):
+        block, size = dimension.building_block, dimension.size
+        ways = [at for at, each in enumerate(task.classes) if each.dimension == index]
+        if task.classes[ways[0]].through_switch:
+            found.append(_MemberPaths(np.r_[0, np.arange(size)], np.full(size - 1, ways[0]), np.arange(1, size)))
+            continue
+        translations = block.translations(size)
+        assert translations is not None
+        distance = block.num_crossed(size, np.zeros(size, np.int64), np.arange(size))
+        moves = [int(task.classes[at].moves[0]) for at in ways]
+        before = [translations.offset(np.full(size, move), np.arange(size)) for move in moves]
+        chosen = _balanced(_shortest_counts(distance, before))
+        length = [sum(counts) for counts in chosen]
+        taken = [at for counts in chosen for at, count in enumerate(counts) for _ in range(count)]
+        to = np.array(moves, np.int64)[taken]
+        first = np.concatenate(([0], np.cumsum(length)))
+        step = np.arange(len(taken)) - np.repeat(first[:-1], length)
+        for at in range(1, max(length)):
+            rows = np.flatnonzero(step == at)
+            to[rows] = translations.move(to[rows - 1], to[rows])
+        found.append(_MemberPaths(first, np.array(ways, np.int64)[taken], to))
+    return found
+
+
+def _shortest_counts(distance: NDArray[np.int64], before: list[NDArray[np.int64]]) -> list[list[tuple[int, ...]]]:
+    """For each member, how often each class is taken, for all choices that make the fewest hops: their order does not matter.
+
+    Parameters
+    ----------
+    distance
+        int64[size], hops from member 0.
+    before
+        For each class, int64[size], the member before each member.
+    """
+    choices: list[list[tuple[int, ...]]] = [[] for _ in distance]
+    choices[0] = [(0,) * len(before)]
+    for member in np.argsort(distance, kind="stable")[1:].tolist():
+        found = set()
+        for at, previous in enumerate(before):
+            if distance[previous[member]] == distance[member] - 1:
+                for counts in choices[int(previous[member])]:
+                    found.add((*counts[:at], counts[at] + 1, *counts[at + 1 :]))
+        choices[member] = sorted(found)
+    return choices
+
+
+def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    """One choice for each member, so that the sum of squares of what classes carry cannot be made smaller by changing one."""
+    chosen = [each[0] for each in choices]
+    load = np.sum(chosen, axis=0)
+    open_to_choice = [member for member, each in enumerate(choices) if len(each) > 1]
+    for _ in range(_PASSES if open_to_choice else 0):
+        changed = False
+        for member in open_to_choice:
+            rest = load - chosen[member]
+            best = min(choices[member], key=lambda counts: (int(((rest + counts) ** 2).sum()), counts))
+            if ((rest + best) ** 2).sum() < (load**2).sum():
+                chosen[member], load, changed = best, rest + best, True
+        if not changed:
+            break
+    return chosen
+
+
+def _backwards(task: SymmetricTask, index: int, paths: _MemberPaths) -> _MemberPaths:
+    """The same paths the other way round: to member m as they come back from there."""
+    if any(each.through_switch for each in task.classes if each.dimension == index):
+        return paths
+    negative = _negative(task, index)
+    begin, at = members_of(paths.first, negative)
+    return _MemberPaths(begin, against(task)[paths.way[at]], negative[paths.to[at]])
+
+
+def against(task: SymmetricTask) -> NDArray[np.int64]:
+    """int64[num_classes], the class of the same links in the other direction."""
+    classes = np.arange(len(task.classes))
+    number = {(each.dimension, int(each.moves[0])): at for at, each in enumerate(task.classes) if not each.through_switch}
+    for index in range(len(task.dimensions)):
+        negative = _negative(task, index)
+        for (dimension, move), at in number.items():
+            if dimension == index:
+                classes[at] = number[dimension, int(negative[move])]
+    return classes
+
+
+def _negative(task: SymmetricTask, index: int) -> NDArray[np.int64]:
+    """int64[size], the member to which member 0 goes where each member goes to 0."""
+    dimension = task.dimensions[index]
+    translations = dimension.building_block.translations(dimension.size)
+    assert translations is not None
+    return translations.offset(np.arange(dimension.size), np.zeros(dimension.size, np.int64))
+
+
+def _hops(
+    task: SymmetricTask, variants: list[tuple[_MemberPaths, _MemberPaths]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Hops of all chunks: where those of each begin, int64[num_chunks + 1]; and of each hop its class and the NPU it leads to."""
+    chunks, count = task.chunks_per_npu, len(task.dimensions)
+    target = np.repeat(np.arange(1, task.num_npus), chunks)
+    strides, sizes = task.group.strides, [dimension.size for dimension in task.dimensions]
+    member = [target // stride % size for stride, size in zip(strides, sizes, strict=True)]
+    piece = np.tile(np.arange(chunks), task.num_npus - 1)
+    turn = np.sum(member, axis=0) + piece  # says with which dimension a message begins
+    # Of the messages to a member, every other one goes the other way round, where both are as short.
+    coset = [target % stride + target // (stride * size) * stride for stride, size in zip(strides, sizes, strict=True)]
+    backwards = [(each * chunks + piece + index) % 2 for index, each in enumerate(coset)]
+    length = [paths.first[of + 1] - paths.first[of] for (paths, _), of in zip(variants, member, strict=True)]
+    first = np.concatenate(([0], np.cumsum(np.sum(length, axis=0))))
+    way, to = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
+    place, here = first[:-1].copy(), np.zeros(len(target), np.int64)
+    for step in range(count):
+        for index in range(count):
+            rows = np.flatnonzero((turn + step) % count == index)
+            for variant in (0, 1):
+                some = rows[backwards[index][rows] == variant]
+                paths, of = variants[index][variant], member[index][some]
+                begin, at = members_of(paths.first, of)
+                each = np.repeat(np.arange(len(some)), np.diff(begin))
+                position = place[some][each] + np.arange(len(at)) - begin[each]
+                way[position] = paths.way[at]
+                to[position] = here[some][each] + paths.to[at] * strides[index]
+                place[some] += np.diff(begin)
+            here[rows] += member[index][rows] * strides[index]
+    return first, way, to
+
+
+def _work_left(first: NDArray[np.int64], delay_ns: NDArray[np.int64]) -> NDArray[np.int32]:
+    """int32[num_hops], how much of its path a message has before it at each hop, in a few hundred steps."""
+    total = np.concatenate(([0], np.cumsum(delay_ns)))
+    message = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    left = total[first[message + 1]] - total[:-1]
+    unit = max(1, int(delay_ns.min()), int(left.max()) // 512)
+    return (left // unit).astype(np.int32)

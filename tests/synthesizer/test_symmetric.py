@@ -1,0 +1,130 @@
+"""Symmetric schedules: legal, no faster than the bounds, at the bound where classes of links are alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.symmetric import task, tasks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask
+from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.symmetric_oracle import verify_symmetric
+
+RING = ("Ring", 4, 50.0, 500.0)
+ALIKE = {
+    "ring": (("Ring", 7, 50.0, 500.0),),
+    "torus": (("Ring", 8, 50.0, 500.0), ("Ring", 8, 50.0, 500.0)),
+    "odd torus": (("Ring", 5, 50.0, 500.0), ("Ring", 3, 50.0, 500.0)),
+    "torus of three dimensions": (RING, RING, RING),
+    "full": (("FullyConnected", 8, 50.0, 500.0),),
+    "switch": (("Switch", 12, 50.0, 500.0),),
+    "twisted": (("TwistedTorus", 18, 50.0, 500.0),),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(tasks())
+def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None:
+    schedule = synthesize_symmetric(what)
+    assert verify_symmetric(schedule) == ()
+    expanded = schedule.expand()
+    assert verify(expanded) == ()
+    assert expanded.num_sends == schedule.num_sends
+    assert expanded.collective_time_ns <= schedule.collective_time_ns
+    if len(expanded.collective.class_size_bytes) == 1:
+        assert expanded.collective_time_ns == schedule.collective_time_ns
+        assert replay_schedule(expanded).collective_time_ns == schedule.collective_time_ns
+    assert schedule.collective_time_ns >= chunked_symmetric_bound(what).time_ns
+    assert exact_time_ns(expanded) >= max(bound.time_ns for bound in symmetric_bounds(what)) * (1 - 1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks())
+def test_its_bounds_are_bounds_of_the_whole_network(what: SymmetricTask) -> None:
+    """Nobody proves more from the dimensions alone than the other bounds do from all links, except for volume and partitions."""
+    expanded = synthesize_symmetric(what).expand()
+    whole = lower_bound(expanded.topology, expanded.collective, expanded.timing).time_ns
+    assert max(bound.time_ns for bound in symmetric_bounds(what)) <= whole + 1
+    chunked = chunked_lower_bound(expanded.topology, expanded.collective, expanded.timing).time_ns
+    if len(expanded.collective.class_size_bytes) == 1:
+        assert chunked_symmetric_bound(what).time_ns <= chunked + what.reduction_ns
+
+
+@pytest.mark.parametrize("collective", SYMMETRIC_COLLECTIVES)
+@pytest.mark.parametrize("network", ALIKE)
+def test_at_the_bound_for_chunks_where_links_are_alike(network: str, collective: str) -> None:
+    what = task(ALIKE[network], collective, 1 << 30)
+    time = synthesize_symmetric(what).collective_time_ns
+    if collective == "all-to-all":
+        assert time <= 1.15 * chunked_symmetric_bound(what).time_ns
+    elif what.num_phases == 1:
+        assert time <= chunked_symmetric_bound(what).time_ns + what.num_npus * what.reduction_ns  # sums on a path wait for sums
+    else:
+        once = synthesize_symmetric(task(ALIKE[network], "reduce-scatter", 1 << 30)).collective_time_ns
+        assert time <= 2 * once
+
+
+def test_forty_thousand_npus_at_the_bound() -> None:
+    """The case of TACOS's paper (section VI): 10,000 steps of 1 MiB over links of 50 GiB/s and 500 ns, four at a time."""
+    what = task((("Ring", 200, 50.0, 500.0), ("Ring", 200, 50.0, 500.0)))
+    schedule = synthesize_symmetric(what)
+    assert verify_symmetric(schedule) == ()
+    assert schedule.collective_time_ns == 10_000 * 20_031 == chunked_symmetric_bound(what).time_ns
+    assert schedule.num_sends == 40_000 * 39_999
+
+
+@settings(max_examples=40, deadline=None)
+@given(tasks(12), st.data())
+def test_translated_networks_have_translated_schedules(what: SymmetricTask, data: st.DataObject) -> None:
+    """The links that an expanded schedule uses at some time are moved onto one another by every translation."""
+    expanded = synthesize_symmetric(what).expand()
+    if len(expanded.collective.class_size_bytes) > 1:
+        return
+    by = data.draw(st.integers(0, what.num_npus - 1))
+    moved = [what.group.move(ends.astype(np.int64), np.array(by)) for ends in (expanded.src, expanded.dst)]
+    before = sorted(zip(expanded.start_ns.tolist(), expanded.src.tolist(), expanded.dst.tolist(), strict=True))
+    assert sorted(zip(expanded.start_ns.tolist(), *(ends.tolist() for ends in moved), strict=True)) == before
+
+
+@pytest.mark.parametrize("link_model", LINK_MODELS)
+def test_hierarchies_use_slow_links_for_first_copies_only(link_model: str) -> None:
+    what = task((("Switch", 8, 300.0, 500.0), ("Switch", 4, 25.0, 500.0)), "all-gather", 1 << 25, 8, link_model)
+    schedule = synthesize_symmetric(what)
+    slow = schedule.src // 8 != schedule.dst // 8
+    assert np.count_nonzero(slow) == 3 * 8
+    assert schedule.collective_time_ns <= 1.05 * chunked_symmetric_bound(what).time_ns
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "collective", "size", "chunks", "message"),
+    [
+        ((("Mesh", 4, 50.0, 500.0),), "all-gather", 1024, 1, "Mesh 4 has ends or corners, expected"),
+        ((RING,), "broadcast", 1024, 1, "found 'broadcast', expected all-gather"),
+        ((RING,), "all-reduce", 3, 1, "3 bytes in 4 chunks, expected"),
+        ((), "all-gather", 1024, 1, "a list of links, expected"),
+        ((("Ring", 1_000_001, 50.0, 500.0),), "all-gather", 1024, 1, "found 1,000,001 NPUs, expected"),
+    ],
+)
+def test_what_is_no_symmetric_task(dimensions, collective: str, size: int, chunks: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        task(dimensions, collective, size, chunks)
+
+
+def test_fewer_owners_than_npus_are_refused() -> None:
+    from helpers.networks import topology
+
+    from astra_tacos.collective import make_collective
+
+    network = topology(RING)
+    assert SYNTHESIZERS["symmetric"].why_not(network, make_collective("all-reduce", 4, 1024, num_owners=2)) is not None
+    assert SYNTHESIZERS["symmetric"].why_not(network, make_collective("all-reduce", 4, 1024)) is None
