@@ -129,7 +129,18 @@ def test_what_is_private_stays_in_its_folder() -> None:
         assert private_imports(path) == set(), path.relative_to(PACKAGE)
 
 
-PARTS = {"matching", "packing", "branchings", "routing", "dispatch", "rings", "overlap", "dimension_order", "exchange"}
+PARTS = {
+    "matching",
+    "packing",
+    "branchings",
+    "routing",
+    "dispatch",
+    "rings",
+    "overlap",
+    "dimension_order",
+    "exchange",
+    "symmetric",
+}
 """Of synthesizers: what algorithms are made of."""
 
 

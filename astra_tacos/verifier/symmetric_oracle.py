@@ -3,9 +3,10 @@
 It shares no code with synthesizers, with the translations that they use, or with the expansion to an ordinary schedule. What it
 does not know it refuses. docs/symmetric.md has the whole argument; in short:
 
-1. The network looks the same from every NPU. For each dimension, the oracle makes permutations of its own that generate the
-   translations, and checks that each maps the links of the building block, as described, onto the same links. What a description
-   says of a dimension (bandwidth, latency) holds for all its links, and a network with failed or other links is refused.
+1. The network looks the same from every NPU. For each dimension, the oracle makes permutations of its own (turns, flips of
+   bits, steps along two axes), and checks that they map the links of the building block, as described, onto the same links, and
+   are the translations that the block claims. What a description says of a dimension (bandwidth, latency) holds for all its
+   links, and a network with failed or other links is refused.
 2. Copy n of a row, moved by translation n, uses the one link (or the two ports of a switch) that this translation moves the row's
    link to. So each link is used exactly once by all copies of a row, at the same moment as by all others of its class. Hence no
    link is double-booked if no two rows of one class overlap in time.
@@ -20,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.verifier.schedule_oracle import comp_ns
@@ -76,19 +76,36 @@ def _turn(size: int) -> list[_Members]:
 
 
 def _flips(size: int) -> list[_Members]:
+    if size & (size - 1):
+        return []
     return [np.arange(size) ^ (1 << bit) for bit in range(size.bit_length() - 1)]
 
 
 _CYCLIC = _Motion(_turn, lambda size, src, dst: np.where(dst >= src, dst - src, size + dst - src))
 _BITWISE = _Motion(_flips, lambda size, src, dst: np.bitwise_xor(src, dst))
-_MOTIONS = {"Ring": _CYCLIC, "FullyConnected": _CYCLIC, "Switch": _CYCLIC, "Hypercube": _BITWISE, "TwistedTorus": None}
-"""Motions by block; those of a twisted torus are found from its links (`_lattice`)."""
 
 
 def _motion(dimension: Dimension) -> _Motion | None:
-    if dimension.block not in _MOTIONS:
+    """Motions that map the links of a block onto themselves and are those that the block claims; None if none are found."""
+    size, block = dimension.size, dimension.building_block
+    claimed, everyone = block.translations(size), np.arange(size)
+    if claimed is None:
         return None
-    return _MOTIONS[dimension.block] or _lattice(dimension)
+    links = block.links(size)
+    num_devices = size + links.num_switches
+    keys = _link_keys(links.src, links.dst, num_devices)
+    for find in (lambda _: _CYCLIC, lambda _: _BITWISE, _lattice):
+        motion = find(dimension)
+        generators = [] if motion is None else motion.generators(size)
+        fits = bool(generators) and _is_transitive(generators)
+        for generator in generators:
+            devices = np.concatenate((generator, np.arange(size, num_devices)))
+            fits = fits and np.array_equal(np.sort(generator), everyone)
+            fits = fits and np.array_equal(_link_keys(devices[links.src], devices[links.dst], num_devices), keys)
+            fits = fits and np.array_equal(claimed.move(everyone, np.full(size, generator[0])), generator)
+        if fits:
+            return motion
+    return None
 
 
 def _lattice(dimension: Dimension) -> _Motion | None:
@@ -98,7 +115,7 @@ def _lattice(dimension: Dimension) -> _Motion | None:
     rows, one is back in the first row, `shift` steps across. None if steps do not commute or miss a member.
     """
     size = dimension.size
-    links = BUILDING_BLOCKS[dimension.block].links(size)
+    links = dimension.building_block.links(size)
     everyone = np.arange(size)
     if links.num_switches or not np.array_equal(links.src, np.tile(everyone, 4)):
         return None
@@ -128,26 +145,16 @@ def _lattice(dimension: Dimension) -> _Motion | None:
 
 
 def _check_network(dimensions: tuple[Dimension, ...]) -> list[Violation]:
-    """Check that the translations that the oracle knows of map every block's links onto themselves, and reach all members."""
-    violations = []
+    """Check that translations that the oracle knows of map every block's links onto themselves, and reach all members."""
     if not dimensions:
         return [Violation("not-symmetric", "the network has no dimensions, expected a product of some")]
+    violations = []
     for index, dimension in enumerate(dimensions):
-        what = f"dimension {index}, {dimension.block} {dimension.size}"
-        motion = _motion(dimension)
-        if motion is None or BUILDING_BLOCKS[dimension.block].expected_size(dimension.size) is not None:
-            violations.append(Violation("not-symmetric", f"{what}: no translations known, expected a block that has some"))
-            continue
-        links = BUILDING_BLOCKS[dimension.block].links(dimension.size)
-        keys = _link_keys(links.src, links.dst, dimension.size + links.num_switches)
-        for generator in motion.generators(dimension.size):
-            devices = np.concatenate((generator, np.arange(dimension.size, dimension.size + links.num_switches)))
-            moved = _link_keys(devices[links.src], devices[links.dst], dimension.size + links.num_switches)
-            if not np.array_equal(np.sort(generator), np.arange(dimension.size)) or not np.array_equal(keys, moved):
-                violations.append(Violation("not-symmetric", f"{what}: a translation moves a link to where there is none"))
-                break
-        if not _is_transitive(motion.generators(dimension.size)):
-            violations.append(Violation("not-symmetric", f"{what}: translations do not take member 0 to every other member"))
+        if dimension.building_block.expected_size(dimension.size) is not None or _motion(dimension) is None:
+            what = f"dimension {index}, {dimension.block} {dimension.size}"
+            violations.append(
+                Violation("not-symmetric", f"{what}: no translations found that keep its links, expected a block that has some")
+            )
     return violations
 
 
@@ -156,14 +163,14 @@ def _link_keys(src: _Members, dst: _Members, num_devices: int) -> _Members:
 
 
 def _is_transitive(generators: list[_Members]) -> bool:
-    """Whether the generators together lead from member 0 to every member."""
+    """Whether steps of the generators, one generator after another, lead from member 0 to every member."""
     reached = np.zeros(len(generators[0]), np.bool_)
     reached[0] = True
-    new = np.array([0])
-    while len(new):
-        new = np.unique(np.concatenate([generator[new] for generator in generators]))
-        new = new[~reached[new]]
-        reached[new] = True
+    for generator in generators:
+        several = generator
+        for _ in range(len(reached).bit_length()):
+            reached[several[np.flatnonzero(reached)]] = True
+            several = several[several]
     return bool(reached.all())
 
 
@@ -201,7 +208,7 @@ class _Links:
             motion = _motion(dimension)
             assert motion is not None
             difference = motion.difference(dimension.size, a[rows], b[rows])
-            links = BUILDING_BLOCKS[dimension.block].links(dimension.size)
+            links = dimension.building_block.links(dimension.size)
             out = links.dst[links.src == 0]
             direct = out[out < dimension.size]
             is_direct = np.isin(difference, direct)

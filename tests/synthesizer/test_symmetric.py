@@ -32,7 +32,7 @@ ALIKE = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tasks())
 def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what)
@@ -48,7 +48,7 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None
     assert exact_time_ns(expanded) >= max(bound.time_ns for bound in symmetric_bounds(what)) * (1 - 1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tasks())
 def test_its_bounds_are_bounds_of_the_whole_network(what: SymmetricTask) -> None:
     """Nobody proves more from the dimensions alone than the other bounds do from all links, except for volume and partitions."""
@@ -83,7 +83,7 @@ def test_forty_thousand_npus_at_the_bound() -> None:
     assert schedule.num_sends == 40_000 * 39_999
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(tasks(12), st.data())
 def test_translated_networks_have_translated_schedules(what: SymmetricTask, data: st.DataObject) -> None:
     """The links that an expanded schedule uses at some time are moved onto one another by every translation."""
