@@ -26,6 +26,7 @@ LEVELS = (
     {"export"},
     {"judge"},
     {"generator", "planner", "optimizer"},
+    {"repairer"},
     {"sweep"},
     {"cli"},
 )

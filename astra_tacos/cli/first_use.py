@@ -92,6 +92,8 @@ PLANNING = (
     *REPLAYING,
     CHECKING[0],
 )
+REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")), f"{_SCAN}:find_nodes", *REPLAYING)
+"""A broken run: the linter, an order of collectives, the replay."""
 
 
 def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:

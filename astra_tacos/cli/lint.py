@@ -75,9 +75,11 @@ def lint(
     """Find what would make ASTRA-sim stall, abort or compute something else, before it runs.
 
     An error certainly does so. A warning may do so, or names a setting without effect. The exit code is 1 if there are errors.
-    --json prints one list of objects: code, severity, file, rank, node, message, remedy.
+    --json prints one list of objects: code, severity, file, rank, node, message, remedy, repair (the step of `astra-tacos repair`
+    that can mend it).
     """
     from astra_tacos.linter.lint import lint as lint_run
+    from astra_tacos.repairer.steps import mending_step
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -88,7 +90,7 @@ def lint(
             files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory, backend, limit
         )
     if as_json:
-        print_json([asdict(finding) for finding in report.findings])
+        print_json([asdict(finding) | {"repair": mending_step(finding)} for finding in report.findings])
     else:
         _print(report)
     if report.errors:
@@ -113,11 +115,15 @@ def _print(report: LintReport) -> None:
 
 
 def _add(table: Table, findings: list[Finding], count: int) -> None:
+    from astra_tacos.repairer.steps import mending_step
+
     for finding in findings:
         colour = _COLOURS[finding.severity]
         text = styled(finding.where, "bold") + styled(f": {finding.message}")
         if finding.remedy:
             text += styled(f" ({finding.remedy})", "dim")
+        if mending_step(finding):
+            text += styled("; `repair` can mend this", "dim")
         table.add_row(styled(finding.code, colour), styled(finding.severity, colour), text)
     if count > len(findings):
         table.add_row("", "", styled(f"... and {count - len(findings):,} more of {findings[0].code} (--all shows them)", "dim"))

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
     "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
+    "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",

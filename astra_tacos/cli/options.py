@@ -138,3 +138,52 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
         return decorated
 
     return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalFiles:
+    """Files of a run that may be missing, as something stands for them then."""
+
+    system: Path | None
+    network: Path | None
+    comm_group: Path | None
+    remote_memory: Path | None
+    directory: Path
+
+
+def optional_files(command: Callable[..., None]) -> Callable[..., None]:
+    """--system, --network, --comm-group, --remote-memory and --directory, given to the command as `files`; none is required."""
+    path = click.Path(path_type=Path)
+    existing = click.Path(path_type=Path, exists=True, file_okay=False)
+    options = (
+        click.option("--system", type=path, metavar="FILE", help="System JSON; by default one that runs native rings."),
+        click.option(
+            "--network", type=path, metavar="FILE", help="Network YAML; by default every NPU is connected with every other one."
+        ),
+        click.option("--comm-group", type=path, metavar="FILE", help="Communicator group JSON; by default as the traces say."),
+        click.option("--remote-memory", type=path, metavar="FILE", help="Remote memory JSON; by default none."),
+        click.option(
+            "--directory",
+            type=existing,
+            metavar="DIR",
+            help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_files(
+        *arguments: Any,
+        system: Path | None,
+        network: Path | None,
+        comm_group: Path | None,
+        remote_memory: Path | None,
+        directory: Path | None,
+        **others: Any,
+    ) -> None:
+        files = OptionalFiles(system, network, comm_group, remote_memory, directory or Path())
+        command(*arguments, files=files, **others)
+
+    decorated: Callable[..., None] = with_files
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

@@ -45,11 +45,11 @@ def test_one_line_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     status, out, _ = invoke(lint_arguments(BROKEN, tmp_path), capsys)
     assert status == CHECK_FAILED
     lines = out.splitlines()
-    remedy = "(ids count within a rank's file)"
+    remedy = "(ids count within a rank's file); `repair` can mend this"
     assert lines[0] == f"D01 error   workload/w.1.et node 0: depends on a node that does not exist {remedy}"
     assert lines[1].startswith("G04 error   workload/w.0.et node 0: uses group 9, which does not exist (give a file")
     assert lines[4].strip() == "... and 697 more of G04 (--all shows them)"
-    assert lines[5] == "S09 warning system.json: boost-mode has no effect (take it out)"
+    assert lines[5] == "S09 warning system.json: boost-mode has no effect (take it out); `repair` can mend this"
     assert lines[6:] == ["", f"701 errors and 1 warning in {lines[7].split(' in ', 1)[1]}"]
     assert lines[7].endswith("in 2 ranks of 701 nodes on 2 NPUs, congestion-aware; --explain D01 says more about D01")
 
@@ -71,6 +71,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "file": "workload/w.1.et",
         "rank": 1,
         "node": 0,
+        "repair": "dangling-dependencies",
     }
 
 

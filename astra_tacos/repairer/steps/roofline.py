@@ -1,0 +1,59 @@
+"""Compute nodes that the roofline can time."""
+
+from __future__ import annotations
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.repairer.change import Log
+from astra_tacos.repairer.draft import Draft
+from astra_tacos.repairer.node import DraftNode
+from astra_tacos.repairer.step import Step
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.units import NS_PER_US
+
+_OPS_PER_NS = 1000
+"""Operations in a ns at 1 TFLOP/s."""
+
+
+def mend_roofline(draft: Draft, log: Log) -> None:
+    """Have compute nodes that state a duration take it, where the roofline is on and they state no operations.
+
+    If no node states operations and bytes, the roofline is switched off, and durations count. Otherwise a node gets as many
+    operations as the peak performance does in its duration. A node that states neither takes no time, and is removed.
+    """
+    if not draft.system.get("roofline-enabled"):
+        return
+    computes = list(draft.nodes(lambda node: node.kind == NodeType.COMP and not node.is_cpu_op))
+    lacking = [(rank, node) for rank, node in computes if not _states_operations(node)]
+    peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
+    if len(lacking) == len(computes) and any(node.duration_us for _, node in computes):
+        draft.system["roofline-enabled"] = 0
+        log.add("roofline-enabled became 0", "no compute node states operations and bytes: their durations count")
+        return
+    if computes and not (peak > 0 and memory > 0):
+        if all(node.duration_us for _, node in computes):
+            draft.system["roofline-enabled"] = 0
+            log.add("roofline-enabled became 0", "peak-perf or local-mem-bw is not known, and every compute node has a duration")
+            return
+        what = "peak-perf" if peak <= 0 else "local-mem-bw"
+        raise ConfigError(f"system.json: {what} is absent or 0 under the roofline, and compute nodes have no durations")
+    gone: dict[int, list[DraftNode]] = {}
+    for rank, node in lacking:
+        if node.duration_us:
+            # Half an operation per ns more, so that rounding never takes a ns away.
+            operations = int((node.duration_us * NS_PER_US + 0.5) * peak * _OPS_PER_NS)
+            node.set("num_ops", operations)
+            node.set("tensor_size", 1)
+            what = f"num_ops became {operations:,}, of 1 byte"
+            log.add(what, f"it takes its {node.duration_us:,} us, and stated no operations under the roofline", rank, node.id)
+        else:
+            log.add("removed", "no operations, no bytes or no duration: it takes no time under the roofline", rank, node.id)
+            gone.setdefault(rank, []).append(node)
+    for rank, nodes in gone.items():
+        draft.bypass(rank, nodes)
+
+
+def _states_operations(node: DraftNode) -> bool:
+    return (node.number("num_ops") or 0) > 0 and (node.number("tensor_size") or 0) > 0
+
+
+STEP = Step("roofline", ("A18", "S12"), mend_roofline)

@@ -1,0 +1,56 @@
+"""`astra-tacos repair`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers.command import run
+from helpers.lint_runs import RunFiles, coll, comp
+
+BROKEN = RunFiles([[comp(0, [9]), coll(1, group=7)], [coll(1, group=7)]], system={"boost-mode": 0})
+
+
+def invoke(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    left = run(*arguments, cwd=folder)
+    return left.returncode, left.stdout, left.stderr
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    files = BROKEN.write(folder)
+    options = [str(text) for name in ("workload", "system", "network") for text in (f"--{name}", files[name])]
+    return ["repair", *options, "--output", str(folder / "out"), *more]
+
+
+def test_the_first_change_of_each_step(tmp_path: Path) -> None:
+    status, out, err = invoke(arguments(tmp_path), tmp_path)
+    assert (status, err) == (0, "")
+    assert "changes         3, 1 of them by assumption" in out
+    assert "compute time    1 us, unchanged" in out
+    assert "rank 0 node 0  no longer depends on 9" in out
+    assert "group 7 of ranks 0, 1 added" in out
+
+
+def test_json_is_what_the_file_says(tmp_path: Path) -> None:
+    status, out, _ = invoke(arguments(tmp_path, "--json"), tmp_path)
+    assert status == 0 and json.loads(out) == json.loads((tmp_path / "out" / "repair.json").read_text())
+
+
+def test_a_step_that_is_switched_off(tmp_path: Path) -> None:
+    status, out, err = invoke(arguments(tmp_path, "--without", "dangling-dependencies"), tmp_path)
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert "cannot be repaired: D01: w.0.et node 0: depends on a node that does not exist" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_list(tmp_path: Path) -> None:
+    status, out, _ = invoke(["repair", "--list"], tmp_path)
+    assert status == 0 and out.splitlines()[0].startswith("compressed-traces ")
+
+
+def test_another_directory_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep")
+    status, _, err = invoke(arguments(tmp_path), tmp_path)
+    assert status == 2 and "is not a repaired or imported run of astra_tacos" in err
+    assert (tmp_path / "out" / "mine.txt").read_text() == "keep"

@@ -1,0 +1,55 @@
+"""Any run is mended, so that it has no errors and ends, or refused in one line; what it computes changes only as it is said."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from helpers.lint_runs import RunFiles
+from helpers.random_runs import broken_runs
+from hypothesis import HealthCheck, given, settings
+
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.repairer.inputs import RepairInputs
+from astra_tacos.repairer.repair import repair
+from astra_tacos.trace.node_messages import read_messages
+from astra_tacos.trace.reader import trace_files
+from astra_tacos.trace.schema import NodeType
+
+
+def compute_us(prefix: Path, most: int) -> int:
+    """Sum of the durations of compute nodes, read by protobuf's parser."""
+    nodes = (node for file in trace_files(prefix, most) for node in read_messages(file)[1])
+    return sum(node.duration_micros for node in nodes if node.type == NodeType.COMP)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(run=broken_runs())
+def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        inputs = RepairInputs(**run.write(folder))
+        try:
+            result = repair(inputs, folder / "out")
+        except AstraTacosError as error:
+            assert "\n" not in str(error) and not (folder / "out").exists()
+            return
+        most = len(result.outcome.finish_ns)
+        before, after = (compute_us(prefix, most) for prefix in (inputs.workload, folder / "out" / "workload" / "w"))
+        assert after - before == sum(change.compute_us for change in result.changes)
+        again = repair(inputs, folder / "again")
+        for file in sorted((folder / "out" / "workload").iterdir()):
+            assert file.read_bytes() == (folder / "again" / "workload" / file.name).read_bytes()
+        assert again.changes == result.changes
+        third = repair(
+            RepairInputs(
+                folder / "out" / "workload" / "w",
+                folder / "out" / "system.json",
+                folder / "out" / "network.yml",
+                groups if (groups := folder / "out" / "comm_group.json").exists() else None,
+                folder / "out" / "remote_memory.json",
+                folder / "out",
+            ),
+            folder / "third",
+        )
+        assert third.changes == (), "a run that was mended needs nothing"
