@@ -75,6 +75,8 @@ REPLAYING = (
     f"{_LAYOUT}:number_messages",
 )
 """A run."""
+PACKETS = ("astra_tacos.replayer._packet_kernels:advance_packets",)
+"""A run, packet by packet."""
 PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
 """What ranks' traces or XML programs compute."""
 LINTING = (

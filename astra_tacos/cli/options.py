@@ -11,11 +11,17 @@ from typing import Any
 import click
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.backend import BACKENDS, MODELS
 from astra_tacos.units import parse_size
 
 network_option = click.option(
     "--network", "network_path", type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
+)
+ns3_option = click.option(
+    "--ns3-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default that of its repository.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -23,6 +29,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 ASTRA_SIM = "astra-sim"
 """Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
+_PACKET = " packet is ASTRA-sim's ns-3 backend, packet by packet."
 _OF_SCHEDULES = (
     "Backend of ASTRA-sim to make schedules for, by its link model; by default the one on which stock ASTRA-sim comes closest to "
     "the prediction. congestion-aware in several dimensions needs a branch of ASTRA-sim."
@@ -30,7 +37,7 @@ _OF_SCHEDULES = (
 
 
 def backend_option(
-    also_program: str | None = None, *, of_schedules: bool = False
+    also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """--backend, given to the command as `backend`, None where it names no network model.
 
@@ -40,9 +47,12 @@ def backend_option(
         What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`.
     of_schedules
         Whether schedules are made for it, rather than runs replayed on it.
+    packets
+        Whether it may be the packet level.
     """
-    names = [*BACKENDS, *([ASTRA_SIM] if also_program else [])]
-    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
+    models = MODELS if packets else BACKENDS
+    names = [*models, *([ASTRA_SIM] if also_program else [])]
+    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}{_PACKET * packets}"
     if also_program:
         text += f" {ASTRA_SIM} {also_program}"
 
@@ -51,7 +61,7 @@ def backend_option(
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
             more = {"in_astra_sim": backend == ASTRA_SIM} if also_program else {}
-            command(*arguments, backend=BACKENDS.get(backend or ""), **more, **others)
+            command(*arguments, backend=models.get(backend or ""), **more, **others)
 
         return with_backend
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import LINTING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import LINTING, PACKETS, REPLAYING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, run_options
+from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
 
@@ -26,7 +26,8 @@ _file = click.Path(path_type=Path)
 @click.argument("path", type=_file, required=False)
 @run_options(required=False)
 @network_option
-@backend_option("runs a binary of ASTRA-sim.")
+@backend_option("runs a binary of ASTRA-sim.", packets=True)
+@ns3_option
 @click.option(
     "--astra-sim-bin",
     type=_file,
@@ -48,6 +49,7 @@ def replay(
     network_path: Path | None,
     backend: Backend | None,
     in_astra_sim: bool,
+    ns3_config: Path | None,
     astra_sim_bin: Path | None,
     csv_path: Path | None,
     chrome_trace: Path | None,
@@ -65,6 +67,11 @@ def replay(
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
+    if backend is None or backend.is_analytical:
+        if ns3_config is not None:
+            raise click.UsageError("--ns3-config needs --backend packet.")
+    elif chrome_trace is not None:
+        raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if files is not None:
         if path is not None:
             raise click.UsageError(f"Got --workload and {path}, expected one of them.")
@@ -78,7 +85,7 @@ def replay(
                 )
             _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
         else:
-            _replay_run(files, network_path, backend, csv_path, chrome_trace, output, as_json)
+            _replay_run(files, network_path, backend, ns3_config, csv_path, chrome_trace, output, as_json)
         return
     if path is None:
         raise click.UsageError("Missing PATH, or --workload, --system and --network.")
@@ -86,7 +93,7 @@ def replay(
         raise click.UsageError(
             "--csv, --chrome-trace, --output and --backend astra-sim need a whole run: give --workload and --system."
         )
-    replay_path(path, network_path, backend, as_json)
+    replay_path(path, network_path, backend, ns3_config, as_json)
 
 
 def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, ...]) -> None:
@@ -105,20 +112,24 @@ def _replay_run(
     files: RunFiles,
     network_path: Path,
     backend: Backend | None,
+    ns3_config: Path | None,
     csv_path: Path | None,
     chrome_trace: Path | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
+    from astra_tacos.config.network import configured
     from astra_tacos.replayer.run_replay import replay_run
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
-    compile_ahead(*REPLAYING, *LINTING)
+    compile_ahead(*REPLAYING, *LINTING, *(PACKETS if backend is not None and not backend.is_analytical else ()))
     with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
+        if ns3_config is not None:
+            run = replace(run, network=configured(run.network, ns3_config))
     model = choose_backend(backend, run.network)
     if output is not None:
         check_replay_directory(output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import CHECKING, PACKETS, READING, REPLAYING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
@@ -17,10 +17,21 @@ if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
 
 
-def replay_path(path: Path, network_path: Path | None, backend: Backend | None, as_json: bool) -> None:
-    """Replay a trace, or the schedule in a file or run directory, and print what it took."""
+def replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:
+    """Replay a trace, or the schedule in a file or run directory, and print what it took.
+
+    Parameters
+    ----------
+    path
+        What to replay.
+    network_path, backend, ns3_config
+        Of a trace: its network, the network model, and the configuration of the packet level.
+    as_json
+        Whether a JSON object is printed.
+    """
     kind, target = identify(path)
-    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
+    packets = PACKETS if backend is not None and not backend.is_analytical else ()
+    compile_ahead(*((*READING, *REPLAYING, *packets) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
             if network_path or backend:
@@ -30,7 +41,7 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
         elif kind is Kind.TRACE:
             if network_path is None:
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
-            result = _replay_trace(target, network_path, backend)
+            result = _replay_trace(target, network_path, backend, ns3_config)
         else:
             raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
     if as_json:
@@ -58,12 +69,15 @@ def _replay_schedule(path: Path) -> dict[str, Any]:
     }
 
 
-def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None) -> dict[str, Any]:
-    from astra_tacos.config.network import read_network
+def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None, ns3_config: Path | None) -> dict[str, Any]:
+    from astra_tacos.config.network import configured, read_network
     from astra_tacos.replayer.trace_replay import replay_trace
     from astra_tacos.trace.reader import read_trace
 
-    replayed = replay_trace(read_trace(prefix, chunks=False), read_network(network_path), backend)
+    network = read_network(network_path)
+    if ns3_config is not None:
+        network = configured(network, ns3_config)
+    replayed = replay_trace(read_trace(prefix, chunks=False), network, backend)
     finish = replayed.finish_ns.tolist()
     return {"path": str(prefix), "model": replayed.backend.name, "finish_ns": finish, "collective_time_ns": max(finish)}
 

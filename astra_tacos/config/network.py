@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
+from astra_tacos.config.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 
@@ -70,6 +71,8 @@ class NetworkConfig:
     links: tuple[LinkSpec, ...] = ()
     failed_links: tuple[tuple[int, int], ...] = ()
     link_overrides: tuple[LinkSpec, ...] = ()
+    ns3: Ns3Config = DEFAULT_NS3
+    """How ASTRA-sim's ns-3 backend would be configured for it."""
 
     @property
     def name(self) -> str:
@@ -110,6 +113,17 @@ def read_network(path: str | Path) -> NetworkConfig:
         return NetworkConfig(str(path), (), links, failed_links, overrides)
     dimensions = _dimensions(path, document, extension)
     return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
+
+
+def configured(network: NetworkConfig, ns3_path: str | Path) -> NetworkConfig:
+    """The network with a configuration of ASTRA-sim's ns-3 backend, from a file.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    return replace(network, ns3=read_ns3_config(ns3_path))
 
 
 def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:

@@ -29,7 +29,7 @@ from astra_tacos.planner.whole_network import Asked, Extras, at_once, with_relay
 from astra_tacos.planner.whole_network_schedule import with_own_schedule
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.planner.written_run import write_run
-from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome

@@ -20,6 +20,7 @@ from astra_tacos.kernels.bits import bit_length
 from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 from astra_tacos.replayer._run_table_kernels import (
+    AHEAD,
     COLLECTIVE,
     COMPUTE,
     CULPRIT,
@@ -32,17 +33,21 @@ from astra_tacos.replayer._run_table_kernels import (
     FREE_MESSAGE,
     FREE_WAIT,
     FULL,
+    HANDED_OVER,
     IN_FLIGHT,
     ISSUED,
     LATEST_NS,
     MEMORY,
     MISNUMBERED,
     NATIVE,
+    NEXT,
     NO_SLOT,
     NONE,
     NOW,
     NUM_RECORDS,
+    OUT_HEAD,
     OUT_OF_TIME,
+    OUT_TAIL,
     PAUSED,
     POST,
     PULSE,
@@ -65,12 +70,13 @@ from astra_tacos.replayer._run_table_kernels import (
 )
 
 # What an event does, in its lowest bits; above them is a message, link, live node or batch.
-_ARRIVES = 0
+ARRIVES = 0
 _FREES_LINK = 1
 _RECEIVES = 2
 _ELAPSES = 3
 
 _NOTHING = np.int64(NONE)
+_LATER = np.int64(-2)
 
 
 @inlined
@@ -101,7 +107,7 @@ def _forget_batch(batch_table, batches, rank, end_ns):
 
 
 @inlined
-def _push_event(ns, what, now, state):
+def push_event(ns, what, now, state):
     """Put an event into its queue, by the highest bit in which its time differs from now."""
     event = state.scalar[FREE_EVENT]
     if event == NONE:
@@ -126,8 +132,11 @@ def _append_due(event, differs, state):
 
 
 @inlined
-def _next_event(now, state):
-    """What the next event does, and when; -1 if there is none. The event is free again."""
+def _next_event(now, until_ns, state):
+    """What the next event does, and when; -1 if there is none. The event is free again.
+
+    Returns -2 if the event comes after `until_ns`; it stays, and `scalar[NEXT]` says when it comes.
+    """
     if state.due_head[0] == NONE:
         # Of the events that differ from now in the lowest bit, the earliest are next; sort those events anew.
         bit = np.int64(1)
@@ -136,10 +145,14 @@ def _next_event(now, state):
         if bit == 65:
             return _NOTHING, now
         event = np.int64(state.due_head[bit])
-        now = state.events[event].ns
+        earliest = state.events[event].ns
         while event != NONE:
-            now = min(now, state.events[event].ns)
+            earliest = min(earliest, state.events[event].ns)
             event = np.int64(state.events[event].then)
+        if earliest > until_ns:
+            state.scalar[NEXT] = earliest
+            return _LATER, now
+        now = earliest
         event = np.int64(state.due_head[bit])
         state.due_head[bit] = NONE
         while event != NONE:
@@ -157,8 +170,16 @@ def _next_event(now, state):
 def _transmit(message, now, code, state):
     """Have a message cross its next link, or queue there; returns DONE, OUT_OF_TIME or ENDS_AT_ZERO.
 
-    Without links it crosses the network at once, in its pair's time.
+    Without links it crosses the network at once, in its pair's time. Where another kernel carries it, it joins the list for that.
     """
+    if code.hands_over:
+        state.messages[message].then = NONE
+        if state.scalar[OUT_HEAD] == NONE:
+            state.scalar[OUT_HEAD] = message
+        else:
+            state.messages[state.scalar[OUT_TAIL]].then = message
+        state.scalar[OUT_TAIL] = message
+        return DONE
     size = state.messages[message].size
     pair = code.address[state.messages[message].place].pair
     if len(code.hop_link) == 0:
@@ -171,7 +192,7 @@ def _transmit(message, now, code, state):
             return ENDS_AT_ZERO
         if end >= LATEST_NS:
             return OUT_OF_TIME
-        _push_event(end, 4 * message + _ARRIVES, now, state)
+        push_event(end, 4 * message + ARRIVES, now, state)
         return DONE
     link = np.int64(code.hop_link[state.messages[message].hop])
     if state.link_busy[link]:
@@ -202,8 +223,8 @@ def _transmit(message, now, code, state):
         return ENDS_AT_ZERO
     if end >= LATEST_NS or now + held >= LATEST_NS:
         return OUT_OF_TIME
-    _push_event(end, 4 * message + _ARRIVES, now, state)
-    _push_event(now + held, 4 * link + _FREES_LINK, now, state)
+    push_event(end, 4 * message + ARRIVES, now, state)
+    push_event(now + held, 4 * link + _FREES_LINK, now, state)
     return DONE
 
 
@@ -266,7 +287,7 @@ def _wait_until(live, end, rank, now, state):
         # ASTRA-sim's event queue takes no event for the time at which it stands before the first.
         state.scalar[CULPRIT] = -1 - rank
         return ENDS_AT_ZERO
-    _push_event(end, 4 * batch + _ELAPSES, now, state)
+    push_event(end, 4 * batch + _ELAPSES, now, state)
     return DONE
 
 
@@ -558,15 +579,9 @@ def _issue(live, row, rank, of_workload, now, code, state):
         state.running[rank] += 1
 
 
-@kernel
-def advance(code: Code, state: Progress, max_events: int):
-    """Replay up to `max_events` events; returns DONE (nothing is left to happen), PAUSED, FULL (call again with more room for
-    messages and events), or what went wrong.
-
-    ENDS_AT_ZERO leaves the message in `scalar[CULPRIT]`, or -1 - the rank that waits 0 ns. Nodes that stall are not FINISHED, and
-    their ranks keep `rank_finish_ns` -1. MISNUMBERED leaves the collective whose messages no other rank will meet.
-    """
-    code, state = borrowed(code), borrowed(state)
+@helper
+def advance_until(until_ns, code, state, max_events):
+    """`advance`, up to the events at `until_ns`; it may also return AHEAD, or HANDED_OVER after an instant that sent messages."""
     num_ranks = len(state.ready)
     num_rows = len(code.slot)  # of the workload: live nodes from here on belong to collectives
     num_live = len(state.lives)
@@ -623,7 +638,7 @@ def advance(code: Code, state: Progress, max_events: int):
                         state.scalar[CULPRIT] = -1 - rank
                         status = ENDS_AT_ZERO
                     else:
-                        _push_event(now, 4 * live + _RECEIVES, now, state)
+                        push_event(now, 4 * live + _RECEIVES, now, state)
             elif act == COMPUTE or act == WAIT:
                 if of_workload and code.counts[row]:
                     state.rank_compute_ns[rank] += code.nodes[row].amount
@@ -727,14 +742,19 @@ def advance(code: Code, state: Progress, max_events: int):
             looking = rank
         elif num_events >= max_events:
             status = PAUSED
+        elif state.scalar[OUT_HEAD] != NONE and state.due_head[0] == NONE:
+            status = HANDED_OVER
         else:
             num_events += 1
-            what, now = _next_event(now, state)
+            what, now = _next_event(now, until_ns, state)
             if what == NONE:
+                break
+            if what == _LATER:
+                status = AHEAD
                 break
             number = what >> 2
             kind = what & 3
-            if kind == _ARRIVES:
+            if kind == ARRIVES:
                 moving, finished, finished_next = _arrive(number, code, state)
             elif kind == _FREES_LINK:
                 state.link_busy[number] = False
@@ -747,3 +767,14 @@ def advance(code: Code, state: Progress, max_events: int):
                 batch = number
     state.scalar[NOW] = now
     return status
+
+
+@kernel
+def advance(code: Code, state: Progress, max_events: int):
+    """Replay up to `max_events` events; returns DONE (nothing is left to happen), PAUSED, FULL (call again with more room for
+    messages and events), or what went wrong.
+
+    ENDS_AT_ZERO leaves the message in `scalar[CULPRIT]`, or -1 - the rank that waits 0 ns. Nodes that stall are not FINISHED, and
+    their ranks keep `rank_finish_ns` -1. MISNUMBERED leaves the collective whose messages no other rank will meet.
+    """
+    return advance_until(LATEST_NS, borrowed(code), borrowed(state), max_events)

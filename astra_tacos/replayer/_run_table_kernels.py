@@ -29,6 +29,9 @@ FULL = 2
 ENDS_AT_ZERO = 3
 OUT_OF_TIME = 4
 MISNUMBERED = 5
+# Where another kernel carries the messages: the next event comes after the time asked for; messages wait to be carried.
+AHEAD = 6
+HANDED_OVER = 7
 
 # What a node does when it is issued.
 STALL = 0
@@ -76,7 +79,10 @@ IN_FLIGHT = 10
 RANKS_DONE = 11
 NUM_RECORDS = 12
 CULPRIT = 13
-NUM_SCALARS = 14
+NEXT = 14
+OUT_HEAD = 15
+OUT_TAIL = 16
+NUM_SCALARS = 17
 
 # fmt: off
 _BUCKETS = (
@@ -139,6 +145,7 @@ class Code(NamedTuple):
     pair_bytes_per_ns: F64  # [pairs]
     link_latency_ns: F64  # [links]
     link_bytes_per_ns: F64  # [links]
+    hands_over: bool  # another kernel carries the messages, from the list of `OUT_HEAD` on
     # Workload.
     slot: U8  # [workload rows]
     order: I32  # [workload rows]: how many ids of the rank are lower

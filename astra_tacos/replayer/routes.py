@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig, check_block_sizes
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.replayer._run_replay_kernels import advance
+from astra_tacos.replayer._run_table_kernels import Code, Progress
+from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns
 
-_END = -1
+if TYPE_CHECKING:
+    from astra_tacos.replayer.compilation import Compiled
+
+END = -1
+"""Ends a route."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +38,13 @@ class Routes:
     direct_bytes_per_ns: NDArray[np.float64]
 
 
+class Engine(Protocol):
+    """What carries out the events of a replay."""
+
+    def __call__(self, code: Code, state: Progress, max_events: int, /) -> int:
+        """Replay up to about `max_events` events, and return how that ended, as the kernel `advance` does."""
+
+
 class NetworkModel(Protocol):
     """Routes and rates of messages. Arrays have an entry per link: ends (switches after the NPUs), latency, bandwidth."""
 
@@ -40,9 +52,14 @@ class NetworkModel(Protocol):
     link_dst: NDArray[np.int32]
     link_latency_ns: NDArray[np.float64]
     link_bytes_per_ns: NDArray[np.float64]
+    hands_over: bool
+    """As in `Code`."""
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """Routes of messages between pairs of NPUs."""
+
+    def engine(self, compiled: Compiled) -> Engine:
+        """What replays a run on this network."""
 
 
 class CongestionUnaware:
@@ -55,6 +72,8 @@ class CongestionUnaware:
     ConfigError
         If the network is a graph without dimensions or overrides links, or if this model lacks a dimension's building block.
     """
+
+    hands_over = False
 
     def __init__(self, network: NetworkConfig) -> None:
         if not network.dimensions or network.link_overrides:
@@ -80,6 +99,10 @@ class CongestionUnaware:
             stride *= dimension.size
         return Routes(np.zeros(len(src), np.int64), np.empty(0, np.int32), latency_ns, rate)
 
+    def engine(self, compiled: Compiled) -> Engine:
+        """See `NetworkModel.engine`."""
+        return advance
+
 
 class CongestionAware:
     """Links are FIFO queues; a hop takes int(latency + size / bandwidth) ns and holds its link for int(size / bandwidth) ns.
@@ -89,8 +112,10 @@ class CongestionAware:
     overrides and failures count; in a graph without dimensions only neighbours exchange messages.
     """
 
+    hands_over = False
+
     def __init__(self, network: NetworkConfig) -> None:
-        self._network, self._topology = network, _topology_of(network)
+        self._network, self._topology = network, topology_of(network)
         self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
         self.link_dimension = self._topology.link_dimension
         self.link_latency_ns = self._topology.link_latency_ns.copy()
@@ -117,24 +142,21 @@ class CongestionAware:
         used = hops != NO_LINK
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
         first_hop = np.concatenate(([0], np.cumsum(num_hops + 1)[:-1])).astype(np.int64)
-        link = np.full(int(num_hops.sum()) + len(src), _END, np.int32)
+        link = np.full(int(num_hops.sum()) + len(src), END, np.int32)
         is_link = np.ones(len(link), np.bool_)
         is_link[first_hop + num_hops] = False
         link[is_link] = hops[used]
         return Routes(first_hop, link, np.empty(0), np.empty(0))
 
+    def engine(self, compiled: Compiled) -> Engine:
+        """See `NetworkModel.engine`."""
+        return advance
+
 
 @lru_cache(maxsize=8)
-def _topology_of(network: NetworkConfig) -> Topology:
+def topology_of(network: NetworkConfig) -> Topology:
     """The topology of a network, cached, as many runs are replayed on one network."""
     return build_topology(network)
-
-
-NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
-    CONGESTION_AWARE: CongestionAware,
-    CONGESTION_UNAWARE: CongestionUnaware,
-}
-"""The network model of each backend."""
 
 
 def crossed_pairs(

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from astra_tacos.config.remote_memory import RemoteMemory
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_table_kernels as kernels
-from astra_tacos.replayer._run_replay_kernels import advance as advance_events
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import link_loads
-from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.routes import Engine
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
@@ -72,10 +72,14 @@ def replay_run(
         )
     actions, casts = workload_actions(run), cast_collectives(run)
     model = NETWORK_MODELS[chosen](run.network)
+    if record_transmissions and model.hands_over:
+        raise ConfigError(
+            f"transmissions cannot be recorded on the {chosen} backend: packets of many messages take turns on a link"
+        )
     server, num_servers = servers(run.remote_memory, workload.num_ranks)
     compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
     state = start(compiled, casts, num_servers, record_transmissions)
-    state = advance(compiled, state, workload.prefix, run.network.name, progress)
+    state = advance(compiled, state, model.engine(compiled), workload.prefix, run.network.name, progress)
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
     outcome = RunOutcome(
@@ -103,9 +107,25 @@ def replay_run(
 
 
 def advance(
-    compiled: Compiled, state: kernels.Progress, prefix: str, network: str, progress: Callable[[int, int], None] | None
+    compiled: Compiled,
+    state: kernels.Progress,
+    engine: Engine,
+    prefix: str,
+    network: str,
+    progress: Callable[[int, int], None] | None,
 ) -> kernels.Progress:
-    """Run a replay to its end, and return its last state; error messages name the workload `prefix` and the `network`.
+    """Run a replay to its end, and return its last state.
+
+    Parameters
+    ----------
+    compiled, state
+        The run as arrays, and its state.
+    engine
+        The network model's, which carries out the events.
+    prefix, network
+        The workload and the network, as error messages name them.
+    progress
+        As in `replay_run`.
 
     Raises
     ------
@@ -117,7 +137,7 @@ def advance(
     code = compiled.code
     status = kernels.PAUSED
     while status in (kernels.PAUSED, kernels.FULL):
-        status = advance_events(code, state, _EVENTS_A_TURN)
+        status = engine(code, state, _EVENTS_A_TURN)
         if status == kernels.FULL:
             state = _with_room(state)
         if progress is not None:
@@ -194,7 +214,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     keys = np.zeros(compiled.num_keys, kernels.KEY)
     keys["head"] = -1
     scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
-    scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE]] = -1
+    scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
     return kernels.Progress(
         scalar=scalar,
         lives=lives,

@@ -12,7 +12,7 @@ from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.compilation import compile_run
-from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import advance, servers, start
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.replayer.stall import explain_stall
@@ -90,7 +90,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     server, _ = servers(None, trace.num_ranks)
     compiled = compile_run(run.workload, workload_actions(run), casts, model, starts_at_once=False, server=server)
     state = start(compiled, casts, num_servers=0, record=False, timed=True)
-    state = advance(compiled, state, trace.prefix, network.name, None)
+    state = advance(compiled, state, model.engine(compiled), trace.prefix, network.name, None)
     if state.rank_finish_ns.min() < 0:
         raise ReplayError(f"{trace.prefix}: deadlock: {explain_stall(run, casts, compiled, state, of_collective=True)}")
     replay = TraceReplay(

@@ -1,4 +1,4 @@
-"""The network models that a run can be replayed on: ASTRA-sim's analytical backends, each one object.
+"""The network models that a run can be replayed on: ASTRA-sim's analytical backends and its ns-3 backend, each one object.
 
 A model's routes are in `replayer.routes`, by these objects. A real ASTRA-sim is no backend: it is a program that runs one
 (`replayer.astra_sim`).
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from astra_tacos.topology.topology import Topology
 
 STOCK = "ASTRA-sim"
+NS3_VERSION = "8fd3604"
+"""The commit of `astra-network-ns3` that the packet level equals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A network model that a run is replayed on: one of ASTRA-sim's analytical backends.
+    """A network model that a run is replayed on: one of ASTRA-sim's backends.
 
     Parameters
     ----------
@@ -41,6 +43,8 @@ class Backend:
         The branch of ASTRA-sim that takes more dimensions than stock, and that the replay equals; None if there is none.
     branch_source
         The repository of that branch, "" if there is none.
+    is_analytical
+        Whether a message is one thing that takes links one after another; otherwise it is many packets.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Backend:
     most_dimensions: int | None
     branch: str | None
     branch_source: str
+    is_analytical: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -72,7 +77,7 @@ class Backend:
     def takes_chunks(self, topology: Topology, collective: Collective) -> bool:
         """Whether every chunk holds every link for 1 ns or more, where there are queues: ASTRA-sim stops at one that does not."""
         fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-        return not self.models_congestion or int(collective.class_size_bytes[0]) / fastest >= 1
+        return not (self.models_congestion and self.is_analytical) or int(collective.class_size_bytes[0]) / fastest >= 1
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""
@@ -80,13 +85,15 @@ class Backend:
 
     def aborted_by(self, network: NetworkConfig) -> Dimension | None:
         """The first dimension that stock ASTRA-sim aborts on; None if there is none, or it does not get as far as that."""
-        if not self.models_congestion or not self.takes_dimensions(network):
+        if not self.is_analytical or not self.models_congestion or not self.takes_dimensions(network):
             return None
         return next((dim for dim in network.dimensions if dim.building_block.aware_substitute(dim.size) is not None), None)
 
     def refusals(self, network: NetworkConfig) -> tuple[str, ...]:
         """Why stock ASTRA-sim does not run this network, one reason each; empty where it does."""
-        reasons = []
+        reasons: list[str] = []
+        if not self.is_analytical:
+            return ()
         if not self.takes_dimensions(network):
             count = "one dimension" if self.most_dimensions == 1 else f"{self.most_dimensions} dimensions"
             reasons.append(f"its {self.name} model takes {count}")
@@ -101,6 +108,8 @@ class Backend:
 
     def exact_to(self, network: NetworkConfig) -> str | None:
         """The version of ASTRA-sim whose times the replay gives on this network; None where no version runs it."""
+        if not self.is_analytical:
+            return f"{STOCK}'s ns-3 backend ({NS3_VERSION})"
         refusals = self.refusals(network)
         if not refusals:
             return STOCK
@@ -132,8 +141,20 @@ CONGESTION_UNAWARE = Backend(
     branch=None,
     branch_source="",
 )
+PACKET = Backend(
+    name="packet",
+    models_congestion=True,
+    link_model="blocking",
+    binary="AstraSimNetwork",
+    most_dimensions=None,
+    branch=None,
+    branch_source="",
+    is_analytical=False,
+)
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
-"""All network models by name."""
+"""ASTRA-sim's analytical backends by name: schedules are made for these."""
+MODELS = BACKENDS | {PACKET.name: PACKET}
+"""All network models by name: runs are replayed on these."""
 
 
 def default_backend(network: NetworkConfig | None) -> Backend:
@@ -161,6 +182,6 @@ def choose_backend(backend: Backend | str | None, network: NetworkConfig | None)
         return default_backend(network)
     if isinstance(backend, Backend):
         return backend
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(BACKENDS)}")
-    return BACKENDS[backend]
+    if backend not in MODELS:
+        raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(MODELS)}")
+    return MODELS[backend]

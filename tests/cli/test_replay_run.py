@@ -251,3 +251,22 @@ def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:
     assert "w.3.et: byte" in done.stderr
     assert done.stderr.count("\n") == 1 and done.stderr.endswith("; for details, run `astra-tacos lint` on the same files\n")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_packets(tmp_path: Path) -> None:
+    """Of a run, as ns-3 would be configured for it; options that do not fit are named."""
+    link = ("FullyConnected", 2, 4e11 / 8 / 2**30, 500.0)
+    make_run(tmp_path, [[send(0, 1, size=1000)], [recv(0, 0, size=1000)]], link)
+    (tmp_path / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 500\n")
+    files = (*files_of(tmp_path), "--backend", "packet")
+    done = run("replay", *files, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["finish_ns"] == [21 + 1 + 1000] * 2
+    done = run("replay", *files, "--ns3-config", "ns3.txt", cwd=tmp_path)
+    assert "packet, exact to ASTRA-sim's ns-3 backend (8fd3604)" in done.stdout
+    assert f"{11 + 11 + 1 + 1000:,} ns" in done.stdout
+    done = run("replay", *files_of(tmp_path), "--ns3-config", "ns3.txt", cwd=tmp_path)
+    assert (done.returncode, "--ns3-config needs --backend packet" in done.stderr) == (2, True)
+    done = run("replay", *files, "--chrome-trace", "t.json", cwd=tmp_path)
+    assert (done.returncode, "--chrome-trace needs an analytical backend" in done.stderr) == (2, True)
+    done = run("replay", *files, "--ns3-config", "none.txt", cwd=tmp_path)
+    assert (done.returncode, "none.txt: cannot be read" in done.stderr) == (2, True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.naive import NaiveHashSet, naive_direct_delay, naive_route
+from helpers.naive_packets import NaivePackets
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.run.run import Run
@@ -151,8 +152,12 @@ class Simulation:
         num_ranks, num_nodes = run.workload.num_ranks, run.workload.num_nodes
         never, nothing = [-1] * num_ranks, [0] * num_ranks
         self.seen = NaiveOutcome(never[:], nothing[:], nothing[:], nothing[:], [-1] * num_nodes, [-1] * num_nodes)
-        links = AwareLinks(self, run.network) if backend == "congestion-aware" else UnawareDelays(self, run.network)
-        self.mailbox = Mailbox(self, links)
+        networks: dict[str, type[AwareLinks | UnawareDelays | NaivePackets]] = {
+            "congestion-aware": AwareLinks,
+            "congestion-unaware": UnawareDelays,
+            "packet": NaivePackets,
+        }
+        self.mailbox = Mailbox(self, networks[backend](self, run.network))
         self.memory = Memory(self)
         self.ranks = [Rank(self, rank) for rank in range(num_ranks)]
 
@@ -170,6 +175,9 @@ class Simulation:
     def schedule(self, delay_ns: int, action: Action) -> None:
         if not self.started and delay_ns == 0:
             raise NaiveCrash("an event at time 0, before the first: EventQueue::proceed asserts that time goes on")
+        self.schedule_packet(delay_ns, action)
+
+    def schedule_packet(self, delay_ns: int, action: Action) -> None:
         heapq.heappush(self.events, (self.now + delay_ns, next(self.numbers), action))
 
 
@@ -232,7 +240,7 @@ class Letter:
 class Mailbox:
     """CommonNetworkApi: the n-th send of a key belongs to its n-th receive."""
 
-    def __init__(self, simulation: Simulation, links: UnawareDelays | AwareLinks) -> None:
+    def __init__(self, simulation: Simulation, links: UnawareDelays | AwareLinks | NaivePackets) -> None:
         self.simulation, self.links = simulation, links
         self.letters: dict[Any, Letter] = defaultdict(Letter)
         self.num_sent: dict[Any, int] = defaultdict(int)
