@@ -90,7 +90,7 @@ def plan(
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     check_output(output, inputs)
     compile_ahead(*PLANNING, *ALL_SEARCHING)
-    with points_to_lint(), progress("planning (collectives)") as on_progress:
+    with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
         result = make_plan(
             inputs,
             output,
@@ -99,6 +99,7 @@ def plan(
             options=options if options.threads or not jobs else replace(options, threads=jobs),
             cache=None if no_cache else cache or default_cache(),
             asked=asked,
+            on_native=on_progress,
             on_progress=on_progress,
         )
     measured = _measure(inputs, output, astra_sim_bin, baseline) if in_astra_sim else {}
@@ -142,6 +143,7 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    rows += _native_rows(result)
     rows += _judge_rows(result)
     for when in ("before", "after"):
         if when in measured:
@@ -171,6 +173,22 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         echo("")
     for case in left:
         echo(f"left as it is: {_which(case)}: {case.reason}")
+
+
+def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """The best native configuration, and one that is faster where no network is so fast."""
+    native = result.native
+    searched = f"{native.num_replays} tried" + (", more would take too many messages" if native.was_cut_off else "")
+    rows = []
+    if native.fastest_possible is None:
+        why = native.refusal if native.fastest is None else f"no network is as fast as those that end ({searched})"
+        rows.append(("best native", f"none: {why}"))
+    else:
+        rows.append(("best native", f"{native.fastest_possible.end_ns:,} ns: {native.fastest_possible} ({searched})"))
+        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}"))
+    if native.fastest is not None and native.fastest != native.fastest_possible:
+        rows.append(("fastest native", f"{native.fastest.end_ns:,} ns: {native.fastest}"))
+    return rows
 
 
 def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:

@@ -17,7 +17,9 @@ from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
+from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
+from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
@@ -57,6 +59,7 @@ def plan(
     cache: Path | None = None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     compare_backends: bool = True,
+    on_native: Progress = lambda done, total: None,
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
@@ -79,6 +82,8 @@ def plan(
         Figures to add to the result and `plan.json`; nothing else depends on it.
     compare_backends
         Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
+    on_native
+        Called with how many native configurations were tried, and about how many there are.
     on_progress
         Called with how many cases are done, and how many there are.
 
@@ -98,12 +103,20 @@ def plan(
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload.run, baseline)
     kept = SynthesisCache(cache)
-    solutions, extras = _solve_all(workload, start.system, model, (options,) * len(workload.cases), kept, asked, on_progress)
+    native = best_native(workload, model, on_native)
+    base = _base(start, native)
+    system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
+    solutions, extras = _solve_all(workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress)
     before = {model: replay_or_reason(start, model)}
     judges = judges_of_run(network, model)
     with replaced_directory(output) as folder:
         candidates = _Candidates(folder, inputs, workload)
-        best = candidates.best(solutions, start, before[model], model)
+        best = candidates.best(solutions, base, replay_or_reason(base.run, model), model)
+        own_end = before[model]
+        if base.native is not None and not isinstance(own_end, str) and best.after.end_ns >= own_end.end_ns:
+            # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
+            own = candidates.best(solutions, _Base(start), own_end, model)
+            best = min(own, best, key=lambda run: run.after.end_ns)
         judged = judge_run(judges, start, candidates.run_of(best), before, {model: best.after})
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
@@ -114,18 +127,34 @@ def plan(
             try:
                 theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked())
                 defects += [note for each in theirs for note in each.defects]
-                run = candidates.best(theirs, start, before[other], other)
+                run = candidates.best(theirs, _Base(start), before[other], other)
             except AstraTacosError:
                 continue  # no plan for it can be replayed
             known = before, {other: run.after}
             notes += notes_on_other_plan(judged, judge_run(judges, start, candidates.run_of(run), *known), other)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *notes)
-        result = plan_result(workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes)
+        result = plan_result(workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native)
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
         save_recording(_recording(workload, best.after, before[model]), folder / REPLAY_FILE)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The run that candidates start from, and how its native collectives run; None if as the system file says."""
+
+    run: Run
+    native: NativeConfiguration | None = None
+
+
+def _base(start: Run, native: BestNative) -> _Base:
+    """The fastest physically possible native run, so that what stays native is as fast as it can be; else the run before."""
+    if native.fastest_possible is None:
+        return _Base(start)
+    configuration = native.fastest_possible.configuration
+    return _Base(configuration.run(start), configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +165,20 @@ class _Candidates:
     inputs: RunInputs
     workload: Workload
 
-    def best(self, solutions: tuple[Solution, ...], start: Run, before: RunOutcome | str, model: Backend) -> CandidateRun:
+    def best(self, solutions: tuple[Solution, ...], base: _Base, before: RunOutcome | str, model: Backend) -> CandidateRun:
         """The fastest run on a network model, see `choose_run`."""
 
         def write_and_replay(chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
             place = self.folder / f"{_CANDIDATE}{len(list(self.folder.glob(f'{_CANDIDATE}*')))}"
             place.mkdir()
-            written = write_run(place, self.inputs, self.workload, chosen, order, model)
+            written = write_run(place, self.inputs, self.workload, chosen, order, model, base.native)
             try:
                 after = replay_run(read_inputs(planned_inputs(place, self.inputs)), model, route_loads=True)
             except (ConfigError, ReplayError) as error:
                 return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
             return CandidateRun(place, chosen, written, after)
 
-        return choose_run(self.workload, solutions, start, before, write_and_replay)
+        return choose_run(self.workload, solutions, base.run, before, write_and_replay)
 
     def run_of(self, candidate: CandidateRun) -> Run:
         """The run that was written."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.judge.judges import FIGURES
+from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.run_judgement import JudgedRun
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
@@ -107,6 +108,8 @@ class PlanResult:
         The end of the run on each judge, whichever it was planned for.
     notes
         Where the planned run is slower than before, and where a plan for another backend is faster.
+    native
+        The fastest native configuration of the run, and how it was found.
     """
 
     backend: Backend
@@ -122,6 +125,17 @@ class PlanResult:
     cases: tuple[CaseFigures, ...]
     judged: tuple[JudgedRun, ...]
     notes: tuple[str, ...]
+    native: BestNative
+
+    @property
+    def best_native_ns(self) -> int | None:
+        """End of the fastest native run that is physically possible; None if none is known."""
+        return None if self.native.fastest_possible is None else self.native.fastest_possible.end_ns
+
+    @property
+    def speed_up_over_best_native(self) -> float | None:
+        """The same time over the time after."""
+        return None if self.best_native_ns is None else self.best_native_ns / max(self.after_ns, 1)
 
     @property
     def speed_up(self) -> float | None:
@@ -130,8 +144,10 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged")}
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native")}
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
+        own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
+        own |= self.native.to_json()
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
             own |= judged.to_json()
@@ -148,6 +164,7 @@ def plan_result(
     extras: tuple[Extras, ...],
     judged: tuple[JudgedRun, ...],
     notes: tuple[str, ...],
+    native: BestNative,
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -169,6 +186,8 @@ def plan_result(
         What groups could gain on the whole network.
     judged, notes
         The end of the run on each judge, and what there is to say of it.
+    native
+        The fastest native configuration of the run.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -223,6 +242,7 @@ def plan_result(
         exposed_after_ns=int(after.exposed_comm_ns.max()),
         judged=judged,
         notes=notes,
+        native=native,
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

@@ -106,6 +106,7 @@ def write_configurations(
     per_node: Mapping[int, str],
     backend: Backend,
     needs: str | None,
+    keys: Mapping[str, Any],
 ) -> None:
     """Write all files but traces and the plan itself.
 
@@ -121,8 +122,10 @@ def write_configurations(
         By node id, the prefix of the trace that it runs.
     backend, needs
         The model that the script runs, and what ASTRA-sim has to be built with for it; None for stock ASTRA-sim.
+    keys
+        Keys of the system file that replace those of the run's.
     """
-    system = dict(read_json_object(inputs.system))
+    system = dict(read_json_object(inputs.system)) | dict(keys)
     for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
         system.pop(key, None)  # every node that has a trace is in per_node.yml
     if per_node:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.planner.assignment import Assignment, assign
 from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.patterns import COLLECTIVE_NAMES
 from astra_tacos.planner.rewrite import Changes, find_changes, write_workload
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
@@ -38,6 +39,7 @@ def write_run(
     solutions: tuple[Solution, ...],
     order: NDArray[np.int64],
     backend: Backend,
+    native: NativeConfiguration | None = None,
 ) -> WrittenRun:
     """Write everything but the plan itself into an empty directory.
 
@@ -55,6 +57,8 @@ def write_run(
         int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep.
     backend
         The model that the script runs.
+    native
+        How native collectives run, if any is left; None stands for what the system file says.
 
     Raises
     ------
@@ -81,7 +85,8 @@ def write_run(
     prefixes = write_traces(folder, run.workload, schedules, kept, idle)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
     needs = backend.needs(len(run.network.dimensions))
-    write_configurations(folder, inputs, assignment.groups, per_node, backend, needs)
+    keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
+    write_configurations(folder, inputs, assignment.groups, per_node, backend, needs, keys)
     return WrittenRun(traces, assignment, changes)
 
 

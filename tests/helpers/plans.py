@@ -13,6 +13,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import read_inputs
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.reader import read_trace
 
 PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")
@@ -42,6 +43,14 @@ def golden_inputs(folder: Path) -> RunInputs:
 def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
     """A plan, and the files of the run that it wrote."""
     return plan(inputs, output, **options), planned_inputs(output, inputs)
+
+
+def same_or_faster(first: PlanResult, after: RunInputs, folder: Path, options: SearchOptions) -> None:
+    """A plan of the plan in `folder / "plan"` is the same, unless native collectives are faster in its order."""
+    again, _ = planned(after, folder / "again", options=options)
+    assert again.after_ns <= first.after_ns
+    if again.after_ns == first.after_ns:
+        assert contents(folder / "again") == contents(folder / "plan")
 
 
 def lint_plan(inputs: RunInputs) -> LintReport:

@@ -30,6 +30,7 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     pairs = [
         ("Judged by", f"the embedded replay, {result['backend']}"),
         ("Before", _before(result)),
+        *_best_native(result),
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
     ]
@@ -40,6 +41,15 @@ def _before(result: dict[str, Any]) -> str:
     if result["before_ns"] is None:
         return f"the run did not end: {result['before_reason']}"
     return f"native {result['baseline']} everywhere" if result["baseline"] else "the run as it was"
+
+
+def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The fastest native configuration; nothing for plans that know of none."""
+    best = result.get("best_native")
+    if best is None:
+        return []
+    end = f"{best['end_ns']:,} ns: {best['name']}"
+    return [("Best native", f"{end}; this run is {result['speed_up_over_best_native']:.3f}x as fast")]
 
 
 def replay_facts(result: dict[str, Any], recording: Recording) -> str:

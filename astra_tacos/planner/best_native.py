@@ -1,0 +1,251 @@
+"""The fastest configuration of ASTRA-sim's native collectives for a run, by replay: what a plan has to beat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from astra_tacos.config.system import COMM_KEYS, SCHEDULING_POLICIES
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner.native_configuration import BASELINE, LOCAL_BW_AWARE, NativeConfiguration, configuration_of
+from astra_tacos.planner.workload import Workload
+from astra_tacos.replayer.native import NATIVE_ALGORITHMS
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE, Backend
+from astra_tacos.run.run import PATTERN_KEYS, Run
+from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.trace.schema import CommType
+
+MOST_MESSAGES = 1 << 21
+"""Messages of all replays of a search together; a replay takes about a microsecond each."""
+MOST_REPLAYS = 100
+_SPLITS = (2, 4, 8, 16)
+_MOST_SPLIT = 3
+"""Unsplit configurations that are split: another than the fastest may gain more."""
+Variants = Callable[[NativeConfiguration], Iterator[NativeConfiguration]]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRun:
+    """A run with native collectives.
+
+    Parameters
+    ----------
+    configuration
+        How they run.
+    patterns
+        The patterns of the run, by their keys in the system JSON.
+    end_ns
+        The end of the run.
+    impossible
+        Why no network takes so little time; "" if one may.
+    """
+
+    configuration: NativeConfiguration
+    patterns: tuple[str, ...]
+    end_ns: int
+    impossible: str = ""
+
+    def __str__(self) -> str:
+        marked = f", not physically possible: {self.impossible}" if self.impossible else ""
+        return f"{self.configuration.describe(self.patterns)}{marked}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its name, its end, why that is impossible, and its keys of the system JSON."""
+        system = self.configuration.keys()
+        return {"name": str(self), "end_ns": self.end_ns, "why_impossible": self.impossible or None, "system": system}
+
+
+@dataclass(frozen=True, slots=True)
+class BestNative:
+    """The result of a search among native configurations.
+
+    Parameters
+    ----------
+    fastest
+        The fastest run; None if none ends.
+    fastest_possible
+        The fastest one that is physically possible; None if there is none.
+    num_replays
+        How many configurations were tried.
+    was_cut_off
+        Whether more would have been, but for the limit on messages.
+    refusal
+        Why there is none; "" if there is one.
+    """
+
+    fastest: NativeRun | None
+    fastest_possible: NativeRun | None
+    num_replays: int
+    was_cut_off: bool
+    refusal: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Both runs as objects, null where there is none, how many were tried, and the refusal."""
+        both = {"best_native": self.fastest_possible, "fastest_native": self.fastest}
+        runs = {name: None if each is None else each.to_json() for name, each in both.items()}
+        search = {"tried": self.num_replays, "cut_off": self.was_cut_off, "refusal": self.refusal or None}
+        return runs | {"native_search": search}
+
+
+def best_native(
+    workload: Workload, backend: Backend, on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> BestNative:
+    """Search the native configurations of a run: algorithms by pattern and dimension, optimization, splits and policy.
+
+    One algorithm for everything comes first, then one pattern in one dimension at a time, then splits with as many active chunks
+    or fewer, and the scheduling policies, each from the best possible ones that were found before, and last the run's own. Where
+    the backend has no queues, all are also replayed with queues: one that takes longer there is not physically possible.
+
+    Parameters
+    ----------
+    workload
+        The run and its collectives.
+    backend
+        The network model.
+    on_progress
+        Called with how many configurations were tried, and about how many there are.
+    """
+    search = _Search(workload, backend, on_progress)
+    search.climb()
+    ran = search.ran()
+    fastest, possible = (min(runs, key=search.rank, default=None) for runs in (ran, search.possible()))
+    return BestNative(fastest, possible, search.num_replays, search.was_cut_off, "" if ran else search.refusal)
+
+
+def why_impossible(run: Run, backend: Backend, end_ns: int) -> str:
+    """Why no network lets a run of native collectives end so early; "" if one may, or that is not known."""
+    if backend.models_congestion:
+        return ""
+    try:
+        queued_ns = replay_run(run, CONGESTION_AWARE).end_ns
+    except AstraTacosError as error:
+        return f"where messages queue, {error}"
+    if end_ns >= (1 - MOST_TRUNCATED) * queued_ns:
+        return ""
+    return f"no queues; it ends at {queued_ns:,} ns where messages queue"
+
+
+class _Search:
+    """Replays of a run in native configurations, each once."""
+
+    def __init__(self, workload: Workload, backend: Backend, on_progress: Callable[[int, int], None]) -> None:
+        self._run, self._backend, self._on_progress = workload.run, backend, on_progress
+        of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
+        self.patterns = tuple(key for key in COMM_KEYS if key in of_run)
+        self._num_dims = max(1, len(workload.run.network.dimensions))
+        whole = workload.instances.pattern[workload.instances.num_members == workload.run.workload.num_ranks]
+        self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
+        self._messages = max(_messages(workload), 1)
+        self._left = MOST_MESSAGES
+        self._own = configuration_of(workload.run)
+        self._runs: dict[NativeConfiguration, NativeRun | None] = {}
+        self.was_cut_off = False
+        self.refusal = "" if self.patterns else "the run has no collective that ASTRA-sim has"
+
+    @property
+    def num_replays(self) -> int:
+        return len(self._runs)
+
+    def ran(self) -> list[NativeRun]:
+        """The runs that end."""
+        return [run for run in self._runs.values() if run is not None]
+
+    def possible(self) -> list[NativeRun]:
+        """Those that are physically possible."""
+        return [run for run in self.ran() if not run.impossible]
+
+    def rank(self, run: NativeRun) -> tuple[int, int, bool]:
+        """The fastest first; of equally fast ones, those of the fewest messages; of these, the run's own."""
+        return run.end_ns, run.configuration.splits, run.configuration != self._own
+
+    def climb(self) -> None:
+        """Try one list of configurations after another, each made from the best so far."""
+        if not self.patterns:
+            return
+        own = self._own
+        policy = own.policy if own is not None else self._run.system.scheduling_policy
+        for optimization in (BASELINE, LOCAL_BW_AWARE) if self._num_dims > 1 and "all-reduce" in self._over_dims else (BASELINE,):
+            for name in NATIVE_ALGORITHMS:
+                everywhere = ((name,) * self._num_dims,) * len(COMM_KEYS)
+                self._try(NativeConfiguration(everywhere, optimization=optimization, policy=policy))
+        for make in self._mixes():
+            self._vary(1, make)
+        self._vary(_MOST_SPLIT, _splits)
+        for vary in (_active_chunks, _policies):
+            self._vary(1, vary)
+        if own is not None:
+            self._try(own)
+
+    def _vary(self, count: int, make: Variants) -> None:
+        """Try configurations made from each of so many that are the best so far."""
+        for best in sorted(self.possible() or self.ran(), key=self.rank)[:count]:
+            for configuration in make(best.configuration):
+                self._try(configuration)
+
+    def _mixes(self) -> list[Variants]:
+        """For each pattern and dimension, all algorithms there; none where there is one place only, of which all were tried.
+
+        ASTRA-sim runs a collective of some ranks in one dimension, whatever the network has.
+        """
+        places = []
+        for key in self.patterns:
+            dimensions = range(self._num_dims) if key in self._over_dims else [None]
+            places += [(COMM_KEYS.index(key), dimension) for dimension in dimensions]
+        return [partial(_algorithms, *place) for place in places] if len(places) > 1 else []
+
+    def _try(self, configuration: NativeConfiguration) -> None:
+        if configuration in self._runs:
+            return
+        messages = self._messages * configuration.splits
+        if messages > self._left or self.num_replays >= MOST_REPLAYS:
+            self.was_cut_off = True
+            self.refusal = self.refusal or f"about {messages:,} messages are too many to replay"
+            return
+        self._left -= messages
+        run = configuration.run(self._run)
+        try:
+            end_ns = replay_run(run, self._backend).end_ns
+            why = why_impossible(run, self._backend, end_ns)
+            self._runs[configuration] = NativeRun(configuration, self.patterns, end_ns, why)
+        except AstraTacosError as error:
+            self._runs[configuration] = None
+            self.refusal = self.refusal or str(error)
+        self._on_progress(self.num_replays, max(self.num_replays, len(NATIVE_ALGORITHMS) * (2 + self._num_dims)))
+
+
+def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    """Other algorithms of a pattern in a dimension, or if it is None in all."""
+    for name in NATIVE_ALGORITHMS:
+        names = [name if dimension in (None, place) else kept for place, kept in enumerate(best.algorithms[pattern])]
+        yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
+
+
+def _splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    for splits in _SPLITS:
+        yield replace(best, splits=splits, active_chunks=splits)
+
+
+def _active_chunks(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    for active in (1, best.splits // 2):
+        if 0 < active < best.splits:
+            yield replace(best, active_chunks=active)
+
+
+def _policies(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    for policy in SCHEDULING_POLICIES:
+        if policy != "EXPLICIT":
+            yield replace(best, policy=policy)
+
+
+def _messages(workload: Workload) -> int:
+    """About how many messages the run's native collectives take, unsplit."""
+    instances = workload.instances
+    sizes = [dimension.size - 1 for dimension in workload.run.network.dimensions]
+    members = instances.num_members
+    per_member = (members - 1).clip(0, sum(sizes) if sizes else math.inf)
+    twice = 1 + (instances.pattern == CommType.ALL_REDUCE)
+    return int((members * per_member * twice).sum())

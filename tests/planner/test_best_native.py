@@ -1,0 +1,127 @@
+"""The best native configuration of a run: what a plan has to beat, found by replay and written where nothing is faster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp
+from helpers.plans import planned, written
+
+from astra_tacos.config.system import COMM_KEYS
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner import best_native as search
+from astra_tacos.planner.best_native import BestNative, best_native
+from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.replayer.native import NATIVE_ALGORITHMS
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.trace.schema import CommType
+
+QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
+AG = CommType.ALL_GATHER
+
+
+def two_patterns(topology: tuple[str, ...] = ("Ring",), counts: tuple[int, ...] = (4,), size: int = 1 << 20) -> RunFiles:
+    """An All-Reduce and an All-Gather of all ranks, with compute between them."""
+    num_ranks = 1
+    for count in counts:
+        num_ranks *= count
+    nodes = [comp(0, us=3), coll(1, [0], size=size), comp(2, [1], us=5), coll(3, [2], AG, size=size)]
+    return RunFiles(ranks=[nodes] * num_ranks, topology=topology, npus=counts)
+
+
+def found(inputs: RunInputs, backend: object = CONGESTION_AWARE) -> BestNative:
+    return best_native(find_workload(inputs), backend)
+
+
+def end_ns(inputs: RunInputs, configuration: NativeConfiguration) -> int | None:
+    try:
+        return replay_run(configuration.run(read_inputs(inputs)), CONGESTION_AWARE).end_ns
+    except AstraTacosError:
+        return None
+
+
+@pytest.mark.parametrize(("topology", "counts"), [(("Switch",), (4,)), (("Ring", "Switch"), (3, 2))])
+def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
+    tmp_path: Path, topology: tuple[str, ...], counts: tuple[int, ...]
+) -> None:
+    inputs = written(tmp_path, two_patterns(topology, counts))
+    best = found(inputs)
+    assert best.fastest is not None
+    dims = len(counts)
+    for reduce, gather in itertools.product(NATIVE_ALGORITHMS, repeat=2):
+        names = {"all-reduce": (reduce,) * dims, "all-gather": (gather,) * dims}
+        other = NativeConfiguration(tuple(names.get(key, (reduce,) * dims) for key in COMM_KEYS), policy="FIFO")
+        time = end_ns(inputs, other)
+        assert time is None or time >= best.fastest.end_ns
+    assert end_ns(inputs, best.fastest.configuration) == best.fastest.end_ns
+    assert best.fastest_possible == best.fastest  # messages queue on this backend
+
+
+def test_no_slower_than_the_run_as_it_is(tmp_path: Path) -> None:
+    inputs = written(tmp_path, replace(two_patterns(("Switch",), (8,)), system={"all-reduce-implementation": ["direct"]}))
+    run = read_inputs(inputs)
+    own = configuration_of(run)
+    assert own is not None and own.algorithms[0] == ("direct",)
+    best = found(inputs)
+    assert best.fastest is not None and best.fastest.end_ns <= replay_run(run, CONGESTION_AWARE).end_ns
+
+
+def test_what_no_network_can_do_is_marked_and_does_not_count(tmp_path: Path) -> None:
+    inputs = written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24))
+    best = found(inputs, CONGESTION_UNAWARE)
+    assert best.fastest is not None and best.fastest_possible is not None
+    assert "no queues" in best.fastest.impossible and "not physically possible" in str(best.fastest)
+    assert not best.fastest_possible.impossible
+    assert best.fastest.end_ns < best.fastest_possible.end_ns
+    queued = replay_run(best.fastest_possible.configuration.run(read_inputs(inputs)), CONGESTION_AWARE).end_ns
+    assert best.fastest_possible.end_ns >= 0.995 * queued
+
+
+def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
+    """A plan that may only use rings, on a switch where they are slow: the system file is what changes."""
+    inputs = written(tmp_path, two_patterns(("Switch",), (8,), 1 << 12))
+    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    assert result.best_native_ns is not None and result.before_ns is not None
+    assert result.after_ns <= result.best_native_ns < result.before_ns
+    assert replay_run(read_inputs(after), CONGESTION_AWARE).end_ns == result.after_ns
+    plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert plan["best_native_ns"] == result.best_native_ns
+    assert plan["speed_up_over_best_native"] == result.best_native_ns / result.after_ns
+    keys = plan["best_native"]["system"]
+    system = json.loads((tmp_path / "plan" / "system.json").read_text())
+    if all(case.algorithm == "native" for case in result.cases):
+        assert system | keys == system
+
+
+def test_planning_from_splits_is_no_different(tmp_path: Path) -> None:
+    files = two_patterns(("Switch",), (4,), 1 << 22)
+    plain = written(tmp_path / "a", files)
+    split = {"preferred-dataset-splits": 8, "active-chunks-per-dimension": 8}
+    other = written(tmp_path / "b", replace(files, system=split))
+    first, _ = planned(plain, tmp_path / "first", options=QUICK)
+    second, _ = planned(other, tmp_path / "second", options=QUICK)
+    assert second.best_native_ns == first.best_native_ns
+    assert second.after_ns == first.after_ns
+
+
+def test_a_run_of_too_many_messages_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_MESSAGES", 10)
+    best = found(written(tmp_path, two_patterns()))
+    assert best == BestNative(None, None, 0, True, best.refusal)
+    assert "too many to replay" in best.refusal
+
+
+def test_a_configuration_in_words() -> None:
+    ring, mixed = ("ring", "ring"), ("ring", "direct")
+    configuration = NativeConfiguration((ring, mixed, ring, ring), 4, 2, "localBWAware", "FIFO")
+    assert configuration.describe(("all-reduce",)) == "ring; localBWAware; 4 splits, 2 active; FIFO"
+    text = "all-reduce ring; all-gather ring, direct; localBWAware; 4 splits, 2 active; FIFO"
+    assert configuration.describe(("all-reduce", "all-gather")) == text
