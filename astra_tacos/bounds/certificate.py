@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,16 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 
-"""A time that is less than the bound by more than this share is no time that a network can have: there is no efficiency then."""
-
 
 def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `bound_ns` bounds every algorithm and every chunking, `chunked_bound_ns` only schedules that send these chunks one at a time
-    (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `bound` is the one that binds, `bound_where`,
-    `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links), `bounds_ns` lists all. For `efficiency` and
-    `optimal` see `efficiency_of`, `is_optimal`. Link shares are of the collective's time.
+    (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `possible_ns` is what the schedule can really
+    take: `predicted_ns`, or `exact_ns` where truncation makes that more than 0.5% shorter; bandwidths are of this time. `bound`
+    is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links), and
+    `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. Link shares are of the predicted
+    time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     bounds = all_bounds(topology, collective, timing)
@@ -29,7 +30,10 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     is_by_chunk = isinstance(schedule, LockstepSchedule) or (schedule.message_first is None and schedule.sums is None)
     chunked = chunked_lower_bound(topology, collective, timing) if is_by_chunk else None
     time = max(schedule.collective_time_ns, 1)
-    algorithm_bandwidth = collective.buffer_bytes / time
+    exact_ns = None if isinstance(schedule, LockstepSchedule) else exact_time_ns(schedule)
+    possible = time if exact_ns is None or time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
+    algorithm_bandwidth = collective.buffer_bytes / possible
+    efficiency = efficiency_of(time, bound.time_ns)
     return {
         "network": topology.name,
         "topology": topology.describe_shape(),
@@ -48,7 +52,8 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
         "num_sends": schedule.num_sends,
         "num_messages": schedule.num_messages,
         "predicted_ns": time,
-        "exact_ns": None if isinstance(schedule, LockstepSchedule) else round(exact_time_ns(schedule), 3),
+        "exact_ns": None if exact_ns is None else round(exact_ns, 3),
+        "possible_ns": possible,
         "bound_ns": bound.time_ns,
         "bound": bound.name,
         "bound_where": bound.where,
@@ -58,8 +63,8 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
         "chunked_bound_ns": None if chunked is None else chunked.time_ns,
         "chunked_bound": None if chunked is None else chunked.name,
         "chunked_bound_where": None if chunked is None else chunked.where,
-        "efficiency": efficiency_of(time, bound.time_ns),
-        "optimal": is_optimal(time, bound.time_ns),
+        "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
+        "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
         "algorithm_bandwidth_gbps": algorithm_bandwidth,
         "bus_bandwidth_gbps": algorithm_bandwidth * collective.bus_factor,
         **_link_extremes(schedule),

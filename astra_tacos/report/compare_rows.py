@@ -38,11 +38,12 @@ class CompareRow:
         the configuration.
     chunks_per_npu, num_chunks, num_sends
         Numbers of chunks and sends of the schedule.
-    time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
-        Predicted time; lower bound over all algorithms and the name of its argument; lower bound for these chunks; bound over all
-        algorithms divided by the time, and whether the two are equal.
+    time_ns, possible_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
+        Predicted time; the time that it can really take, which differs where ASTRA-sim truncates much; lower bound over all
+        algorithms and the name of its argument; lower bound for these chunks; bound over all algorithms divided by the possible
+        time, and whether the two are equal.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
-        Decimal GB/s, as nccl-tests defines them.
+        Decimal GB/s, as nccl-tests defines them, at the possible time.
     backend, stock_ns, congestion_aware_ns
         Backend for which the schedule is made; time that stock ASTRA-sim prints; time of the same traces under congestion.
     judge_notes
@@ -74,6 +75,7 @@ class CompareRow:
     num_chunks: int | None = None
     num_sends: int | None = None
     time_ns: int | None = None
+    possible_ns: int | None = None
     bound_ns: int | None = None
     bound: str | None = None
     chunked_bound_ns: int | None = None

@@ -99,7 +99,11 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
 
 def _bounds(rows: Sequence[CompareRow]) -> dict[int, tuple[float, float]]:
     """The bound in ns and the bus bandwidth in GB/s that it allows, by size in ascending order."""
-    moved = {row.size_bytes: row.bus_bandwidth_gbps * row.time_ns for row in rows if row.bus_bandwidth_gbps and row.time_ns}
+    moved = {
+        row.size_bytes: row.bus_bandwidth_gbps * (row.possible_ns or row.time_ns)
+        for row in rows
+        if row.bus_bandwidth_gbps and row.time_ns
+    }
     return {size: (ns, moved[size] / ns) for size, ns in sorted(best_bound_ns(rows).items()) if ns > 0}
 
 
