@@ -23,7 +23,7 @@ from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.judge import judgement
 from astra_tacos.judge.judgement import busiest_link_ns, judge_schedule, with_other_choices
 from astra_tacos.judge.judges import FIGURES, STOCK_FIGURE, differ, judges_of_collective, judges_of_run, timed_for
-from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -20,9 +20,9 @@ from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_
 from astra_tacos.errors import ConfigError
 from astra_tacos.linter.lint import lint
 from astra_tacos.replayer.astra_sim import backend_of
-from astra_tacos.replayer.routes import NETWORK_MODELS
+from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK, choose_backend, default_backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, MODELS, STOCK, choose_backend, default_backend
 from astra_tacos.run.run import read_run
 
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
@@ -36,8 +36,8 @@ GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1,
 
 
 def test_every_backend_has_its_network_model() -> None:
-    assert set(NETWORK_MODELS) == set(BACKENDS.values())
-    for backend in BACKENDS.values():
+    assert set(NETWORK_MODELS) == set(MODELS.values())
+    for backend in MODELS.values():
         assert pickle.loads(pickle.dumps(backend)) == backend
         assert bool(len(NETWORK_MODELS[backend](network(("Ring", 4))).link_src)) is backend.models_congestion
 
@@ -47,17 +47,17 @@ def test_no_other_module_spells_a_backend() -> None:
     spelled = {}
     for path in package.rglob("*.py"):
         words = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
-        spelled[path.relative_to(package).as_posix()] = {word for word in words if isinstance(word, str)} & set(BACKENDS)
-    assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(BACKENDS)}
+        spelled[path.relative_to(package).as_posix()] = {word for word in words if isinstance(word, str)} & set(MODELS)
+    assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(MODELS)}
 
 
 def test_default() -> None:
     assert default_backend(None) is default_backend(GRAPH) is default_backend(network(("Ring", 4))) is CONGESTION_AWARE
     assert default_backend(network(("Ring", 4), ("Switch", 2))) is CONGESTION_UNAWARE
     assert choose_backend(None, GRAPH) is CONGESTION_AWARE
-    for name, backend in BACKENDS.items():
+    for name, backend in MODELS.items():
         assert choose_backend(name, GRAPH) is choose_backend(backend, GRAPH) is backend
-    with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
+    with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware or packet"):
         choose_backend("ns3", GRAPH)
 
 
