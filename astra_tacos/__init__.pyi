@@ -5,6 +5,7 @@ from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.all_reduce import all_reduce
@@ -43,10 +44,13 @@ from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
@@ -55,6 +59,7 @@ from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 from astra_tacos.verifier.violation import Violation
 
 __all__ = [
@@ -97,6 +102,8 @@ __all__ = [
     "SearchOptions",
     "SearchResult",
     "Step",
+    "SymmetricSchedule",
+    "SymmetricTask",
     "SynthesisError",
     "Synthesizer",
     "Timing",
@@ -112,6 +119,7 @@ __all__ = [
     "broadcast",
     "build_topology",
     "certify",
+    "certify_symmetric",
     "chunked_lower_bound",
     "compute_timing",
     "export_chakra",
@@ -122,6 +130,7 @@ __all__ = [
     "lint",
     "load_lockstep_schedule",
     "load_schedule",
+    "load_symmetric_schedule",
     "lower_bound",
     "make_collective",
     "plan",
@@ -134,12 +143,15 @@ __all__ = [
     "replay_run",
     "replay_trace",
     "save_schedule",
+    "save_symmetric_schedule",
     "scatter",
     "schedule_trace",
     "search",
     "synthesize",
+    "synthesize_symmetric",
     "verify",
     "verify_msccl_xml",
+    "verify_symmetric",
     "verify_trace",
     "write_run_directory",
 ]

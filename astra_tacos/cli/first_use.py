@@ -58,6 +58,8 @@ SHARED = (
     "astra_tacos.bounds._flow_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
+SYMMETRIC = tuple(f"{_SYMMETRIC}:{name}" for name in ("grow_trees", "earliest_starts", "order_hops"))
+"""Schedules in which all NPUs do the same."""
 PERSONALISED = (
     f"{_ROUTING}._path_kernels:route",
     f"{_ROUTING}._path_kernels:sends_of_paths",

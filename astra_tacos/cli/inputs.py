@@ -18,21 +18,25 @@ class Kind(StrEnum):
     RUN_DIRECTORY = "run directory"
     SCHEDULE = "schedule"
     LOCKSTEP = "lockstep schedule"
+    SYMMETRIC = "symmetric schedule"
     MSCCL_XML = "MSCCL XML"
     NETWORK = "network"
     TRACE = "trace"
 
 
 def identify(path: Path) -> tuple[Kind, Path]:
-    """Kind of a path, and what to read: for a trace the prefix of its files, for a run directory itself.
+    """Kind of a path, and what to read: for a trace the prefix of its files, for a run directory itself, else the file.
 
     Raises
     ------
     ConfigError
         If it is none of those kinds.
     """
+    from astra_tacos.schedule.symmetric_storage import holds_symmetric
+
     if (path / "schedule.npz").is_file():
-        return Kind.RUN_DIRECTORY, path
+        schedule = path / "schedule.npz"
+        return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
     if (path / "schedule.json").is_file():
         return Kind.LOCKSTEP, path
     by_suffix = {
@@ -42,6 +46,8 @@ def identify(path: Path) -> tuple[Kind, Path]:
         ".yaml": Kind.NETWORK,
     }
     if path.is_file() and path.suffix in by_suffix:
+        if path.suffix == ".npz" and holds_symmetric(path):
+            return Kind.SYMMETRIC, path
         return by_suffix[path.suffix], path
     if not path.name:
         raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")

@@ -27,6 +27,8 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _trace(target)
     elif kind is Kind.MSCCL_XML:
         result = _xml(target)
+    elif kind is Kind.SYMMETRIC:
+        result = _symmetric(target)
     elif kind is Kind.LOCKSTEP:
         result = _lockstep(target)
     else:
@@ -97,6 +99,13 @@ def _schedule(path: Path) -> dict[str, Any]:
     schedule = load_schedule(path)
     check_rows(schedule)
     return certify(schedule)
+
+
+def _symmetric(path: Path) -> dict[str, Any]:
+    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+
+    return certify_symmetric(load_symmetric_schedule(path))
 
 
 def _lockstep(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _REPLAY_FILE = "replay.npz"
 _SCHEDULE_FILES = ("schedule.npz", "schedule.json")
-_SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP)
+_SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP, Kind.SYMMETRIC)
 _CONDITION = "size_bytes >= 65536 and collective == 'all-reduce'"
 _path = click.Path(path_type=Path)
 
@@ -226,11 +226,11 @@ def _read_schedule(path: Path) -> Schedule | LockstepSchedule:
 def _load(kind: Kind, target: Path) -> Schedule | LockstepSchedule:
     from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
     from astra_tacos.schedule.schedule import check_rows
-    from astra_tacos.schedule.storage import load_schedule
+    from astra_tacos.schedule.symmetric_storage import load_rows
 
     if kind is Kind.LOCKSTEP:
         return load_lockstep_schedule(target)
-    schedule = load_schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
+    schedule = load_rows(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     check_rows(schedule)
     return schedule
 

@@ -33,7 +33,7 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
     packets = PACKETS if backend is not None and not backend.is_analytical else ()
     compile_ahead(*((*READING, *REPLAYING, *packets) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
-        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE):
+        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
             if network_path or backend:
                 raise click.UsageError("--network and --backend are for traces: a schedule has its own network and model.")
             schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
@@ -54,9 +54,9 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
 
 def _replay_schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.replayer.schedule_replay import replay_schedule
-    from astra_tacos.schedule.storage import load_schedule
+    from astra_tacos.schedule.symmetric_storage import load_rows
 
-    schedule = load_schedule(path)
+    schedule = load_rows(path)
     replayed = replay_schedule(schedule)
     return {
         "path": str(path),

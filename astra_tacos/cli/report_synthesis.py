@@ -47,9 +47,9 @@ def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
 def _load(directory: Path) -> Schedule | LockstepSchedule:
     if (directory / "schedule.npz").is_file():
         from astra_tacos.schedule.schedule import check_rows
-        from astra_tacos.schedule.storage import load_schedule
+        from astra_tacos.schedule.symmetric_storage import load_rows
 
-        schedule = load_schedule(directory / "schedule.npz")
+        schedule = load_rows(directory / "schedule.npz")
         check_rows(schedule)
         return schedule
     from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule

@@ -13,6 +13,7 @@ from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahea
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
+from astra_tacos.cli.symmetric import print_compact, synthesize_compact, takes_symmetric
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ def synthesize(
     With --output, DIR gets everything that ASTRA-sim needs: Chakra traces of the collective and a workload that runs it, the
     system and network files, an MSCCL XML (if the format supports the collective), and run_astra_sim.sh.
 
-    Schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept in a
-    compact form: there is one trial, and DIR gets the schedule without traces.
+    On networks that look the same from every NPU, schedules of more sends than --max-sends are made for NPU 0's chunks only:
+    all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces.
+
+    Other schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept
+    in a compact form: there is one trial, and DIR gets the schedule without traces.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
@@ -82,6 +86,10 @@ def synthesize(
 
         EXPORTER.check_output(output)
     network = read_network(network_path)
+    if takes_symmetric(network, collective_name, options):
+        result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
+        print_json(result) if as_json else print_compact(result, text)
+        return
     topology = build_topology(network)
     what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options)
     options, model, reason = timed_for(options, topology, what, backend)

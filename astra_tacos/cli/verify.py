@@ -55,7 +55,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
-    if kind in (Kind.SCHEDULE, Kind.LOCKSTEP) and topology is not None:
+    if kind in (Kind.SCHEDULE, Kind.LOCKSTEP, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     compile_ahead(*_KERNELS.get(kind, ()))
     with progress("verifying"):
@@ -141,6 +141,8 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
         from astra_tacos.schedule.storage import load_schedule
 
         return _verify_schedule(path, load_schedule(path), collective)
+    if kind is Kind.SYMMETRIC:
+        return _verify_symmetric(path, collective)
     if kind is Kind.LOCKSTEP:
         from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
 
@@ -175,6 +177,25 @@ def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collecti
     if violations:
         return Verdict(str(path), what, violations)
     certificate = certify(schedule)
+    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+
+
+def _verify_symmetric(path: Path, collective: str | None) -> Verdict:
+    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
+    from astra_tacos.verifier.violation import Violation
+
+    schedule = load_symmetric_schedule(path)
+    task = schedule.task
+    sends = f"{schedule.num_sends:,} sends, {schedule.num_rows:,} of them of NPU 0's chunks"
+    what = f"{task.collective} on {task.num_npus:,} NPUs, {sends}"
+    violations = verify_symmetric(schedule)
+    if collective not in (None, task.collective):
+        violations = (Violation("wrong-collective", f"is of {task.collective}, expected {collective}"), *violations)
+    if violations:
+        return Verdict(str(path), what, violations)
+    certificate = certify_symmetric(schedule)
     return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
 
 

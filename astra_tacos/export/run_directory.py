@@ -66,6 +66,8 @@ class RunDirectory(Exported):
 def _is_own(names: set[str]) -> bool:
     foreign = any(name not in _OWN and not name.endswith(".xml") for name in names)
     is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
+    if {RESULT_FILE, _SCHEDULE} == names:  # a symmetric schedule
+        return True
     return is_run or {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}
 
 

@@ -166,24 +166,32 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
             raise ValueError("a link leads to no device")
     if not (np.all(np.isfinite(links[2])) and links[2].min() > 0 and np.all(np.isfinite(links[3])) and links[3].min() >= 0):
         raise ValueError("a link has no valid bandwidth or latency")
-    dimensions = tuple(_dimension(*entry) for entry in header["dimensions"])
+    dimensions = tuple(dimension(*entry) for entry in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
     columns = {name: arrays[name] for name in LINKS}
     return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions)
 
 
-def _dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
+def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
+    """A dimension of a header, else ValueError.
+
+    Parameters
+    ----------
+    block, size, bandwidth_gibps, latency_ns
+        What the header has.
+    """
     about = {"block": block, "size": size}
-    speed, latency = _number(bandwidth_gibps), _number(latency_ns)
-    dimension = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
-    known = BUILDING_BLOCKS.get(dimension.block)
-    if known is None or dimension.size < 2 or known.expected_size(dimension.size) is not None:
-        raise ValueError(f"a dimension is {describe(dimension.block)} of {dimension.size}")
-    return dimension
+    speed, latency = number(bandwidth_gibps), number(latency_ns)
+    read = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+    known = BUILDING_BLOCKS.get(read.block)
+    if known is None or read.size < 2 or known.expected_size(read.size) is not None:
+        raise ValueError(f"a dimension is {describe(read.block)} of {read.size}")
+    return read
 
 
-def _number(value: object) -> float:
+def number(value: object) -> float:
+    """A number of a header, 0 or more, else ValueError."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
         raise ValueError(f"{describe(value)}, expected a number of 0 or more")
     return float(value)
@@ -214,4 +222,4 @@ def _timing(header: dict[str, Any], topology: Topology, collective: Collective) 
     model: Any = text(header, "link_model")
     if model not in LINK_MODELS:
         raise ValueError(f"link model {describe(model)}")
-    return compute_timing(topology, collective, model, _number(header["reduce_bandwidth_gbps"]))
+    return compute_timing(topology, collective, model, number(header["reduce_bandwidth_gbps"]))

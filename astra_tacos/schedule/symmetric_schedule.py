@@ -64,7 +64,7 @@ class SymmetricTask:
             raise ConfigError(f"collective: found {self.collective!r}, expected {', '.join(SYMMETRIC_COLLECTIVES)}")
         if not 2 <= self.num_npus <= MAX_NPUS:
             raise ConfigError(f"{self.name}: found {self.num_npus:,} NPUs, expected 2 to {MAX_NPUS:,}")
-        parts = self._num_parts
+        parts = self.num_parts
         if self.chunks_per_npu < 1 or not parts <= self.size_bytes <= MAX_SIZE_BYTES:
             expected = f"expected at least one byte per chunk, and at most {MAX_SIZE_BYTES}"
             raise ConfigError(f"{self.collective}: {self.size_bytes} bytes in {parts} chunks, {expected}")
@@ -87,10 +87,10 @@ class SymmetricTask:
     @property
     def chunk_bytes(self) -> int:
         """Size of the largest chunk, which all chunks count as: they differ by a byte at most."""
-        return -(-self.size_bytes // self._num_parts)
+        return -(-self.size_bytes // self.num_parts)
 
     @property
-    def _num_parts(self) -> int:
+    def num_parts(self) -> int:
         """Chunks that `size_bytes` are cut into."""
         return self.chunks_per_npu * (1 if self.collective == "all-gather" else self.num_npus)
 
@@ -108,6 +108,11 @@ class SymmetricTask:
     def gathers(self) -> bool:
         """Whether every NPU needs every chunk."""
         return self.collective in ("all-gather", "all-reduce")
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Size of the whole buffer, as of `Collective`."""
+        return self.size_bytes * (self.num_npus if self.collective == "all-gather" else 1)
 
     @property
     def num_phases(self) -> int:
@@ -129,7 +134,7 @@ class SymmetricTask:
             If a chunk is too small or too large for a link.
         """
         links = star(self.name, self.dimensions, self.classes)
-        sizes = np.unique(np.array([self.size_bytes // self._num_parts, self.chunk_bytes], np.int64))
+        sizes = np.unique(np.array([self.size_bytes // self.num_parts, self.chunk_bytes], np.int64))
         return timing_of_sizes(links, sizes, self.link_model, self.reduce_bandwidth_gbps)
 
     @property
@@ -203,6 +208,15 @@ class SymmetricSchedule:
         """The time at which the last chunk is usable at its destination: on every NPU the same."""
         copied = self.end_ns[~self.reduces].max(initial=0)
         return int(max(copied, self.end_ns[self.reduces].max(initial=-self.task.reduction_ns) + self.task.reduction_ns))
+
+    @property
+    def link_class(self) -> NDArray[np.int64]:
+        """int64[num_rows], the class of links that each row goes over, -1 where there is none."""
+        group, found = self.task.group, np.full(self.num_rows, -1)
+        offset = group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
+        for number, each in enumerate(self.task.classes):
+            found[np.isin(offset, each.moves * group.strides[each.dimension])] = number
+        return found
 
     def expand(self, topology: Topology | None = None) -> Schedule:
         """The ordinary schedule, with every send of every chunk.

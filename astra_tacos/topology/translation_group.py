@@ -118,6 +118,7 @@ def star(name: str, dimensions: Sequence[Dimension], classes: Sequence[LinkClass
         np.array([d.bandwidth_gibps for d in dimensions], np.float64)[dimension],
         np.array([d.latency_ns for d in dimensions], np.float64)[dimension],
         dimension.astype(np.int16),
+        tuple(dimensions),
     )
 
 

@@ -1,0 +1,144 @@
+"""`astra-tacos synthesize` on networks with too many sends to list: what NPU 0's chunks do, which stands for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.cli.console import print_rows, progress
+from astra_tacos.cli.first_use import SYMMETRIC, compile_ahead
+
+if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.run.backend import Backend
+    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+
+def takes_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
+    """Whether a schedule has more sends than `--max-sends` with one chunk per NPU, and `symmetric` is asked for and can do it.
+
+    Parameters
+    ----------
+    network
+        The network, as described.
+    collective
+        Name of the collective.
+    options
+        What is asked of the search.
+    """
+    from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES
+    from astra_tacos.topology.translation_group import why_no_translations
+
+    if collective not in SYMMETRIC_COLLECTIVES or "symmetric" not in options.synthesizers or why_no_translations(network):
+        return False
+    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    phases = 2 if collective == "all-reduce" else 1
+    return phases * chunks * network.num_npus * (network.num_npus - 1) > options.max_sends
+
+
+def synthesize_compact(
+    network: NetworkConfig,
+    task: tuple[str, int],
+    options: SearchOptions,
+    backend: Backend | None,
+    output: Path | None,
+    with_checks: bool,
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Synthesize, verify and, into `output`, write: the result as for JSON, and rows to print under it.
+
+    Parameters
+    ----------
+    network
+        The network, which looks the same from every NPU.
+    task
+        Name and size of the collective.
+    options
+        What is asked of the search; chunks, link model and reductions count.
+    backend
+        The network model that was asked for; None for what stock ASTRA-sim comes closest to.
+    output
+        Directory to write, None for none.
+    with_checks
+        Whether the oracle checks the schedule.
+
+    Raises
+    ------
+    SynthesisError
+        If chunks are too small or too large for the links.
+    VerificationError
+        If the oracle objects.
+    """
+    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+    from astra_tacos.files import replaced_directory, write_json
+    from astra_tacos.judge.judges import FIGURES
+    from astra_tacos.run.backend import backend_of_model
+    from astra_tacos.schedule.symmetric_storage import save_symmetric_schedule
+    from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+    from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+
+    asked, reason = _asked(network, task, options, backend)
+    compile_ahead(*SYMMETRIC)
+    with progress("synthesizing"):
+        schedule = best_symmetric(asked) if options.chooses_chunks else synthesize_symmetric(asked)
+    if with_checks:
+        with progress("verifying"):
+            _check(schedule)
+    notes = [
+        f"{schedule.num_sends:,} sends, more than --max-sends {options.max_sends:,}: kept as the {schedule.num_rows:,} sends of "
+        "NPU 0's chunks, which all other NPUs make alike"
+    ]
+    if output is not None:
+        notes.append("no traces and no MSCCL XML; raise --max-sends where ASTRA-sim can run a collective of this size")
+    result = certify_symmetric(schedule) | {"link_model_reason": reason, "verified": with_checks}
+    result |= {"backend": (backend or backend_of_model(asked.link_model)).name, **dict.fromkeys(FIGURES)}
+    if output is not None:
+        with progress("writing"), replaced_directory(output) as directory:
+            save_symmetric_schedule(schedule, directory / "schedule.npz")
+            write_json(directory / "result.json", result)
+    rows = [("checks", "verified, for all NPUs: the network looks the same from each" if with_checks else "not verified")]
+    if output is not None:
+        rows.append(("files", str(output)))
+    rows += [("note", note) for note in notes]
+    return result | {"output": None if output is None else str(output), "notes": notes}, rows
+
+
+def print_compact(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
+    """Print the figures, and what else there is to say."""
+    from astra_tacos.report.table import synthesis_rows
+
+    print_rows([*synthesis_rows(result), *rows])
+
+
+def _asked(
+    network: NetworkConfig, task: tuple[str, int], options: SearchOptions, backend: Backend | None
+) -> tuple[SymmetricTask, str]:
+    """What to synthesize, and why its links are timed so, "" where the user said so."""
+    from astra_tacos.collective.all_gather import all_gather
+    from astra_tacos.config.network import check_block_sizes, check_values
+    from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+    from astra_tacos.schedule.timing import choose_link_model
+    from astra_tacos.topology.translation_group import star
+
+    check_values(network)
+    check_block_sizes(network.source, network.dimensions)
+    name, size_bytes = task
+    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    model = "blocking" if options.link_model == "auto" else options.link_model
+    asked = SymmetricTask(network.name, network.dimensions, name, size_bytes, chunks, model, options.reduce_bandwidth_gbps)
+    if options.link_model != "auto":
+        return asked, ""
+    links = star(network.name, network.dimensions, asked.classes)
+    chunk = all_gather(links.num_npus, asked.chunk_bytes)
+    model, reason = choose_link_model(links, chunk) if backend is None else backend.link_model_on(links, chunk)
+    return replace(asked, link_model=model), reason
+
+
+def _check(schedule: SymmetricSchedule) -> None:
+    from astra_tacos.errors import VerificationError
+    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
+
+    violations = verify_symmetric(schedule)
+    if violations:
+        raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")

@@ -1,0 +1,58 @@
+"""The number of chunks of a symmetric schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+
+MOST_ROWS = 4_000_000
+"""Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
+_MOST_CHUNKS = 512
+_GAIN = 0.999
+"""More chunks have to make a schedule faster by this factor."""
+
+
+def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> SymmetricSchedule:
+    """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; with so many chunks that their bound is not slower.
+
+    Parameters
+    ----------
+    task
+        What to synthesize; its number of chunks does not matter.
+    max_sends
+        Most sends of all NPUs together with more than one chunk per NPU; None for no limit.
+
+    Raises
+    ------
+    SynthesisError
+        If even one chunk per NPU is too small or too large for the links.
+    """
+    best = synthesize_symmetric(replace(task, chunks_per_npu=1))
+    least = max(bound.time_ns for bound in symmetric_bounds(task))
+    for finer in _finer(task, max_sends):
+        if least >= best.collective_time_ns * _GAIN:
+            break
+        if chunked_symmetric_bound(finer).time_ns >= best.collective_time_ns * _GAIN:
+            continue
+        found = synthesize_symmetric(finer)
+        if found.collective_time_ns < best.collective_time_ns * _GAIN:
+            best = found
+    return best
+
+
+def _finer(task: SymmetricTask, max_sends: int | None) -> Iterator[SymmetricTask]:
+    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())} - {1}):
+        try:
+            finer = replace(task, chunks_per_npu=chunks)
+            _ = finer.timing
+        except (ConfigError, SynthesisError):  # chunks are too small
+            return
+        rows = finer.least_rows
+        if chunks > _MOST_CHUNKS or rows > MOST_ROWS or (max_sends is not None and rows * finer.num_npus > max_sends):
+            return
+        yield finer

@@ -1,0 +1,100 @@
+"""Symmetric schedules on the command line, with a limit of sends that small networks reach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from astra_tacos.cli.main import cli
+
+NETWORK = "topology: [ Ring, {} ]\nnpus_count: [ 4, 3 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def network(directory: Path, block: str = "Ring") -> Path:
+    path = directory / "network.yml"
+    path.write_text(NETWORK.format(block))
+    return path
+
+
+def arguments(path: Path, collective: str, *more: object) -> tuple[object, ...]:
+    return "synthesize", "--network", path, "--collective", collective, "--size", "12MiB", "--max-sends", 100, *more
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
+def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str) -> None:
+    output = tmp_path / "out"
+    for _ in range(2):  # the second run replaces what the first one wrote
+        done = run(*arguments(network(tmp_path), collective, "--output", output, "--json"))
+        assert done.exit_code == 0, done.output
+    result = json.loads(done.output)
+    assert result["synthesizer"] == "symmetric" and result["verified"]
+    assert result["predicted_ns"] >= result["chunked_bound_ns"]
+    assert {path.name for path in output.iterdir()} == {"schedule.npz", "result.json"}
+    assert "no traces" in " ".join(result["notes"])
+    for path in (output, output / "schedule.npz"):
+        checked = json.loads(run("verify", path, "--json").output)
+        assert checked["ok"] and checked["checked"][0]["predicted_ns"] == result["predicted_ns"]
+        assert json.loads(run("inspect", path, "--json").output)["num_sends"] == result["num_sends"]
+        assert json.loads(run("replay", path, "--json").output)["collective_time_ns"] == result["predicted_ns"]
+    assert "verified, for all NPUs" in run(*arguments(network(tmp_path), collective)).output
+
+
+def test_exported_with_every_send(tmp_path: Path) -> None:
+    output, traces = tmp_path / "out", tmp_path / "traces"
+    assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0
+    done = run("export", output, "--format", "chakra", "--output", traces)
+    assert done.exit_code == 0, done.output
+    assert len(list(traces.glob("*.et"))) == 12
+    assert run("plot", "timeline", output, "--output", tmp_path / "timeline.svg").exit_code == 0
+    page = run("report", output, "--output", tmp_path / "report.html")
+    assert page.exit_code == 0, page.output
+
+
+@pytest.mark.parametrize("name", ["auto", "symmetric"])
+def test_few_sends_are_listed(tmp_path: Path, name: str) -> None:
+    path, output = network(tmp_path, "Switch"), tmp_path / "out"
+    more = ("--synthesizer", name, "--chunks-per-npu", 1, "--output", output, "--json")
+    done = run("synthesize", "--network", path, "--collective", "all-gather", "--size", "1MiB", *more)
+    assert done.exit_code == 0, done.output
+    assert (output / "workload").is_dir() or any(output.rglob("*.et"))
+
+
+def test_other_networks_keep_their_rows(tmp_path: Path) -> None:
+    done = run(*arguments(network(tmp_path, "Ring"), "broadcast", "--trials", 1, "--json"))
+    assert done.exit_code == 0 and json.loads(done.output)["synthesizer"] != "symmetric"
+    path = tmp_path / "mesh.yml"
+    path.write_text("astra_tacos: { topology: [ Mesh ] }\nnpus_count: [ 12 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    done = run(*arguments(path, "all-gather", "--trials", 1, "--json"))
+    assert done.exit_code == 0 and json.loads(done.output)["synthesizer"] != "symmetric"
+    refused = run(*arguments(path, "all-gather", "--synthesizer", "symmetric"))
+    assert refused.exit_code != 0 and "Mesh 12 has ends or corners" in str(refused.exception)
+
+
+def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
+
+    output = tmp_path / "out"
+    assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0
+    path = output / "schedule.npz"
+    schedule = load_symmetric_schedule(path)
+    save_symmetric_schedule(replace(schedule, end_ns=schedule.end_ns + 1), path)
+    done = run("verify", path)
+    assert done.exit_code == 1 and "delay: row 0 takes" in done.output
+
+
+def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
+    path = tmp_path / "network.yml"
+    path.write_text("topology: [ Ring, Ring ]\nnpus_count: [ 100, 60 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n")
+    done = run("synthesize", "--network", path, "--collective", "all-reduce", "--size", "6000MiB", "--json")
+    result = json.loads(done.output)
+    assert result["num_sends"] == 2 * result["chunks_per_npu"] * 6000 * 5999
+    assert result["efficiency"] > 0.999
