@@ -18,7 +18,7 @@ from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, timin
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 from astra_tacos.topology.translation_group import LinkClass, TranslationGroup, link_classes, star, why_not_symmetric
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Collectives in which all NPUs play the same part."""
@@ -147,6 +147,15 @@ class SymmetricTask:
         """int64[num_classes], how long a send takes its port out of an NPU, and later, equally long, that into one."""
         timing = self.timing
         return self.delay_ns if timing.is_blocking else timing.link_hold_ns[: len(self.classes), -1]
+
+    @property
+    def truncation(self) -> float:
+        """By what factor truncation to whole nanoseconds shortens the delay or hold of a class at most, 1 or more."""
+        bandwidth = bytes_per_ns(np.array([d.bandwidth_gibps for d in self.dimensions]))
+        latency = np.array([d.latency_ns for d in self.dimensions])
+        at = np.array([each.dimension for each in self.classes])
+        exact = (self.chunk_bytes / bandwidth + (latency if self.timing.is_blocking else 0))[at]
+        return max(1.0, float((exact / self.hold_ns).max()))
 
     @property
     def reduction_ns(self) -> int:

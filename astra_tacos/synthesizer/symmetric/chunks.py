@@ -8,6 +8,7 @@ from dataclasses import replace
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 MOST_ROWS = 4_000_000
@@ -18,7 +19,7 @@ _GAIN = 0.999
 
 
 def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> SymmetricSchedule:
-    """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; with so many chunks that their bound is not slower.
+    """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; unless truncation shortens the time of such chunks.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> Symmetr
     least = max(bound.time_ns for bound in symmetric_bounds(task))
     for finer in _finer(task, max_sends):
         if least >= best.collective_time_ns * _GAIN:
+            break
+        if finer.truncation > 1 / (1 - MOST_TRUNCATED):
             break
         if chunked_symmetric_bound(finer).time_ns >= best.collective_time_ns * _GAIN:
             continue
