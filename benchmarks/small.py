@@ -26,7 +26,6 @@ from astra_tacos.judge.judges import timed_for
 from astra_tacos.judge.native import NativeTime, native_times
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
@@ -252,15 +251,15 @@ def measured(name: str, network: NetworkConfig, collective: str, size: int) -> I
         if backend == CONGESTION_UNAWARE and (not network.dimensions or network.link_overrides):
             continue  # ASTRA-sim has no such network there
         asked = SearchOptions(chunks_per_npu="auto", budget=BUDGET)
-        options, model, _ = timed_for(asked, topology, what, backend)
+        options = timed_for(asked, topology, what, backend)[0]
         try:
             result = search(topology, what, options)
         except SynthesisError as error:
             print(f"{name}: {collective} of {size}: {error}", file=sys.stderr)
             continue
         schedule = result.schedule
-        bound = lower_bound(topology, schedule.collective, compute_timing(topology, schedule.collective, model))
-        judged = judge_schedule(schedule, network, backend).own_time_ns
+        bound = lower_bound(topology, schedule.collective, schedule.timing)
+        judged = judge_schedule(schedule, network, backend).possible_ns
         natives = native_times(network, what, backend)
         yield Point(
             name, collective, size, backend, judged or schedule.collective_time_ns, bound.time_ns, bound.name,

@@ -209,7 +209,7 @@ def compared_rows(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import timed_for
+    from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
 
@@ -221,7 +221,7 @@ def compared_rows(
             begin = time.perf_counter()
             try:
                 what = asked_collective(collective_name, topology.num_npus, size, root, options)
-                asked = timed_for(replace(options, synthesizer=name), topology, what, backend)[0]
+                asked, models, _ = timed_for(replace(options, synthesizer=name), topology, what, backend)
                 found = search(topology, what, asked)
             except (ConfigError, SynthesisError) as error:
                 yield replace(row, refusal=str(error))
@@ -233,7 +233,7 @@ def compared_rows(
             figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
             if network is not None:
-                judged = judge_schedule(found.schedule, network, backend)
+                judged = judge_schedule(found.schedule, network, backend_in_use(network, models, backend))
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]
                     judged = with_other_choices(judged, found.schedule, network, asked)
@@ -275,11 +275,12 @@ def _native_rows(
         The least time of any algorithm, None if no schedule told it.
     """
     from astra_tacos.bounds.certificate import efficiency_of
-    from astra_tacos.judge.judges import judges_of_run, timed_for
+    from astra_tacos.judge.judges import backend_in_use, judges_of_run, timed_for
     from astra_tacos.judge.native import native_time_ns, native_times
     from astra_tacos.run.backend import backend_of_model
 
-    chosen = backend or backend_of_model(timed_for(options, topology, what, backend)[1])
+    models = timed_for(options, topology, what, backend)[1]
+    chosen = backend_in_use(network, models, backend) or backend_of_model(models[0])
     begin = time.perf_counter()
     natives = native_times(network, what, chosen, options.reduce_bandwidth_gbps)
     seconds = time.perf_counter() - begin

@@ -87,10 +87,10 @@ _OPTIONS = {
     ),
     "link_model": _Option(
         "--link-model",
-        type=click.Choice([*LINK_MODELS, "auto"]),
+        type=click.Choice([*LINK_MODELS, "fastest", "auto"]),
         default="auto",
         show_default=True,
-        help="How long a send holds its link; auto uses the model that stock ASTRA-sim replays most exactly.",
+        help="How long a send holds its link; auto: the one that stock ASTRA-sim replays exactly, else the fastest of both.",
     ),
     "reduce_bandwidth_gbps": _Option(
         "--reduce-bandwidth",

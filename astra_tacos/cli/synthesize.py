@@ -73,7 +73,7 @@ def synthesize(
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import timed_for
+    from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.judge.native import native_times
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import search
@@ -92,9 +92,10 @@ def synthesize(
         return
     topology = build_topology(network)
     what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options)
-    options, model, reason = timed_for(options, topology, what, backend)
+    options, models, reason = timed_for(options, topology, what, backend)
+    backend = backend_in_use(network, models, backend)
     if takes_lockstep(topology, what, options.synthesizer):
-        result, text = synthesize_lockstep(topology, what, options, (model, reason), output, with_checks)
+        result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
         print_json(result) if as_json else print_lockstep(result, text)
         return
     compile_ahead(
@@ -112,7 +113,7 @@ def synthesize(
     with progress("judging"):
         judged = with_other_choices(judge_schedule(schedule, network, backend, link_order), schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
-        judged = replace(judged, notes=(*judged.notes, *natives.faster_than(judged.own_time_ns)))
+        judged = replace(judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns)))
     more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
     more |= {"native": natives.to_json()}
     rows: list[tuple[str, str]] = []

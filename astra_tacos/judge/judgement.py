@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +17,10 @@ from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collectiv
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.link_model import largest_messages
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
@@ -44,6 +47,8 @@ class Judgement:
         The network model that the schedule was made for.
     times_ns
         By figure of a judge, when the last NPU has finished; None where that judge was not asked or stops.
+    exact_ns
+        What the schedule takes where messages wait for one another on links and no delay is truncated.
     notes
         Why a time is missing or impossible, and where the schedule of another backend is faster.
     """
@@ -51,6 +56,7 @@ class Judgement:
     judges: tuple[Judge, ...]
     backend: Backend
     times_ns: Mapping[str, int | None]
+    exact_ns: float
     notes: tuple[str, ...] = ()
 
     @property
@@ -58,6 +64,15 @@ class Judgement:
         """The time on the backend that the schedule was made for; None if no judge that runs that has one."""
         own = [self.times_ns[judge.figure] for judge in self.judges if judge.backend == self.backend]
         return own[-1] if own else None
+
+    @property
+    def possible_ns(self) -> int | None:
+        """`own_time_ns`, or if that is less than links can do, `exact_ns`: what native algorithms are compared with.
+
+        A time that truncation alone makes up to half a percent shorter counts as it is.
+        """
+        own = self.own_time_ns
+        return own if own is None or own >= (1 - MOST_TRUNCATED) * self.exact_ns else math.ceil(self.exact_ns)
 
     def to_json(self) -> dict[str, Any]:
         """The backend, and a time in ns by judge: `stock_ns`, `congestion_aware_ns`."""
@@ -108,18 +123,18 @@ def judge_schedule(
     link_order
         How its traces keep the order of sends on a link; the default fits the schedule's timing model.
     """
-    timing = schedule.timing
+    timing, exact_ns = schedule.timing, exact_time_ns(schedule)
     chosen = backend_of(schedule, backend)
     try:
         judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     except ConfigError as error:  # no version of ASTRA-sim runs this network
-        return Judgement((), chosen, dict.fromkeys(FIGURES), (f"not judged: {error}",))
+        return Judgement((), chosen, dict.fromkeys(FIGURES), exact_ns, (f"not judged: {error}",))
     is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
     if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
-        return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges})
+        return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
-        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, (note,))
+        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, (note,))
     trace = schedule_trace(schedule, schedule.collective.name, link_order)
     times: dict[str, int | None] = {}
     notes = []
@@ -137,7 +152,7 @@ def judge_schedule(
                 f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: "
                 "it lets sends overlap on a link"
             )
-    return Judgement(judges, chosen, times, tuple(notes))
+    return Judgement(judges, chosen, times, exact_ns, tuple(notes))
 
 
 def with_other_choices(judgement: Judgement, schedule: Schedule, network: NetworkConfig, options: SearchOptions) -> Judgement:
@@ -188,12 +203,15 @@ def busiest_link_ns(schedule: Schedule) -> int:
 
 def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions) -> Schedule | None:
     """What the schedule's synthesizer makes for another backend; None if that is timed alike, or cannot be made."""
-    model = backend.link_model_on(schedule.topology, schedule.collective)[0]
-    if model == schedule.timing.link_model or schedule.synthesizer not in SYNTHESIZERS:
+    if schedule.synthesizer not in SYNTHESIZERS:
+        return None
+    options = replace(options, synthesizer=schedule.synthesizer)
+    model = backend.link_model_on(schedule.topology, largest_messages(schedule.collective, options))[0]
+    if model == schedule.timing.link_model:
         return None
     budget = (options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET
     most = min(options.max_sends, _OTHER_SENDS)
-    asked = replace(options, synthesizer=schedule.synthesizer, link_model=model, budget=max(budget, 1), max_sends=most, trials=1)
+    asked = replace(options, link_model=model, budget=max(budget, 1), max_sends=most, trials=1)
     try:
         return search(schedule.topology, schedule.collective, asked).schedule
     except SynthesisError:

@@ -9,8 +9,8 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.run.backend import BACKENDS, STOCK, Backend, default_backend
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.synthesizer.search.link_model import best_link_model
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
 STOCK_FIGURE = "stock_ns"
@@ -95,8 +95,10 @@ def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tup
 
 def timed_for(
     options: SearchOptions, topology: Topology, collective: Collective, backend: Backend | None
-) -> tuple[SearchOptions, LinkModel, str]:
-    """The options with the link model that a backend asks for, it, and why in words, "" where the options name one already.
+) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
+    """The options with the link model that a backend asks for, the models to compare, and why, "" where the options say it.
+
+    A backend without queues takes schedules of both models where it does not replay those that hold links exactly.
 
     Parameters
     ----------
@@ -108,12 +110,28 @@ def timed_for(
         The network model that was asked for; None for what stock ASTRA-sim comes closest to.
     """
     if options.link_model != "auto":
-        return options, options.link_model, ""
+        return options, *link_models_of(topology, collective, options)
     if backend is None:
-        model, reason = best_link_model(topology, collective, options)
+        models, reason = link_models_of(topology, collective, options)
     else:
-        model, reason = backend.link_model_on(topology, collective)
-    return replace(options, link_model=model), model, reason
+        own, reason = backend.link_model_on(topology, largest_messages(collective, options))
+        models, reason = ((own,), reason) if backend.models_congestion else either(topology, own, reason)
+    return replace(options, link_model=models[0] if len(models) == 1 else FASTEST), models, reason
+
+
+def backend_in_use(network: NetworkConfig, models: tuple[LinkModel, ...], backend: Backend | None) -> Backend | None:
+    """The backend that schedules are judged on; None for the one for which they are timed.
+
+    Parameters
+    ----------
+    network
+        The network, as its file has it.
+    models
+        The link models of its schedules: with several, the network's default decides.
+    backend
+        The network model that was asked for, None for none.
+    """
+    return default_backend(network) if backend is None and len(models) > 1 else backend
 
 
 def _congested(network: NetworkConfig) -> tuple[Judge, ...]:

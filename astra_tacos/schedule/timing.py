@@ -189,6 +189,13 @@ def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkM
     return "pipelined", "ASTRA-sim's congestion-aware model replays this network exactly"
 
 
+def can_replay_blocking(topology: Topology) -> bool:
+    """Whether the congestion-unaware backend, which has every block but no unequal links, gives the times of held links."""
+    if not topology.dimensions:
+        return topology.is_uniform
+    return topology.is_regular and not topology.has_switches
+
+
 def can_replay_pipelined(topology: Topology) -> bool:
     """Whether the congestion-aware backend, which has one dimension, can stand for this network."""
     if topology.has_switches:

@@ -159,7 +159,7 @@ SETTINGS: dict[str, Setting] = {
     "root": Setting(_whole(0, "null"), "root", _ONLY_COLLECTIVE),
     "size": Setting(read_size, "size_bytes", _ONLY_COLLECTIVE, (REQUIRED, None)),
     "max_sends": Setting(_whole(1), "max_sends", _ONLY_COLLECTIVE, (MAX_SENDS, None)),
-    "link_model": Setting(_choice((*LINK_MODELS, "auto")), "link_model", _ONLY_COLLECTIVE, ("auto", None)),
+    "link_model": Setting(_choice((*LINK_MODELS, "fastest", "auto")), "link_model", _ONLY_COLLECTIVE, ("auto", None)),
     "synthesizer": Setting(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", defaults=(AUTO, AUTO)),
     "chunks_per_npu": Setting(_whole(1, "auto"), "chunks_per_npu"),
     "trials": Setting(_whole(1, "null"), "trials", defaults=(None, 4)),

@@ -22,7 +22,15 @@ from astra_tacos.synthesizer.chunk_counts import most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.synthesizer.work import branch_work, gather_work, match_work, pack_work, route_work, tree_work
+from astra_tacos.synthesizer.work import (
+    branch_work,
+    gather_work,
+    match_work,
+    over_dimensions_work,
+    pack_work,
+    route_work,
+    tree_work,
+)
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
@@ -55,7 +63,13 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
     "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
-    "hierarchical": Synthesizer(hierarchical, _OF_SHARDS | PERSONALISED, is_random=False, refusal=refuse_without_dimensions),
+    "hierarchical": Synthesizer(
+        hierarchical,
+        _OF_SHARDS | PERSONALISED,
+        is_random=False,
+        refusal=refuse_without_dimensions,
+        work=over_dimensions_work,
+    ),
     "one-shot": Synthesizer(
         one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work, cuts_itself=_WHOLE
     ),
@@ -67,7 +81,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         work=mixes_work,
         cuts_itself=_WHOLE,
     ),
-    "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions),
+    "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions, work=over_dimensions_work),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"

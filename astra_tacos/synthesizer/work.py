@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
+
+import numpy as np
 
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.synthesizer.routing.route import may_have_idle_roots
-from astra_tacos.topology.topology import Topology
+from astra_tacos.topology.topology import NO_LINK, Topology
 
 SENDS_PER_SECOND = 1_000_000
 """Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""
 AUTO_BUDGET = 20 * SENDS_PER_SECOND
 """Sends that a search of `auto` examines, unless told otherwise."""
+EXAMINED_CHANNEL = 0.01
+"""Cost of one channel through a switch that list scheduling looks at for a send that could start, in sends examined."""
 _OVERHEAD = 500
 _MATCH = 0.3
 """Cost of one send in the matcher, in sends examined."""
@@ -59,7 +64,23 @@ def parse_budget(text: str, where: str = "budget") -> int:
 
 def dispatch_work(topology: Topology, collective: Collective) -> int:
     """Work of building a send graph and dispatching it."""
-    return _OVERHEAD + (fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends)
+    sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
+    return _OVERHEAD + int(work_per_send(topology) * sends)
+
+
+@lru_cache(maxsize=4)
+def work_per_send(topology: Topology) -> float:
+    """Sends examined that list scheduling of one send counts as: a port of a switch looks at the channels through it."""
+    up, down = topology.channel_link, topology.channel_down_link
+    switched = down != NO_LINK
+    through = np.bincount(np.concatenate((up[switched], down[switched])), minlength=topology.num_links)
+    return 1 + EXAMINED_CHANNEL * float((through[up] + through[down])[switched].sum() / max(topology.num_channels, 1))
+
+
+def over_dimensions_work(topology: Topology, collective: Collective) -> int:
+    """Work of dispatching the sends through dimensions, with switches by two patterns."""
+    ways = 2 if topology.has_switches and not collective.is_personalised else 1
+    return ways * dispatch_work(topology, collective)
 
 
 def exchange_work(topology: Topology, collective: Collective) -> int:
@@ -91,7 +112,9 @@ def route_work(topology: Topology, collective: Collective) -> int:
     times_grown, times_made = (3, 2) if may_have_idle_roots(collective) else (1, 1)
     looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases * times_grown
     if collective.is_personalised:
-        return _OVERHEAD + int(_PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective))
+        return _OVERHEAD + int(
+            _PATH_LOOK * looks + _ROUTED_SENDS * fewest_crossings(topology, collective) * work_per_send(topology)
+        )
     restarts = 0
     if topology.has_switches:
         # Many chunks of one root share a tree, but every root has one.
@@ -100,13 +123,13 @@ def route_work(topology: Topology, collective: Collective) -> int:
         num_trees = min(collective.num_chunks, max(most, roots))
         looks = num_trees * topology.num_links * phases * times_grown
         restarts = num_trees * collective.num_members * topology.num_devices * phases * times_grown
-    sends = phases * times_made * collective.least_sends
+    sends = phases * times_made * collective.least_sends * work_per_send(topology)
     return _OVERHEAD + int(_TREE_LOOK * looks + _RESTART * restarts + _ROUTED_PHASE * sends)
 
 
 def branch_work(topology: Topology, collective: Collective) -> int:
     """Work of packing arborescences, for which flows to every NPU look at every link, and of dispatching the sends along them."""
-    return _OVERHEAD + int(_BRANCHING * topology.num_npus * topology.num_links) + collective.least_sends
+    return _OVERHEAD + int(_BRANCHING * topology.num_npus * topology.num_links + work_per_send(topology) * collective.least_sends)
 
 
 def pack_work(topology: Topology, collective: Collective) -> int:
@@ -114,4 +137,4 @@ def pack_work(topology: Topology, collective: Collective) -> int:
     prices = collective.num_phases * min(_MOST_PRICES, collective.num_chunks * topology.num_channels)
     shares_roots = collective.num_phases == 2 or collective.root is not None
     price = _SHARED_ROOT_PRICE if shares_roots else _PRICE
-    return _OVERHEAD + int(price * prices) + collective.num_phases * collective.least_sends
+    return _OVERHEAD + int(price * prices + collective.num_phases * work_per_send(topology) * collective.least_sends)

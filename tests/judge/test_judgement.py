@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from helpers.naive import naive_trace_replay
-from helpers.networks import ALL, config, topology
+from helpers.networks import ALL, config, graph, topology
 from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +22,12 @@ from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.judge import judgement
 from astra_tacos.judge.judgement import busiest_link_ns, judge_schedule, with_other_choices
-from astra_tacos.judge.judges import FIGURES, STOCK_FIGURE, differ, judges_of_collective, judges_of_run, timed_for
+from astra_tacos.judge.judges import FIGURES, STOCK_FIGURE, backend_in_use, differ, judges_of_collective, judges_of_run, timed_for
+from astra_tacos.judge.native import native_times
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, STOCK, Backend
+from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.units import format_time
 
@@ -186,14 +188,62 @@ def test_a_backend_brings_its_link_model() -> None:
     net = topology(*HIERARCHY)
     what = make_collective("all-reduce", 8, 1 << 20, 1)
     for backend in BACKENDS.values():
-        options, model, reason = timed_for(SearchOptions(), net, what, backend)
-        assert options.link_model == model == backend.link_model
+        options, models, reason = timed_for(SearchOptions(), topology(*ALL["hetero-torus"]), what, backend)
+        assert (options.link_model,) == models == (backend.link_model,)
         assert reason == f"schedules for the {backend} backend are timed so"
-    assert timed_for(SearchOptions(), net, what, None)[1] == "blocking"
-    assert timed_for(SearchOptions(link_model="blocking"), net, what, CONGESTION_AWARE)[1:] == ("blocking", "")
+    assert timed_for(SearchOptions(link_model="blocking"), net, what, CONGESTION_AWARE)[1:] == (("blocking",), "")
     tiny = make_collective("all-reduce", 8, 64, 1)
     model, reason = CONGESTION_AWARE.link_model_on(net, tiny)
     assert (model, reason) == ("blocking", "chunks serialise in under 1 ns, where the congestion-aware backend stops")
+
+
+@pytest.mark.parametrize("backend", [None, CONGESTION_UNAWARE])
+def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
+    """Stock ASTRA-sim has no queues there: neither a send that holds its links nor one that waits takes what it prints."""
+    net, network = topology(*HIERARCHY), config(*HIERARCHY)
+    what = make_collective("all-reduce", 8, 1 << 20, 1)
+    options, models, reason = timed_for(OPTIONS, net, what, backend)
+    assert (options.link_model, models) == ("fastest", LINK_MODELS) and "the faster of both" in reason
+    found = judgement.search(net, what, options)
+    alone = [judgement.search(net, what, replace(OPTIONS, link_model=model)) for model in LINK_MODELS]
+    assert found.exact_ns <= 1.001 * min(each.exact_ns for each in alone) < max(each.exact_ns for each in alone)
+    assert backend_in_use(network, models, backend) == CONGESTION_UNAWARE
+    judged = judge_schedule(found.schedule, network, CONGESTION_UNAWARE)
+    assert found.schedule.timing.link_model == "pipelined" and judged.own_time_ns is not None
+    assert judged.own_time_ns < 0.995 * found.exact_ns <= 0.995 * judged.possible_ns
+    graph_of_unequal = graph((0, 1, 50.0, 500.0), (1, 0, 25.0, 500.0))
+    assert timed_for(OPTIONS, graph_of_unequal, make_collective("all-reduce", 2, 1 << 20, 1), None)[1] == LINK_MODELS
+
+
+def test_messages_of_the_whole_buffer_are_large_enough() -> None:
+    """Synthesizers that cut the buffer for themselves send it whole, where a shard holds a link for less than 1 ns."""
+    net = topology(("Switch", 8, 50.0, 500.0))
+    tiny = make_collective("all-reduce", 8, 256, 1)
+    options, models, _ = timed_for(SearchOptions(), net, tiny, CONGESTION_AWARE)
+    assert models == ("pipelined",)
+    assert judgement.search(net, tiny, replace(options, budget=1)).schedule.timing.link_model == "pipelined"
+    assert timed_for(SearchOptions(synthesizer="ring"), net, tiny, CONGESTION_AWARE)[1] == ("blocking",)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "size", "backend"),
+    [
+        ((("Switch", 8, 50.0, 500.0),), 256, CONGESTION_AWARE),
+        ((("Switch", 8, 50.0, 500.0),), 65_536, CONGESTION_UNAWARE),
+        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 4096, CONGESTION_AWARE),
+        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 65_536, CONGESTION_UNAWARE),
+    ],
+)
+def test_no_slower_than_native_algorithms(
+    dimensions: tuple[tuple[str, int, float, float], ...], size: int, backend: Backend
+) -> None:
+    net, network = topology(*dimensions), config(*dimensions)
+    what = make_collective("all-reduce", net.num_npus, size, 1)
+    asked = SearchOptions(chunks_per_npu="auto", trials=1, budget=100_000)
+    found = judgement.search(net, what, timed_for(asked, net, what, backend)[0])
+    ours = judge_schedule(found.schedule, network, backend).possible_ns
+    native = native_times(network, what, backend).fastest_possible
+    assert native is not None and ours is not None and ours <= 1.005 * native.possible_ns
 
 
 def test_chunks_at_which_a_backend_stops_go_to_another(tmp_path: Path) -> None:
@@ -257,8 +307,8 @@ def run(tmp_path: Path, *arguments: str) -> Result:
 
 def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
     common = ("synthesize", "--size", "1MiB", "--synthesizer", "tacos")
-    text = run(tmp_path, *common).stdout
-    made = json.loads(run(tmp_path, *common, "--json").stdout)
+    text = run(tmp_path, *common, "--link-model", "blocking").stdout
+    made = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--json").stdout)
     assert made["backend"] == "congestion-unaware"
     for label, figure, where in (
         ("stock ASTRA-sim", STOCK_FIGURE, "congestion-unaware backend"),
@@ -280,8 +330,8 @@ def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
 
 def test_compare_shows_both_judges(tmp_path: Path) -> None:
     common = ("compare", "--sizes", "64KiB,1MiB", "--synthesizers", "tacos,ring", "--max-sends", "2000")
-    text = run(tmp_path, *common).stdout
-    rows = json.loads(run(tmp_path, *common, "--json").stdout)["rows"]
+    text = run(tmp_path, *common, "--link-model", "blocking").stdout
+    rows = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--json").stdout)["rows"]
     for row in rows:
         assert row["backend"] == "congestion-unaware"
         assert format_time(row["congestion_aware_ns"]) in text and format_time(row["stock_ns"]) in text

@@ -24,7 +24,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates
+from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search, synthesize
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -74,7 +74,9 @@ def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bo
         if name in best.refusals:
             continue
         alone = search(where, what, replace(options, synthesizer=name))
-        assert best.schedule.collective_time_ns <= alone.schedule.collective_time_ns * tolerance, name
+        # Of schedules that truncation makes faster than links are, one has to be 5% faster.
+        handicap = 1.05 if timed(alone.schedule).is_truncated else 1.0
+        assert best.exact_ns <= alone.exact_ns * tolerance * handicap, name
 
 
 def test_the_first_candidate_is_finished_whatever_the_budget() -> None:

@@ -11,8 +11,7 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dimension_order.dimension_order import fastest_over_dimensions
 from astra_tacos.topology.topology import Topology
 
 
@@ -31,5 +30,4 @@ def hierarchical(topology: Topology, collective: Collective, timing: Timing, see
         Recorded in the schedule; this algorithm makes no random choices.
     """
     orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
-    sends = send_graph_over_dimensions(topology, collective, timing, orders)
-    return dispatch(topology, collective, timing, sends, "hierarchical", seed)
+    return fastest_over_dimensions(topology, collective, timing, orders, "hierarchical", seed)

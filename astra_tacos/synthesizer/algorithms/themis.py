@@ -6,8 +6,6 @@ Distributed Training of DL Models" (ISCA 2022), section 4.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +13,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dimension_order.dimension_order import fastest_over_dimensions
 from astra_tacos.topology.topology import Topology
 
 
@@ -36,8 +33,7 @@ def themis(topology: Topology, collective: Collective, timing: Timing, seed: int
     """
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
     # Chunks go one by one: of those that would leave together, some come later, in another order of dimensions.
-    sends = replace(send_graph_over_dimensions(topology, collective, timing, orders), message=None)
-    return dispatch(topology, collective, timing, sends, "themis", seed)
+    return fastest_over_dimensions(topology, collective, timing, orders, "themis", seed, one_by_one=True)
 
 
 def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArray[np.int8]:

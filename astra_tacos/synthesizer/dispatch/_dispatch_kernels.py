@@ -14,10 +14,16 @@ from astra_tacos.kernels.heap import heap_drop_first, heap_push
 # What an event does, in its lowest bits; above them is the number of the message, or of the slot where a sum is made.
 _LANDS, _FREES_UP, _FREES_DOWN, _SUM_MADE = 1, 2, 4, 8
 _KIND_BITS = 4
+# Whose offer it is to send a message, in its lowest bits: an up-link's, a down-link's or, if neither, the channel's own.
+_OF_UP, _OF_DOWN = 1, 2
+_SIDE_BITS = 2
+_NONE = (1 << 63) - 1
 
 
 class Sends(NamedTuple):
     """Messages by channel, then by urgency, so that a channel's most urgent one is that of the smallest number.
+
+    No two are equally urgent.
 
     Times in ns count from a message's start: how long it keeps its link (or up-link) and down-link, and when it is of use.
     """
@@ -68,33 +74,49 @@ def _grown(array, size):
 
 
 @helper
-def _sort(keys, channels, size):
-    """Sort by (key, channel): Shell sort, which for a few is an insertion sort."""
-    gap = 1
-    while gap * 4 < size:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, size):
-            key = keys[i]
-            channel = channels[i]
-            at = i
-            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and channels[at - gap] > channel)):
-                keys[at] = keys[at - gap]
-                channels[at] = channels[at - gap]
-                at -= gap
-            keys[at] = key
-            channels[at] = channel
-        gap //= 3
+def _key(used, urgency, channels, sends_left):
+    """How urgent the most urgent message is that a channel has ready, given how urgent it is by itself."""
+    down = channels.down_link[used]
+    if down >= 0 and sends_left[down] > 0:
+        return urgency - (max(sends_left[channels.link[used]], sends_left[down]) << 32)
+    return urgency
+
+
+@helper
+def _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency):
+    """The key and channel of the most urgent message that a link of a switch, which has become free, could take; -1 if none.
+
+    Those of an up-link are all whose down-link is free. Those of a down-link are the ones whose up-link has been free before:
+    an up-link that has become free at the same instant looks for itself.
+    """
+    best_key = np.int64(_NONE)
+    best = np.int64(-1)
+    for at in range(channels.through_first[link], channels.through_first[link + 1]):
+        used = channels.through[at]
+        key = first_urgency[used]
+        if key == _NONE or (by_urgency and key >= best_key):
+            continue
+        up = channels.link[used]
+        other = channels.down_link[used] if up == link else up
+        if link_free_ns[other] > now or (up != link and freed_at[up] == now):
+            continue
+        key = _key(used, key, channels, sends_left)
+        if key < best_key:
+            best_key = key
+            best = used
+    return best_key, best
 
 
 @kernel
-def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_OUT):
+def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_OUT, examined: I64_OUT):
     """The messages in the order in which they start; fewer than there are if some never can.
 
     Parameters
     ----------
     sends_left
         [num_links], how many sends links have left that are given work by how much they have left; for others negative.
+    examined
+        [1], set to the number of channels of switches that were looked at for a message to start.
     """
     sends, slots, channels, sends_left = borrowed(sends), borrowed(slots), borrowed(channels), borrowed(sends_left)
     num_sends = len(sends.channel)
@@ -103,53 +125,86 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     num_started = 0
     heap = np.empty(num_sends, np.int64)
     num_ready = np.zeros(len(channels.send_first) - 1, np.int64)
+    first_urgency = np.full(len(num_ready), _NONE, np.int64)  # of what channels have ready
+    by_urgency = np.all(sends_left <= 0)
     link_free_ns = np.zeros(num_links, np.int64)
+    freed_at = np.full(num_links, -1, np.int64)
     event_ns = np.empty(1024, np.int64)
     events = np.empty(1024, np.int64)
     num_events = 0
-    candidates = np.empty(1024, np.int64)
-    num_candidates = 0
+    freed = np.empty(num_links, np.int64)  # links of switches that became free at this instant
+    num_freed = 0
+    woken = np.empty(1024, np.int64)  # channels that have got a message ready, or whose link is direct and became free
+    num_woken = 0
     keys = np.empty(1024, np.int64)
+    offers = np.empty(1024, np.int64)
     full = np.empty(1024, np.int64)
+    num_examined = 0
 
     for send in range(num_sends):
         if slots.awaited[send] == 0:
             used = sends.channel[send]
             if num_ready[used] == 0:
-                candidates = _grown(candidates, num_candidates)
-                candidates[num_candidates] = used
-                num_candidates += 1
+                woken = _grown(woken, num_woken)
+                woken[num_woken] = used
+                num_woken += 1
             heap_push(heap, heap, channels.send_first[used], num_ready[used], send, send)
             num_ready[used] += 1
+            first_urgency[used] = min(first_urgency[used], sends.urgency[send])
+    for link in range(num_links):
+        if channels.through_first[link] < channels.through_first[link + 1]:
+            freed[num_freed] = link
+            freed_at[link] = 0
+            num_freed += 1
 
     now = 0
     while True:
-        # Every channel that something has changed for is a candidate: keep those that could start a send, most urgent first.
-        if len(keys) < num_candidates:
-            keys = np.empty(len(candidates), np.int64)
-        kept = 0
-        for i in range(num_candidates):
-            used = candidates[i]
+        # Each link that has become free offers the most urgent message that it could take, and so does each channel that has
+        # got one while its links were free. The most urgent offer is taken. Who sees its other link taken makes its next offer.
+        num_offers = 0
+        for i in range(num_freed):
+            link = freed[i]
+            key, used = _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency)
+            num_examined += channels.through_first[link + 1] - channels.through_first[link]
+            if used >= 0:
+                keys = _grown(keys, num_offers)
+                offers = _grown(offers, num_offers)
+                side = _OF_UP if channels.link[used] == link else _OF_DOWN
+                heap_push(keys, offers, 0, num_offers, key, (used << _SIDE_BITS) | side)
+                num_offers += 1
+        for i in range(num_woken):
+            used = woken[i]
+            up = channels.link[used]
             down = channels.down_link[used]
-            if num_ready[used] == 0 or link_free_ns[channels.link[used]] > now or (down >= 0 and link_free_ns[down] > now):
+            if num_ready[used] == 0 or link_free_ns[up] > now:
                 continue
-            key = sends.urgency[heap[channels.send_first[used]]]
-            if down >= 0 and sends_left[down] > 0:
-                key -= max(sends_left[channels.link[used]], sends_left[down]) << 32
-            keys[kept] = key
-            candidates[kept] = used
-            kept += 1
-        if kept > 1:
-            _sort(keys, candidates, kept)
-        for i in range(kept):
-            used = candidates[i]
+            if down >= 0 and (link_free_ns[down] > now or freed_at[up] == now or freed_at[down] == now):
+                continue
+            keys = _grown(keys, num_offers)
+            offers = _grown(offers, num_offers)
+            key = _key(used, first_urgency[used], channels, sends_left)
+            heap_push(keys, offers, 0, num_offers, key, used << _SIDE_BITS)
+            num_offers += 1
+        while num_offers > 0:
+            used = offers[0] >> _SIDE_BITS
+            side = offers[0] & ((1 << _SIDE_BITS) - 1)
+            num_offers -= 1
+            heap_drop_first(keys, offers, 0, num_offers)
             up = channels.link[used]
             down = channels.down_link[used]
             if link_free_ns[up] > now or (down >= 0 and link_free_ns[down] > now):
+                link = up if side == _OF_UP else down
+                if side and link_free_ns[link] <= now:
+                    key, used = _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency)
+                    num_examined += channels.through_first[link + 1] - channels.through_first[link]
+                    if used >= 0:
+                        heap_push(keys, offers, 0, num_offers, key, (used << _SIDE_BITS) | side)
+                        num_offers += 1
                 continue
             send = heap[channels.send_first[used]]
             num_ready[used] -= 1
             heap_drop_first(heap, heap, channels.send_first[used], num_ready[used])
+            first_urgency[used] = sends.urgency[heap[channels.send_first[used]]] if num_ready[used] > 0 else _NONE
             started[num_started] = send
             num_started += 1
             up_ns = now + sends.up_busy_ns[send]
@@ -177,10 +232,12 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             heap_push(event_ns, events, 0, num_events, land_ns, (send << _KIND_BITS) | kind)
             num_events += 1
         if num_events == 0:
+            examined[0] = num_examined
             return started[:num_started]
 
         now = event_ns[0]
-        num_candidates = 0
+        num_freed = 0
+        num_woken = 0
         while num_events > 0 and event_ns[0] == now:
             what = events[0]
             num_events -= 1
@@ -210,9 +267,10 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
                     next_channel = sends.channel[next_send]
                     heap_push(heap, heap, channels.send_first[next_channel], num_ready[next_channel], next_send, next_send)
                     num_ready[next_channel] += 1
-                    candidates = _grown(candidates, num_candidates)
-                    candidates[num_candidates] = next_channel
-                    num_candidates += 1
+                    first_urgency[next_channel] = min(first_urgency[next_channel], sends.urgency[next_send])
+                    woken = _grown(woken, num_woken)
+                    woken[num_woken] = next_channel
+                    num_woken += 1
                 for at in range(slots.wholes_first[slot], slots.wholes_first[slot + 1]):
                     whole = slots.wholes[at]
                     slots.left[whole] -= 1
@@ -227,14 +285,12 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             for side in range(2):
                 if not what & (_FREES_UP if side == 0 else _FREES_DOWN):
                     continue
-                link = channels.link[used] if side == 0 else channels.down_link[used]
                 if channels.down_link[used] < 0:
-                    candidates = _grown(candidates, num_candidates)
-                    candidates[num_candidates] = used
-                    num_candidates += 1
+                    woken = _grown(woken, num_woken)
+                    woken[num_woken] = used
+                    num_woken += 1
                     continue
-                for at in range(channels.through_first[link], channels.through_first[link + 1]):
-                    if num_ready[channels.through[at]] > 0:
-                        candidates = _grown(candidates, num_candidates)
-                        candidates[num_candidates] = channels.through[at]
-                        num_candidates += 1
+                link = channels.link[used] if side == 0 else channels.down_link[used]
+                freed[num_freed] = link
+                freed_at[link] = now
+                num_freed += 1

@@ -14,6 +14,7 @@ from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph, find_slots
+from astra_tacos.synthesizer.work import EXAMINED_CHANNEL
 from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
@@ -70,10 +71,11 @@ def dispatch(
     usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(reduces, sizes.timing.reduction_ns[size_class], 0)
     up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
-    if sends_left.max(initial=0) > 0:
-        urgency = np.unique(urgency, return_inverse=True)[1]
+    place = np.empty(len(urgency), np.int64)
+    place[np.lexsort((channel, urgency))] = np.arange(len(urgency))
+    examined = np.zeros(1, np.int64)
     started = kernels.start_order(
-        kernels.Sends(channel, urgency, up_ns, down_ns, usable, slots.feeds_first, slots.feeds),
+        kernels.Sends(channel, place, up_ns, down_ns, usable, slots.feeds_first, slots.feeds),
         kernels.Slots(
             slots.awaited.copy(),
             slots.size.copy(),
@@ -85,8 +87,9 @@ def dispatch(
         ),
         kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
         sends_left,
+        examined,
     )
-    count_work(len(sends.chunk))
+    count_work(len(sends.chunk) + EXAMINED_CHANNEL * float(examined[0]))
     if len(started) < numbered.num_messages:
         raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
     return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)

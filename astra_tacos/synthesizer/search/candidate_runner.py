@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.work_meter import metered
@@ -25,7 +26,7 @@ class CandidateRunner:
 
     So what is tried and what leads does not depend on the number of threads or on how fast they are, unless the time limit
     strikes. A candidate that is likely to need more work than is left of the budget is passed over; cheaper ones after it are
-    not. What it is likely to need is its estimate, times how far that of the last one of its synthesizer was off.
+    not. What it is likely to need is its estimate, times how far that of the last one of its synthesizer and link model was off.
 
     Parameters
     ----------
@@ -38,11 +39,11 @@ class CandidateRunner:
     deadline
         Value of `time.monotonic` from which on none but the first candidate is started.
     refusals
-        Filled in: synthesizers that failed, and why.
+        Filled in: synthesizers that failed under a link model, and why.
     work
         Filled in: sends examined, as counted, or as estimated where a synthesizer counts none.
     correction
-        Filled in: by synthesizer, the work of its last candidate over the estimate.
+        Filled in: by synthesizer and link model, the work of its last candidate over the estimate.
     """
 
     topology: Topology
@@ -50,9 +51,9 @@ class CandidateRunner:
     budget: float
     workers: int
     deadline: float = math.inf
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[tuple[str, LinkModel], str] = field(default_factory=dict)
     work: int = 0
-    correction: dict[str, float] = field(default_factory=dict)
+    correction: dict[tuple[str, LinkModel], float] = field(default_factory=dict)
     passed_over: list[Candidate] = field(default_factory=list)
     """Candidates that did not fit into the budget."""
     not_started: list[Candidate] = field(default_factory=list)
@@ -105,7 +106,7 @@ class CandidateRunner:
         return not under_way and self.leaderboard.best is None
 
     def _likely_work(self, candidate: Candidate) -> float:
-        return candidate.work * self.correction.get(candidate.synthesizer, 1.0)
+        return candidate.work * self.correction.get(candidate.series, 1.0)
 
     def _fits(self, candidate: Candidate, used: float = 0.0) -> bool:
         """Whether a candidate is the first, or fits into the budget beside the work counted and the expected work of others."""
@@ -114,7 +115,7 @@ class CandidateRunner:
         return self.work + used + self._likely_work(candidate) <= self.budget
 
     def _is_needless(self, candidate: Candidate) -> bool:
-        return candidate.synthesizer in self.refusals or self.leaderboard.passes_over(candidate)
+        return candidate.series in self.refusals or self.leaderboard.passes_over(candidate)
 
     def _finish(self, candidate: Candidate, future: Future[tuple[TimedSchedule, int]]) -> None:
         """Enter a result, unless earlier ones make it needless or exhaust the budget: then it does not count, finished or not."""
@@ -126,10 +127,10 @@ class CandidateRunner:
         try:
             schedule, counted = future.result()
         except SynthesisError as error:
-            self.refusals[candidate.synthesizer] = str(error)
+            self.refusals[candidate.series] = str(error)
             self.work += candidate.work
             return
         work = counted or candidate.work
         self.work += work
-        self.correction[candidate.synthesizer] = work / max(candidate.work, 1)
+        self.correction[candidate.series] = work / max(candidate.work, 1)
         self.leaderboard.enter(candidate, schedule)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED, Timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.joining import join_messages
 from astra_tacos.topology.topology import Topology
@@ -98,6 +98,11 @@ class Candidate:
     by_chunk: bool = False
 
     @property
+    def series(self) -> tuple[str, LinkModel]:
+        """What its results are compared to when more chunks or seeds are to be tried: its synthesizer and link model."""
+        return self.synthesizer, self.cut.timing.link_model
+
+    @property
     def stage(self) -> int:
         """0 for first seeds of chunks by powers of two, 1 for those advised, 2 for those in between, 3 for other seeds.
 
@@ -165,9 +170,13 @@ def list_candidates(
             candidates += [Candidate(name, cut, seed + trial, trial, work, by_chunk=entry.by_chunk) for trial in range(total)]
             if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
                 candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True, by_chunk=entry.by_chunk))
-    candidates.sort(key=lambda candidate: (candidate.stage, candidate.work))  # stable: portfolio order, then seeds
     tried = {candidate.synthesizer for candidate in candidates}
-    return candidates, {name: reason for name, reason in refusals.items() if name not in tried}
+    return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}
+
+
+def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Candidates stage by stage, in each the cheapest first, and equals as they come: portfolio order, then seeds."""
+    return sorted(candidates, key=lambda candidate: (candidate.stage, candidate.work))
 
 
 def is_between(chunks_per_npu: int) -> bool:

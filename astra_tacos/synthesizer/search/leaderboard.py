@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
 
 _IN_BETWEEN = 2
@@ -47,7 +48,8 @@ class Leaderboard:
         Largest number of chunks per NPU in the work list.
 
     first_ns
-        By synthesizer, the times of its first seed by number of chunks, in the order of entry: ascending in each stage.
+        By synthesizer and link model, the times of its first seed by number of chunks, in the order of entry: ascending in
+        each stage.
     """
 
     most_chunks: int
@@ -55,14 +57,14 @@ class Leaderboard:
     entered: int = 0
     tried: set[str] = field(default_factory=set)
     """Synthesizers of which there was a result."""
-    first_ns: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    first_ns: dict[tuple[str, LinkModel], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
     def enter(self, candidate: Candidate, made: TimedSchedule) -> None:
         """Record a result."""
         self.entered += 1
         self.tried.add(candidate.synthesizer)
         if candidate.trial == 0:
-            self.first_ns[candidate.synthesizer][candidate.cut.collective.chunks_per_npu] = made.exact_ns
+            self.first_ns[candidate.series][candidate.cut.collective.chunks_per_npu] = made.exact_ns
         time = made.exact_ns * (_TRUNCATED if made.is_truncated else 1)
         if (time, made.schedule.num_sends) < self._to_beat(candidate):
             self.best = made
@@ -89,7 +91,7 @@ class Leaderboard:
         if candidate.bound_ns + 1 > self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
             return True
         leader = self._leader_ns
-        times, count = self.first_ns[candidate.synthesizer], candidate.cut.collective.chunks_per_npu
+        times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
             return _gains_no_more(list(times.values()), steps_left, leader)

@@ -1,17 +1,19 @@
-"""The link model of a search: the one that stock ASTRA-sim replays most exactly."""
+"""The link models of a search: the one that stock ASTRA-sim replays exactly, or both where there is none."""
 
 from __future__ import annotations
 
 from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
-from astra_tacos.schedule.timing import LinkModel, choose_link_model
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, choose_link_model
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
+FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"
 
-def best_link_model(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[LinkModel, str]:
-    """The link model for the largest messages that the synthesizers of a search can send; with the reason in words.
+
+def link_models_of(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
+    """The link models of a search, whose schedules are compared, and why in words, "" where the options name them.
 
     Parameters
     ----------
@@ -20,7 +22,43 @@ def best_link_model(topology: Topology, collective: Collective, options: SearchO
     options
         What is asked of the search.
     """
+    if options.link_model == FASTEST:
+        return LINK_MODELS, ""
+    if options.link_model != "auto":
+        return (options.link_model,), ""
+    model, reason = choose_link_model(topology, largest_messages(collective, options))
+    return either(topology, model, reason)
+
+
+def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[LinkModel, ...], str]:
+    """A link model for which stock ASTRA-sim is chosen, and both models where it does not replay held links exactly.
+
+    A send that holds its links for its latency, too, keeps others from using them: stock ASTRA-sim lets them do so. Through
+    switches schedules of either model may be faster, so both are made and compared by the time that their links need.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    model, reason
+        What was chosen, and why.
+    """
+    if model == "blocking" and not can_replay_blocking(topology):
+        return LINK_MODELS, FASTEST_REASON
+    return (model,), reason
+
+
+def largest_messages(collective: Collective, options: SearchOptions) -> Collective:
+    """The collective in the largest messages that the synthesizers of a search can send.
+
+    Parameters
+    ----------
+    collective
+        What is searched for.
+    options
+        What is asked of the search.
+    """
     cut_themselves = any(collective.name in SYNTHESIZERS[name].cuts_itself for name in options.synthesizers)
     if cut_themselves and collective.members is None:
-        collective = all_reduce_of(collective.num_npus, collective.size_bytes, 1)
-    return choose_link_model(topology, collective)
+        return all_reduce_of(collective.num_npus, collective.size_bytes, 1)
+    return collective

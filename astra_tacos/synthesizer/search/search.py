@@ -18,9 +18,9 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_siz
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
-from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
+from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.synthesizer.search.link_model import best_link_model
+from astra_tacos.synthesizer.search.link_model import link_models_of
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -79,7 +79,7 @@ def synthesize(
     synthesizer: str = AUTO,
     chunks_per_npu: int | Literal["auto"] | None = None,
     max_sends: int = MAX_SENDS,
-    link_model: LinkModel | Literal["auto"] = "auto",
+    link_model: LinkModel | Literal["auto", "fastest"] = "auto",
     reduce_bandwidth_gbps: float = 0.0,
     trials: int | None = None,
     seed: int = 0,
@@ -161,20 +161,11 @@ def search(
         raise ConfigError(f"{collective.name} has {collective.num_npus} NPUs, {topology.name} has {topology.num_npus}")
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
-    link_model = options.link_model
+    models = link_models_of(topology, collective, options)[0]
     names = tuple(name for name in options.synthesizers if name not in without)
-    model = best_link_model(topology, collective, options)[0] if link_model == "auto" else link_model
-    cuts = [collective]
-    advised = dict.fromkeys(names, 0)
-    if options.chooses_chunks:
-        most = options.max_sends
-        advised = {name: _advice(name, topology, collective, model, most) for name in names}
-        counts = _numbers_of_chunks(topology, collective, model, most)
-        cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
-    timed = [_timed(topology, what, model, options, what is cuts[0]) for what in cuts]
-    candidates, refusals = list_candidates(topology, timed, advised, options.trials, options.seed)
+    candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
-    leaderboard = Leaderboard(max(what.chunks_per_npu for what in cuts))
+    leaderboard = Leaderboard(most_chunks)
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline)
     if candidates:
@@ -182,7 +173,9 @@ def search(
         threads = options.threads or os.cpu_count() or 1
         runner.workers = max(1, min(threads, len(candidates), _SENDS_AT_A_TIME // most_sends))
         runner.run(candidates, on_progress)
-    refusals |= runner.refusals
+    refusals |= {
+        name: reason for (name, _), reason in runner.refusals.items() if len(models) == 1 or name not in leaderboard.tried
+    }
     if leaderboard.best is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
         raise SynthesisError(f"{collective.name} on {topology.name}: {reasons}")
@@ -200,6 +193,42 @@ def search(
         runner.ran_out_of_time,
         refusals,
     )
+
+
+def _all_candidates(
+    topology: Topology,
+    collective: Collective,
+    models: tuple[LinkModel, ...],
+    names: tuple[str, ...],
+    options: SearchOptions,
+) -> tuple[list[Candidate], dict[str, str], int]:
+    """Candidates in the order of trying, by synthesizer why there is none, and the largest number of chunks per NPU.
+
+    Parameters
+    ----------
+    topology, collective, options
+        As for `search`.
+    models, names
+        The link models and the synthesizers to try.
+    """
+    candidates: list[Candidate] = []
+    refusals: dict[str, str] = {}
+    most_chunks = 1
+    for model in models:
+        cuts = [collective]
+        advised = dict.fromkeys(names, 0)
+        if options.chooses_chunks:
+            most = options.max_sends
+            advised = {name: _advice(name, topology, collective, model, most) for name in names}
+            counts = _numbers_of_chunks(topology, collective, model, most)
+            cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
+        timed = [_timed(topology, what, model, options, what is cuts[0]) for what in cuts]
+        listed, refused = list_candidates(topology, timed, advised, options.trials, options.seed)
+        candidates += listed
+        refusals = refused | refusals
+        most_chunks = max(most_chunks, *(what.chunks_per_npu for what in cuts))
+    tried = {candidate.synthesizer for candidate in candidates}
+    return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}, most_chunks
 
 
 def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:

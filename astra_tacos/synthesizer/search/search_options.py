@@ -12,6 +12,8 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 
+FASTEST: Literal["fastest"] = "fastest"
+"""The choice of both link models: schedules of either are made, and the fastest wins."""
 _MOST = 1 << 62
 
 
@@ -28,7 +30,7 @@ class SearchOptions:
     max_sends
         With `auto`, chunks are as many as lead to so many sends at most (one per NPU may lead to more).
     link_model
-        `auto` takes what stock ASTRA-sim comes closest to, see `choose_link_model`.
+        `auto` takes what stock ASTRA-sim replays exactly, see `link_models_of`; `fastest` tries both.
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
     trials
@@ -53,7 +55,7 @@ class SearchOptions:
     synthesizer: str = AUTO
     chunks_per_npu: int | Literal["auto"] | None = None
     max_sends: int = MAX_SENDS
-    link_model: LinkModel | Literal["auto"] = "auto"
+    link_model: LinkModel | Literal["auto", "fastest"] = "auto"
     reduce_bandwidth_gbps: float = 0.0
     trials: int | None = None
     seed: int = 0
@@ -64,7 +66,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         for name, value, choices in (
             ("synthesizer", self.synthesizer, (AUTO, *SYNTHESIZERS)),
-            ("link model", self.link_model, (*LINK_MODELS, "auto")),
+            ("link model", self.link_model, (*LINK_MODELS, FASTEST, "auto")),
         ):
             if value not in choices:
                 raise ConfigError(f"{name}: found {value!r}, expected {', '.join(choices[:-1])} or {choices[-1]}")
