@@ -31,6 +31,10 @@ _WORTH_SEEDS = 1.05
 """Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""
 _SEEDS_GAIN = 1.25
 """Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
+_MODEL_BEHIND = 1.5
+"""No more schedules that hold their links are made if the best of those of `_FEW` synthesizers is this much behind the leader.
+The others gain more from more chunks."""
+_FEW = 4
 _TRUNCATED = 1.05
 """Handicap of schedules that ASTRA-sim's truncation makes faster than they are."""
 
@@ -91,6 +95,8 @@ class Leaderboard:
         if candidate.bound_ns + 1 > self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
             return True
         leader = self._leader_ns
+        if candidate.cut.timing.is_blocking and self._is_behind(candidate.series[1], leader):
+            return True
         times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
@@ -105,6 +111,11 @@ class Leaderboard:
         if candidate.is_advised:
             return False
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
+
+    def _is_behind(self, model: LinkModel, leader: float) -> bool:
+        """Whether a link model falls behind another one."""
+        best = [min(times.values()) for (_, other), times in self.first_ns.items() if other == model and times]
+        return len(best) >= _FEW and min(best) > _MODEL_BEHIND * leader
 
 
 def _gains_no_more(times: list[float], steps_left: float, leader: float) -> bool:
