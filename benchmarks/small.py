@@ -33,7 +33,7 @@ from astra_tacos.units import format_size, format_time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (256, 4 * KIB, 64 * KIB, MIB, 64 * MIB, GIB)
-BUDGET = 400_000
+BUDGET = 1_000_000
 TOLERANCE = 0.005
 NEAR = 0.03
 OTHERS = {"all-gather": (256, 64 * KIB), "reduce-scatter": (4 * KIB, MIB), "all-to-all": (4 * KIB, MIB)}

@@ -125,9 +125,10 @@ def _asked(
     check_block_sizes(network.source, network.dimensions)
     name, size_bytes = task
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    model = "blocking" if options.link_model == "auto" else options.link_model
+    named = options.named_link_model
+    model = named or "blocking"
     asked = SymmetricTask(network.name, network.dimensions, name, size_bytes, chunks, model, options.reduce_bandwidth_gbps)
-    if options.link_model != "auto":
+    if named is not None:
         return asked, ""
     links = star(network.name, network.dimensions, asked.classes)
     chunk = all_gather(links.num_npus, asked.chunk_bytes)
