@@ -143,7 +143,7 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
-    rows += _native_rows(result)
+    rows += _native_rows(result) + _bound_rows(result)
     rows += _judge_rows(result)
     for when in ("before", "after"):
         if when in measured:
@@ -188,6 +188,18 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
         rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}"))
     if native.fastest is not None and native.fastest != native.fastest_possible:
         rows.append(("fastest native", f"{native.fastest.end_ns:,} ns: {native.fastest}"))
+    return rows
+
+
+def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """What the run takes at least, and how close the planned one is."""
+    bound = result.bound
+    share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
+    rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
+    if bound.in_step_ns is not None:
+        share = f"{min(bound.in_step_ns / max(result.after_ns, 1), 1):.1%}"
+        what = "the least if the members of collectives begin and end together and nobody relays"
+        rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
     return rows
 
 

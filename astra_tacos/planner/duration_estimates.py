@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.workload_actions import workload_actions
@@ -25,13 +22,8 @@ def estimate_durations(workload: Workload, solutions: tuple[Solution, ...]) -> t
         If a node would make ASTRA-sim stop.
     """
     run, instances = workload.run, workload.instances
-    trace, columns = run.workload, run.columns
-    # Patterns that ASTRA-sim lacks are looked at as what carries them.
-    comm_type = columns.comm_type.copy()
-    nodes = instances.nodes
-    comm_type[nodes.row] = list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist()))
-    known = replace(run, workload=replace(trace, workload=replace(columns, comm_type=comm_type)))
-    duration_ns = workload_actions(known).amount.astype(np.float64)
+    trace = run.workload
+    duration_ns = workload_actions(workload.carried_run).amount.astype(np.float64)
     rate = float(bytes_per_ns(np.array([_slowest(run)]))[0])
     duration_ns[trace.kind == NodeType.COMM_SEND] /= rate  # of messages, amounts are bytes
     guess = np.array([*(solution.time_ns for solution in solutions), 0], np.int64)[workload.of_instance]

@@ -22,6 +22,7 @@ from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
+from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.planner.run_judgement import judge_run, notes_on_other_plan, replay_or_reason
 from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
@@ -107,6 +108,7 @@ def plan(
     base = _base(start, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions, extras = _solve_all(workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress)
+    bound = run_bound(workload, build_topology(network), solutions)
     before = {model: replay_or_reason(start, model)}
     judges = judges_of_run(network, model)
     with replaced_directory(output) as folder:
@@ -134,7 +136,9 @@ def plan(
             notes += notes_on_other_plan(judged, judge_run(judges, start, candidates.run_of(run), *known), other)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *notes)
-        result = plan_result(workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native)
+        result = plan_result(
+            workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native, bound
+        )
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
         save_recording(_recording(workload, best.after, before[model]), folder / REPLAY_FILE)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.judge.judges import FIGURES
 from astra_tacos.planner.best_native import BestNative
+from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_judgement import JudgedRun
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
@@ -110,6 +112,8 @@ class PlanResult:
         Where the planned run is slower than before, and where a plan for another backend is faster.
     native
         The fastest native configuration of the run, and how it was found.
+    bound
+        What the run takes at least, whatever algorithms its collectives have.
     """
 
     backend: Backend
@@ -126,6 +130,12 @@ class PlanResult:
     judged: tuple[JudgedRun, ...]
     notes: tuple[str, ...]
     native: BestNative
+    bound: RunBound
+
+    @property
+    def efficiency(self) -> float | None:
+        """The bound as a share of the time after; None if that is shorter than any network can be."""
+        return efficiency_of(self.after_ns, self.bound.end_ns)
 
     @property
     def best_native_ns(self) -> int | None:
@@ -144,10 +154,10 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native")}
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native", "bound")}
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
-        own |= self.native.to_json()
+        own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
             own |= judged.to_json()
@@ -165,6 +175,7 @@ def plan_result(
     judged: tuple[JudgedRun, ...],
     notes: tuple[str, ...],
     native: BestNative,
+    bound: RunBound,
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -188,6 +199,8 @@ def plan_result(
         The end of the run on each judge, and what there is to say of it.
     native
         The fastest native configuration of the run.
+    bound
+        What the run takes at least.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -243,6 +256,7 @@ def plan_result(
         judged=judged,
         notes=notes,
         native=native,
+        bound=bound,
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

@@ -13,6 +13,7 @@ from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nod
 from astra_tacos.planner.distinct_collective import DistinctCollective, find_distinct_collectives
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
 from astra_tacos.planner.instances import Instances, match_instances
+from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.run import NATIVE, Run, read_run
 from astra_tacos.topology.composition import build_topology
@@ -36,6 +37,14 @@ class Workload:
     graph: MergedGraph
     cases: tuple[DistinctCollective, ...]
     of_instance: NDArray[np.int64]
+
+    @property
+    def carried_run(self) -> Run:
+        """The run with patterns that ASTRA-sim lacks as those that carry them."""
+        comm_type, nodes = self.run.columns.comm_type.copy(), self.instances.nodes
+        comm_type[nodes.row] = list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist()))
+        columns = replace(self.run.columns, comm_type=comm_type)
+        return replace(self.run, workload=replace(self.run.workload, workload=columns))
 
 
 def find_workload(inputs: RunInputs) -> Workload:

@@ -1,0 +1,250 @@
+"""A lower bound on the end of a run: what no algorithms for its collectives, however they overlap, can beat on its network.
+
+Three arguments, each of which holds for every run with the same compute and the same dependencies:
+
+- **compute**: a rank computes one node at a time;
+- **cut**: what all collectives and messages together must bring into a set of NPUs, over the bandwidth of the links into it;
+- **path**: the longest way through the dependencies. A member of a collective has its result no earlier than the last member has
+  begun, and no earlier than the links into it can bring what it needs after the first one has begun. The whole collective ends no
+  earlier than its own bound after the first member has begun.
+
+A member may be done long before the last one, and NPUs that are no members may relay, so a chain of collectives counts for less
+on a path than their bounds together. If all members of each collective began and ended together, and no others helped them, the
+run would take at least `in_step_ns`: what is left above that is lost by order and overlap, what is below it by groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
+from astra_tacos.bounds.any_algorithm.latency import diameter
+from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
+from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.planner.distinct_collective import NO_CASE, DistinctCollective
+from astra_tacos.planner.global_order import match_messages
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.workload import Workload
+from astra_tacos.replayer.workload_actions import Actions, workload_actions
+from astra_tacos.schedule.timing import timing_of_sizes
+from astra_tacos.topology.topology import Topology
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.units import bytes_per_ns
+
+MOST_NODES = 1 << 20
+"""Nodes of a run whose paths are looked at, some microseconds each."""
+_MOST_GROUPS = 512
+"""Groups over all cases that are looked at one by one; collectives of others count for nothing, which only lowers the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBound:
+    """What a run takes at least.
+
+    Parameters
+    ----------
+    end_ns
+        The largest of the bounds.
+    where
+        What makes it so long.
+    parts_ns
+        Every bound by name: `compute`, `cut`, `path`.
+    in_step_ns
+        What the run takes at least if the members of every collective begin and end together and nobody relays for them; None if
+        paths are not looked at.
+    """
+
+    end_ns: int
+    where: str
+    parts_ns: dict[str, int]
+    in_step_ns: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Figures for `plan.json`."""
+        return {
+            "bound_ns": self.end_ns,
+            "bound_where": self.where,
+            "bounds_ns": dict(self.parts_ns),
+            "in_step_ns": self.in_step_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Least:
+    """What the collective of one group takes at least: all of it, and until its first member has what it needs. Nanoseconds."""
+
+    all_ns: int
+    first_ns: int
+
+
+def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution, ...]) -> RunBound:
+    """The largest lower bound on the end of a run, whatever algorithms its collectives are given.
+
+    Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less), and reductions take no time.
+
+    Parameters
+    ----------
+    workload
+        The run and its collectives.
+    topology
+        Its network.
+    solutions
+        The result of each distinct collective, whose bounds on the group's own links count for `in_step_ns`.
+
+    Raises
+    ------
+    ConfigError
+        If a node would make ASTRA-sim stop.
+    """
+    actions = workload_actions(workload.carried_run)
+    groups = _groups(workload, topology)
+    found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups)}
+    in_step_ns = None
+    if workload.run.workload.num_nodes <= MOST_NODES:
+        least = {key: _least(topology, collective) for key, (collective, _) in groups.items()}
+        own = [solution.bound_ns for solution in solutions]
+        found["path"], in_step_ns = _path(workload, topology, actions, least, own)
+    name = max(found, key=lambda each: found[each][0])
+    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+
+
+_Groups = dict[tuple[int, int], tuple[Collective, int]]
+"""By case and group of the workload: the collective on the whole network, and how often the run has it."""
+
+
+def _groups(workload: Workload, topology: Topology) -> _Groups:
+    instances = workload.instances
+    keys = zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True)
+    count = Counter(key for key in keys if key[0] != NO_CASE)
+    groups: _Groups = {}
+    for (case, group), times in sorted(count.items())[:_MOST_GROUPS]:
+        members = tuple(sorted(instances.nodes.members[group]))
+        collective = _on_network(workload.cases[case], members, topology)
+        if collective is not None:
+            groups[case, group] = collective, times
+    return groups
+
+
+def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: Topology) -> Collective | None:
+    """The collective of a group on the whole network; None for patterns of which nothing is known."""
+    if case.collective not in COLLECTIVES:
+        return None
+    root = None if case.root is None else members[case.root]
+    return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
+
+
+def _least(topology: Topology, collective: Collective) -> _Least:
+    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
+    whole = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
+    members = np.asarray(collective.member_npus)
+    alone = np.zeros((len(members), topology.num_npus), np.bool_)
+    alone[np.arange(len(members)), members] = True
+    into = np.zeros(topology.num_devices)
+    np.add.at(into, topology.link_dst, bytes_per_ns(topology.link_bandwidth_gibps))
+    needed = entering_bytes(collective, alone) / np.maximum(into[members], 1e-300)
+    return _Least(whole, int(needed.min()))
+
+
+def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
+    """The longest that a rank computes."""
+    trace = workload.run.workload
+    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~workload.run.columns.is_cpu_op & workload.issue.runs
+    busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
+    worst = int(busy.argmax())
+    return int(busy[worst]), f"the compute of rank {worst}"
+
+
+def _cut(workload: Workload, topology: Topology, groups: _Groups) -> tuple[int, str]:
+    """The longest that links into a set of NPUs need for everything that has to enter it."""
+    sides = chosen_sides(topology)
+    entering = np.zeros(len(sides))
+    for collective, times in groups.values():
+        entering += times * entering_bytes(collective, sides)
+    trace = workload.run.workload
+    send = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & workload.issue.runs)
+    ends, which = np.unique(np.stack((trace.rank[send], trace.peer[send])), axis=1, return_inverse=True)
+    amounts = np.bincount(which.ravel(), trace.size_bytes[send], ends.shape[1])
+    for (src, dst), amount in zip(ends.T.tolist(), amounts.tolist(), strict=True):
+        entering += amount * (sides[:, dst] & ~sides[:, src])
+    links = [links_into(topology, side) for side in sides]
+    capacity = bytes_per_ns(np.array([topology.link_bandwidth_gibps[into].sum() for into in links]))
+    time = entering / np.maximum(capacity, 1e-300)
+    worst = int(time.argmax())
+    into = describe_side(topology, np.flatnonzero(sides[worst]), links[worst])
+    return int(time[worst]), f"what has to enter {into}"
+
+
+def _path(
+    workload: Workload,
+    topology: Topology,
+    actions: Actions,
+    least: dict[tuple[int, int], _Least],
+    own_bounds: list[int | None],
+) -> tuple[tuple[int, str], int]:
+    """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
+    from astra_tacos.kernels.graph import topological_order
+
+    trace, graph, instances = workload.run.workload, workload.graph, workload.instances
+    num_rows = trace.num_nodes
+    duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0).tolist()
+    messages = _messages(workload, topology)
+    first, dep = trace.dep_first.tolist(), trace.dep.tolist()
+    begin, rows = _rows_of_instances(workload)
+    keys = list(zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True))
+    unknown = _Least(0, 0)
+    end, in_step = [0] * num_rows, [0] * num_rows
+    longest = longest_in_step = 0
+
+    def ready(row: int, ends: list[int]) -> int:
+        return max((ends[each] for each in dep[first[row] : first[row + 1]] if each >= 0), default=0)
+
+    for vertex in topological_order(graph.waits.copy(), graph.next_first, graph.after).tolist():
+        if vertex < num_rows:
+            sent, delay = messages.get(vertex, (-1, 0))
+            for ends in (end, in_step):
+                arrived = ends[sent] + delay if sent >= 0 else 0
+                ends[vertex] = max(ready(vertex, ends) + duration[vertex], arrived)
+            longest, longest_in_step = max(longest, end[vertex]), max(longest_in_step, in_step[vertex])
+            continue
+        number = vertex - num_rows
+        members = rows[begin[number] : begin[number + 1]]
+        bound = least.get(keys[number], unknown)
+        begun = [ready(row, end) for row in members]
+        # What a root sends to nobody waits for nobody, nor does what moves nothing.
+        waits = instances.root[number] < 0 and keys[number][0] != NO_CASE
+        all_begun = max(begun) if waits else 0
+        for row, own in zip(members, begun, strict=True):
+            end[row] = max(own, all_begun, min(begun) + bound.first_ns)
+        longest = max(longest, min(begun) + bound.all_ns)
+        alone_ns = None if keys[number][0] == NO_CASE else own_bounds[keys[number][0]]
+        together = max(ready(row, in_step) for row in members) + (bound.all_ns if alone_ns is None else alone_ns)
+        for row in members:
+            in_step[row] = together
+        longest_in_step = max(longest_in_step, together)
+    return (longest, "the longest way through the dependencies"), longest_in_step
+
+
+def _rows_of_instances(workload: Workload) -> tuple[list[int], list[int]]:
+    """The rows of each instance: `rows[begin[i]:begin[i + 1]]`."""
+    instance, row = workload.instances.instance, workload.instances.nodes.row
+    order = np.argsort(instance, kind="stable")
+    begin = np.searchsorted(instance[order], np.arange(workload.instances.num_instances + 1))
+    return begin.tolist(), row[order].tolist()
+
+
+def _messages(workload: Workload, topology: Topology) -> dict[int, tuple[int, int]]:
+    """For the row of each receive, that of its send, and what the message takes at least in ns."""
+    trace = workload.run.workload
+    sent, received = match_messages(trace, workload.issue)
+    fastest = np.zeros(topology.num_devices)
+    np.maximum.at(fastest, topology.link_src, topology.link_bandwidth_gibps)
+    away = trace.peer[sent] != trace.rank[sent]
+    rate = bytes_per_ns(np.maximum(fastest[trace.rank[sent]], 1e-300))
+    delay = np.where(away, topology.link_latency_ns.min() + trace.size_bytes[sent] / rate, 0.0).astype(np.int64)
+    return dict(zip(received.tolist(), zip(sent.tolist(), delay.tolist(), strict=True), strict=True))

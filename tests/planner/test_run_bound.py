@@ -1,0 +1,81 @@
+"""The bound of a whole run: below every run that was replayed, and what it is where that is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp, recv, send
+from helpers.plans import planned, written
+
+from astra_tacos.planner.run_bound import RunBound, run_bound
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.trace.schema import CommType
+from astra_tacos.units import BYTES_PER_GIB, NS_PER_S
+
+SIZE = 1 << 20
+AG, A2A = CommType.ALL_GATHER, CommType.ALL_TO_ALL
+
+
+def bound_of(folder: Path, files: RunFiles) -> RunBound:
+    workload = find_workload(written(folder, files))
+    return run_bound(workload, build_topology(workload.run.network), (Solution(None),) * len(workload.cases))
+
+
+def carry_ns(num_bytes: float, links: int = 1) -> float:
+    """Of links of 50 GiB/s."""
+    return num_bytes / (links * 50 * BYTES_PER_GIB / NS_PER_S)
+
+
+def test_compute_of_the_busiest_rank(tmp_path: Path) -> None:
+    ranks = [[comp(0, us=10), comp(1, us=20)], [comp(0, us=5)], [comp(0)], [comp(0)]]
+    bound = bound_of(tmp_path, RunFiles(ranks=ranks))
+    assert bound.parts_ns["compute"] == 30_000
+    assert bound.end_ns == 30_000 and "rank 0" in bound.where
+
+
+def test_one_all_to_all(tmp_path: Path) -> None:
+    """Each NPU of a switch gets 3 of 4 parts through one port."""
+    bound = bound_of(tmp_path, RunFiles(ranks=[[coll(0, comm_type=A2A, size=SIZE)]] * 4, topology=("Switch",)))
+    assert bound.parts_ns["cut"] == int(carry_ns(0.75 * SIZE))
+    assert bound.end_ns == pytest.approx(carry_ns(0.75 * SIZE) + 1000, abs=2)
+    assert bound.in_step_ns == bound.end_ns
+
+
+def test_many_collectives_share_links(tmp_path: Path) -> None:
+    """They wait for nothing, so only the links are in the way: ten All-Gathers take ten times as long as one."""
+    ranks = [[coll(id, comm_type=AG, size=SIZE) for id in range(10)]] * 4
+    bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Switch",)))
+    assert bound.parts_ns["cut"] == bound.end_ns == int(carry_ns(10 * 3 * SIZE))  # every NPU has so many bytes for all others
+    assert bound.parts_ns["path"] < bound.end_ns
+
+
+def test_a_member_that_is_late(tmp_path: Path) -> None:
+    """Nobody has the sum before the last one has computed; what the others have is with it by then."""
+    ranks = [[comp(0, us=100 if rank == 3 else 1), coll(1, [0], size=SIZE), comp(2, [1], us=50)] for rank in range(4)]
+    bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Switch",)))
+    assert bound.parts_ns["path"] == 150_000
+    assert bound.in_step_ns is not None and bound.in_step_ns > 150_000 + carry_ns(SIZE)
+
+
+def test_a_message_takes_time(tmp_path: Path) -> None:
+    ranks = [[comp(0, us=7), send(1, 1, [0], size=SIZE)], [recv(0, 0, size=SIZE), comp(1, [0], us=3)]]
+    bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    assert bound.end_ns == pytest.approx(10_000 + 500 + carry_ns(SIZE), abs=1)
+    run = find_workload(written(tmp_path / "again", RunFiles(ranks=ranks, topology=("Ring",)))).run
+    assert 0 <= replay_run(run, CONGESTION_AWARE).end_ns - bound.end_ns <= 2
+
+
+def test_a_plan_has_it(tmp_path: Path) -> None:
+    ranks = [[comp(0, us=3), coll(1, [0], size=SIZE)]] * 8
+    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
+    plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert plan["bound_ns"] == result.bound.end_ns <= result.after_ns
+    assert plan["efficiency"] == result.bound.end_ns / result.after_ns > 0.5
+    assert plan["bound_ns"] <= plan["in_step_ns"] <= 1.005 * result.after_ns  # which has truncated delays
+    assert set(plan["bounds_ns"]) == {"compute", "cut", "path"}
