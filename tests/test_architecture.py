@@ -27,6 +27,7 @@ LEVELS = (
     {"judge"},
     {"generator", "planner", "optimizer"},
     {"repairer"},
+    {"importer"},
     {"sweep"},
     {"cli"},
 )

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "verify": "Check that a schedule, trace or XML computes its collective.",
     "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
+    "import": "Make a run of PyTorch's execution traces and Kineto traces.",
     "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
@@ -33,6 +34,8 @@ COMMANDS = {
     "inspect": "Show the content of a network, trace, schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""
+_MODULES = {"import": "import_run"}
+"""Modules of commands that cannot have their names, which are words of Python."""
 
 
 class _LazyGroup(click.Group):
@@ -42,7 +45,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"astra_tacos.cli.{cmd_name}"), cmd_name)
+        name = _MODULES.get(cmd_name, cmd_name)
+        command = getattr(importlib.import_module(f"astra_tacos.cli.{name}"), name)
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

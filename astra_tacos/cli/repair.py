@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from astra_tacos.repairer.repair import RepairResult
     from astra_tacos.run.backend import Backend
 
+_SHOWN_NOTES = 2
 _HEADER = ("step", "changes", "where", "what", "why")
 
 
@@ -82,7 +83,10 @@ def repair(
 
 def print_repair(result: RepairResult, *, show_all: bool) -> None:
     """Print what was done, step by step, and how the run ends."""
-    rows = [("default", text) for text in result.defaults]
+    rows = [("trace", text) for text in result.notes[:_SHOWN_NOTES]]
+    if len(result.notes) > _SHOWN_NOTES:
+        rows.append(("trace", f"... and {len(result.notes) - _SHOWN_NOTES:,} more"))
+    rows += [("default", text) for text in result.defaults]
     assumed = sum(change.is_assumed for change in result.changes)
     changes = f"{len(result.changes):,}" + (f", {assumed:,} of them by assumption" if assumed else "")
     before, after = result.compute_us

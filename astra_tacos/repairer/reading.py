@@ -87,10 +87,10 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
 def draft_of(
     name: str,
     ranks: list[list[DraftNode]],
-    metadata: list[Any],
     groups: dict[str, list[Any]],
     inputs: RepairInputs,
     backend: Backend | str | None,
+    num_ranks: int,
 ) -> tuple[Draft, tuple[str, ...]]:
     """A draft of nodes that come from elsewhere than traces of ASTRA-sim; the files of `inputs` are used where there are any.
 
@@ -98,14 +98,16 @@ def draft_of(
     ----------
     name
         Name of the workload.
-    ranks, metadata
-        Nodes of each rank, and the head of its trace.
+    ranks
+        Nodes of each rank; heads of their traces are to be added.
     groups
-        Communicator groups by name.
+        Communicator groups by name; those of a file are added, and count where both have one.
     inputs
         Further files.
     backend
         The network model, or its name; None for that of the network.
+    num_ranks
+        How many ranks the run is to have.
 
     Raises
     ------
@@ -113,12 +115,13 @@ def draft_of(
         If a file is given that cannot be read.
     """
     defaults: list[str] = []
-    text, network, table = _network(inputs, len(ranks), defaults)
+    text, network, table = _network(inputs, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     memory = _memory(inputs, defaults)
     model = choose_backend(backend, network)
-    draft = Draft(name, metadata, ranks, (), (), groups, system, text, network, table, memory, custom, per_node, model)
+    groups = groups | _groups(inputs, defaults)
+    draft = Draft(name, [], ranks, (), (), groups, system, text, network, table, memory, custom, per_node, model)
     return draft, tuple(defaults)
 
 

@@ -36,6 +36,8 @@ class RepairResult:
         The directory that was written.
     defaults
         Files that were missing, and what stands for them.
+    notes
+        What the run was made of, for one that was imported.
     changes
         Every change, in the order in which it was made.
     skipped
@@ -50,6 +52,7 @@ class RepairResult:
 
     path: Path
     defaults: tuple[str, ...]
+    notes: tuple[str, ...]
     changes: tuple[Change, ...]
     skipped: tuple[str, ...]
     warnings: tuple[Finding, ...]
@@ -62,6 +65,7 @@ class RepairResult:
             "path": str(self.path),
             "backend": self.outcome.backend.name,
             "defaults": list(self.defaults),
+            "notes": list(self.notes),
             "skipped_steps": list(self.skipped),
             "compute_us_before": self.compute_us[0],
             "compute_us_after": self.compute_us[1],
@@ -155,7 +159,14 @@ def chosen_steps(without: Iterable[str]) -> tuple[Step, ...]:
 
 
 def finish_run(
-    draft: Draft, output: Path, steps: Iterable[Step], defaults: tuple[str, ...], skipped: tuple[str, ...] = ()
+    draft: Draft,
+    output: Path,
+    steps: Iterable[Step],
+    defaults: tuple[str, ...],
+    skipped: tuple[str, ...] = (),
+    *,
+    notes: tuple[str, ...] = (),
+    changes: Iterable[Change] = (),
 ) -> RepairResult:
     """Take steps on a draft, check and replay what comes of it, and write it.
 
@@ -171,6 +182,10 @@ def finish_run(
         Files that were missing, and what stands for them.
     skipped
         Names of the steps that are not taken.
+    notes
+        What the run was made of.
+    changes
+        What is to be reported before the changes of steps.
 
     Raises
     ------
@@ -180,7 +195,7 @@ def finish_run(
         If the run would not end.
     """
     before = _compute_us(draft)
-    changes: list[Change] = []
+    changes = list(changes)
     for step in steps:
         log = Log(step.name)
         try:
@@ -205,7 +220,7 @@ def finish_run(
         except AstraTacosError as error:
             raise type(error)(f"cannot be repaired: {str(error).replace(f'{folder}/', '')}") from None
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
-        result = RepairResult(output, defaults, tuple(changes), skipped, warnings, outcome, (before, after))
+        result = RepairResult(output, defaults, notes, tuple(changes), skipped, warnings, outcome, (before, after))
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
 

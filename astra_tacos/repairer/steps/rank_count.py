@@ -41,7 +41,7 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
         draft.metadata.append(draft.metadata[0])
         log.add(
             "copied from rank 0",
-            "there is one trace, and --ranks asks for more: assumed that ranks are data-parallel",
+            f"there is one trace for {wanted:,} ranks: assumed that they are data-parallel",
             rank,
             compute_us=compute_us,
             is_assumed=True,

@@ -1,0 +1,64 @@
+"""`astra-tacos import`: a run of PyTorch's traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from astra_tacos.cli.console import print_json, progress
+from astra_tacos.cli.first_use import REPAIRING, compile_ahead
+from astra_tacos.cli.options import OptionalFiles, backend_option, json_option, optional_files
+from astra_tacos.cli.repair import print_repair
+
+if TYPE_CHECKING:
+    from astra_tacos.run.backend import Backend
+
+
+@click.command(name="import")
+@click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@optional_files
+@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(2),
+    help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says.",
+)
+@click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `repair`; may be given several times.")
+@backend_option()
+@click.option("--all", "show_all", is_flag=True, help="Show every change, not only the first one of a step.")
+@json_option
+def import_run(
+    traces: tuple[Path, ...],
+    files: OptionalFiles,
+    output: Path,
+    ranks: int | None,
+    without: tuple[str, ...],
+    backend: Backend | None,
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Make a run of the traces that PyTorch writes: execution traces of the host, Kineto traces, or both, of each rank.
+
+    \b
+    astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
+
+    FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
+    and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
+    that ASTRA-sim finishes, as of `repair`.
+    """
+    from astra_tacos.importer.import_run import ImportOptions
+    from astra_tacos.importer.import_run import import_run as make_run
+    from astra_tacos.repairer.inputs import RepairInputs
+    from astra_tacos.repairer.repair import check_repair_output
+
+    inputs = RepairInputs(Path("w"), files.system, files.network, files.comm_group, files.remote_memory, files.directory)
+    check_repair_output(output, inputs)
+    compile_ahead(*REPAIRING)
+    with progress("importing"):
+        result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_repair(result, show_all=show_all)

@@ -1,0 +1,275 @@
+"""Kineto traces: what ran on the GPUs of one rank and when, and the host's calls that launched it.
+
+Format: Chrome trace events (`ph` X: name, `cat`, `ts` and `dur` in us, `args`). Events of GPUs and the runtime calls that
+launched them have one `correlation` number. Newer versions of PyTorch give NCCL kernels the arguments of their collective.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.importer.communication import DEFAULT_GROUP, Communication, communication_of, element_bytes
+from astra_tacos.importer.documents import Document
+
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_ON_HOST = ("cpu_op", "user_annotation", "python_function")
+_RUNTIME = ("cuda_runtime", "cuda_driver", "hip_runtime")
+_ON_RANK = (*_ON_GPU, *_ON_HOST, *_RUNTIME)
+_SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
+_WAITS = "StreamWaitEvent"
+_LIBRARIES = ("nccl", "rccl")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuOperation:
+    """Something that ran on a stream of a GPU.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    stream
+        Its stream.
+    begin_us, end_us
+        When it ran.
+    launch_us
+        When the host launched it; its begin where the trace has no launch.
+    communication
+        What it communicates; None for computation and copies.
+    """
+
+    name: str
+    stream: int
+    begin_us: float
+    end_us: float
+    launch_us: float
+    communication: Communication | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCall:
+    """A call of the runtime that orders the host or streams.
+
+    Parameters
+    ----------
+    begin_us, end_us
+        When it ran.
+    blocks_host
+        Whether the host waits in it for GPUs; otherwise a stream waits for an event.
+    """
+
+    begin_us: float
+    end_us: float
+    blocks_host: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KinetoTrace:
+    """What a run takes from the Kineto trace of one rank.
+
+    Parameters
+    ----------
+    name
+        Where it is from.
+    rank, world_size
+        Of the job, None if the trace does not say.
+    operations
+        What ran on GPUs, in the order of launches.
+    calls
+        Calls that order, by time.
+    groups
+        Ranks of each group that the trace names.
+    begin_us
+        When the first event began.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    operations: tuple[GpuOperation, ...]
+    calls: tuple[HostCall, ...]
+    groups: dict[str, list[int]]
+    begin_us: float
+
+
+def is_kineto_trace(document: Document) -> bool:
+    """Whether a document is a Kineto trace."""
+    return isinstance(document.content.get("traceEvents"), list)
+
+
+def read_kineto_trace(document: Document) -> KinetoTrace:
+    """Read a Kineto trace.
+
+    Raises
+    ------
+    ConfigError
+        If it has no GPU events: a trace of the host alone has no durations of kernels.
+    """
+    spans = [event for event in document.content["traceEvents"] if _is_span(event)]
+    runtime = [event for event in spans if event.get("cat") in _RUNTIME]
+    launches = {_args(event).get("correlation"): event for event in runtime}
+    annotations = _Annotations([event for event in spans if _names_communication(event)])
+    groups: dict[str, list[int]] = {}
+    operations = []
+    for event in spans:
+        if event.get("cat") not in _ON_GPU:
+            continue
+        launch = launches.get(_args(event).get("correlation"))
+        begin = float(event["ts"])
+        operations.append(
+            GpuOperation(
+                name=event["name"],
+                stream=_stream(event),
+                begin_us=begin,
+                end_us=begin + float(event["dur"]),
+                launch_us=min(float(launch["ts"]), begin) if launch else begin,
+                communication=_communication(event, launch, annotations, groups),
+            )
+        )
+    if not operations:
+        raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
+    operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
+    info = document.content.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    return KinetoTrace(
+        name=document.name,
+        rank=info["rank"] if isinstance(info.get("rank"), int) else None,
+        world_size=info["world_size"] if isinstance(info.get("world_size"), int) else None,
+        operations=tuple(operations),
+        calls=tuple(sorted(_calls(runtime), key=lambda call: call.begin_us)),
+        groups=groups | _listed_groups(info),
+        begin_us=min(float(event["ts"]) for event in spans if event.get("cat") in _ON_RANK),
+    )
+
+
+def _is_span(event: Any) -> bool:
+    return (
+        isinstance(event, dict)
+        and event.get("ph") == "X"
+        and isinstance(event.get("name"), str)
+        and isinstance(event.get("ts"), (int, float))
+        and isinstance(event.get("dur", 0), (int, float))
+        and event.setdefault("dur", 0) >= 0
+    )
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _stream(event: dict[str, Any]) -> int:
+    stream = _args(event).get("stream", event.get("tid"))
+    return stream if isinstance(stream, int) else 0
+
+
+def _names_communication(event: dict[str, Any]) -> bool:
+    if event.get("cat") in (*_ON_GPU, *_RUNTIME):
+        return False
+    name = event["name"]
+    return name.startswith(_LIBRARIES) or (name == "record_param_comms" and "Collective name" in _args(event))
+
+
+class _Annotations:
+    """The host's annotations of communication, found by thread and time."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        self._by_thread: dict[Any, list[dict[str, Any]]] = {}
+        for event in sorted(events, key=lambda event: float(event["ts"])):
+            self._by_thread.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+        self._begins = {thread: [float(event["ts"]) for event in own] for thread, own in self._by_thread.items()}
+
+    def around(self, launch: dict[str, Any]) -> dict[str, Any] | None:
+        """The innermost annotation in which a call was made."""
+        thread, at = (launch.get("pid"), launch.get("tid")), float(launch["ts"])
+        own = self._by_thread.get(thread, [])
+        for place in range(bisect.bisect_right(self._begins.get(thread, []), at) - 1, -1, -1):
+            if at <= float(own[place]["ts"]) + float(own[place]["dur"]):
+                return own[place]
+            if at - float(own[place]["ts"]) > 1e6:  # no call of a library takes a second on the host
+                break
+        return None
+
+
+def _communication(
+    event: dict[str, Any], launch: dict[str, Any] | None, annotations: _Annotations, groups: dict[str, list[int]]
+) -> Communication | None:
+    """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
+    if not any(library in event["name"].lower() for library in _LIBRARIES):
+        return None
+    around = annotations.around(launch) if launch else None
+    for source in (event, *((around,) if around else ())):
+        args = _args(source)
+        name = args.get("Collective name")
+        if isinstance(name, str):
+            found = communication_of(name, _args_size(args), _group(args, groups), _peer(args, name))
+            if found is not None:
+                return found
+    if around is not None:
+        found = communication_of(around["name"], _tensor_size(_args(around)), DEFAULT_GROUP)
+        if found is not None:
+            return found
+    return communication_of(event["name"], None, DEFAULT_GROUP)
+
+
+def _args_size(args: dict[str, Any]) -> int | None:
+    elements, kind = args.get("In msg nelems"), args.get("dtype")
+    width = element_bytes(kind) if isinstance(kind, str) else None
+    return elements * width if isinstance(elements, int) and width is not None else None
+
+
+def _tensor_size(args: dict[str, Any]) -> int | None:
+    """Bytes of the first tensor in `Input Dims` and `Input type`."""
+    dims, kinds = args.get("Input Dims"), args.get("Input type")
+    if not (isinstance(dims, list) and isinstance(kinds, list) and dims and kinds and isinstance(kinds[0], str)):
+        return None
+    width, count = element_bytes(kinds[0]), 1
+    if width is None or not isinstance(dims[0], list):
+        return None
+    for extent in dims[0]:
+        if not isinstance(extent, int):
+            return None
+        count *= extent
+    return count * width
+
+
+def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
+    name, ranks = args.get("Process Group Name"), args.get("Process Group Ranks")
+    if not isinstance(name, str) or not name:
+        return DEFAULT_GROUP
+    if isinstance(ranks, str):
+        numbers = ranks.strip("[] ").replace(" ", "").split(",")
+        ranks = [int(number) for number in numbers] if all(number.isdecimal() for number in numbers) else []
+    if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+        groups[name] = sorted(ranks)
+    return name
+
+
+def _peer(args: dict[str, Any], name: str) -> int | None:
+    value = args.get("Dst Rank" if name.startswith("send") else "Src Rank")
+    return value if isinstance(value, int) else None
+
+
+def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
+    configured = info.get("pg_config")
+    if not isinstance(configured, list):
+        return {}
+    found = {}
+    for entry in configured:
+        ranks = entry.get("ranks") if isinstance(entry, dict) else None
+        if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+            found[str(entry.get("pg_name", ""))] = sorted(ranks)
+    return found
+
+
+def _calls(runtime: list[dict[str, Any]]) -> list[HostCall]:
+    found = []
+    for event in runtime:
+        blocks = event["name"].endswith(_SYNCHRONISES)
+        if blocks or event["name"].endswith(_WAITS):
+            begin = float(event["ts"])
+            found.append(HostCall(begin, begin + float(event["dur"]), blocks))
+    return found

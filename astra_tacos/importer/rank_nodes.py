@@ -1,0 +1,197 @@
+"""The nodes of one rank: measured computation, communication, and what has to wait for what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from astra_tacos.importer.communication import Communication
+from astra_tacos.importer.host_trace import HostTrace
+from astra_tacos.importer.kineto import GpuOperation, HostCall, KinetoTrace
+from astra_tacos.importer.rank_sources import RankSource
+from astra_tacos.repairer.change import Log
+from astra_tacos.repairer.node import DraftNode
+from astra_tacos.trace.schema import NodeType
+
+_LOOKED_BACK = 64
+"""Operations of another stream that are looked at for the one that an operation waited for."""
+
+
+def rank_nodes(rank: int, source: RankSource, log: Log) -> list[DraftNode]:
+    """The nodes of a rank.
+
+    Parameters
+    ----------
+    rank
+        The rank.
+    source
+        Its traces.
+    log
+        Gets what is assumed.
+    """
+    if source.device is None:
+        return _of_host(rank, source) if source.host is not None else []
+    return _of_device(rank, source.device, source.host, source.groups, log)
+
+
+def _of_host(rank: int, source: RankSource) -> list[DraftNode]:
+    """Communication in the order of the host: a trace of the host has no times."""
+    builder = _Builder(rank, source.groups)
+    previous: tuple[int, ...] = ()
+    for call in source.host.communications if source.host else ():
+        previous = (builder.communicate(call, 0, previous),)
+    return builder.nodes
+
+
+@dataclass(slots=True)
+class _Rounding:
+    """Whole us of parts of a sum: no us is lost or gained in the sum."""
+
+    exact: float = 0.0
+    given: int = 0
+
+    def take(self, us: float) -> int:
+        self.exact += us
+        whole = max(round(self.exact) - self.given, 0)
+        self.given += whole
+        return whole
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The nodes of a rank, as they are added."""
+
+    rank: int
+    groups: dict[str, list[int]]
+    nodes: list[DraftNode] = field(default_factory=list)
+    tags: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def compute(self, name: str, us: int, deps: tuple[int, ...], *, on_cpu: bool) -> int:
+        """Add a compute node; returns its id."""
+        return self._add(DraftNode.make(len(self.nodes), name, NodeType.COMP, is_cpu_op=on_cpu), us, deps)
+
+    def communicate(self, call: Communication, us: int, deps: tuple[int, ...]) -> int:
+        """Add a collective or a message with its measured time; returns its id."""
+        attributes: dict[str, object] = {"is_cpu_op": False}
+        if call.size_bytes is not None:
+            attributes["comm_size"] = call.size_bytes
+        if call.pattern is not None:
+            kind = NodeType.COMM_COLL
+            attributes |= {"comm_type": int(call.pattern), "pg_name": call.group}
+        else:
+            members = self.groups.get(call.group, [])
+            peer = call.peer or 0
+            peer = members[peer] if peer < len(members) else peer
+            kind, key = (NodeType.COMM_SEND, "comm_dst") if call.is_send else (NodeType.COMM_RECV, "comm_src")
+            ends = (self.rank, peer) if call.is_send else (peer, self.rank)
+            attributes |= {key: peer, "comm_tag": self.tags[ends]}
+            self.tags[ends] += 1
+        return self._add(DraftNode.make(len(self.nodes), call.name, kind, **attributes), us, deps)
+
+    def _add(self, node: DraftNode, us: int, deps: tuple[int, ...]) -> int:
+        node.message.duration_micros = us
+        node.message.data_deps.extend(dict.fromkeys(deps))
+        self.nodes.append(node)
+        return node.id
+
+
+def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: dict[str, list[int]], log: Log) -> list[DraftNode]:
+    """Operations in the order in which the host launched them.
+
+    An operation waits for the one before it on its stream and for the host's time until its launch. A communication also waits
+    for the computation before it, and computation after a wait for an event for the communication before that: of each stream,
+    for the last operation that had ended when the waiting one began. The host waits where it synchronises.
+    """
+    builder = _Builder(rank, groups)
+    calls = _described(rank, device, host, log)
+    timeline = _HostTime(builder, device.begin_us)
+    busy: dict[int, _Rounding] = {}
+    streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
+    waits = False
+    pending = list(reversed(device.calls))
+    for event, call in zip(device.operations, calls, strict=True):
+        while pending and pending[-1].begin_us <= event.launch_us:
+            host_call = pending.pop()
+            if host_call.blocks_host:
+                ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
+                timeline.block(host_call, tuple(found for found in ended if found is not None))
+            waits = waits or not host_call.blocks_host
+        launched = timeline.advance(event.launch_us)
+        own = streams.setdefault(event.stream, [])
+        deps = [*((own[-1][1],) if own else ()), *launched]
+        for stream, others in streams.items():
+            if stream != event.stream and (call is not None or waits):
+                found = _last_ended(others, event.begin_us, call is None)
+                deps += [] if found is None else [found]
+        waits = False  # a communication's own launch waits for an event, too
+        us = busy.setdefault(event.stream, _Rounding()).take(event.end_us - event.begin_us)
+        if call is not None:
+            added = builder.communicate(call, us, tuple(deps))
+        else:
+            added = builder.compute(event.name, us, tuple(deps), on_cpu=False)
+        own.append((event, added, call is not None))
+    return builder.nodes
+
+
+def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, communicates: bool | None) -> int | None:
+    """The last operation of a stream that had ended at some time: of communication, of computation, or (None) of both."""
+    for event, added, is_communication in reversed(own[-_LOOKED_BACK:]):
+        if event.end_us <= until_us and communicates in (None, is_communication):
+            return added
+    return None
+
+
+@dataclass(slots=True)
+class _HostTime:
+    """The time that the host takes from launch to launch, as a chain of CPU nodes."""
+
+    builder: _Builder
+    at_us: float
+    last: tuple[int, ...] = ()
+    rounding: _Rounding = field(default_factory=_Rounding)
+
+    def advance(self, until_us: float) -> tuple[int, ...]:
+        """Add the host's time until then; returns the nodes that come before it."""
+        us = self.rounding.take(max(until_us - self.at_us, 0))
+        self.at_us = max(self.at_us, until_us)
+        if us:
+            self.last = (self.builder.compute("host", us, self.last, on_cpu=True),)
+        return self.last
+
+    def block(self, call: HostCall, ended: tuple[int, ...]) -> None:
+        """Have the host wait for operations; the time of the wait is none of its own."""
+        self.last = tuple(dict.fromkeys((*self.advance(call.begin_us), *ended)))
+        self.at_us = max(self.at_us, call.end_us)
+
+
+def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log) -> list[Communication | None]:
+    """What each operation communicates; sizes and groups are those of the host's trace where the two traces agree.
+
+    The n-th communication of a kind in one trace is the n-th in the other if both have as many.
+    """
+    calls = [each.communication for each in device.operations]
+    for each in device.operations:
+        if each.communication is None and "nccl" in each.name.lower():
+            log.add(
+                f"{each.name} is computation of its {each.end_us - each.begin_us:g} us",
+                "it communicates, and nothing says what",
+                rank,
+                is_assumed=True,
+            )
+    if host is None:
+        return calls
+    counts = Counter(call.kind for call in calls if call is not None)
+    known = Counter(call.kind for call in host.communications)
+    turn: Counter[tuple[str, int | None]] = Counter()
+    for number, call in enumerate(calls):
+        if call is None or counts[call.kind] != known[call.kind]:
+            continue
+        there = [other for other in host.communications if other.kind == call.kind][turn[call.kind]]
+        turn[call.kind] += 1
+        size = there.size_bytes if there.size_bytes is not None else call.size_bytes
+        calls[number] = replace(call, size_bytes=size, group=there.group)
+    for kind in sorted(counts.keys() | known.keys(), key=str):
+        if counts[kind] != known[kind]:
+            what = f"{kind[0]}: {counts[kind]} on the GPU, {known[kind]} on the host: those of the GPU count"
+            log.add(what, "the host's trace and Kineto's differ, as where they begin at other times", rank, is_assumed=True)
+    return calls
