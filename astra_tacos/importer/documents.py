@@ -56,7 +56,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
         return
     found = False
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        with tarfile.open(fileobj=io.BytesIO(data), encoding="utf-8") as archive:
             for number, member in enumerate(archive):
                 if number >= _MOST_MEMBERS:
                     raise ConfigError(f"{path}: more than {_MOST_MEMBERS:,} members, expected fewer")

@@ -24,14 +24,15 @@ def order_collectives(draft: Draft, log: Log) -> None:
         return
     with scratch_directory() as folder:
         draft.write(folder)
-        workload = find_workload(draft.inputs(folder))
-        duration_ns, instance_ns = estimate_durations(workload, tuple(Solution(None) for _ in workload.cases))
-        trace, instances = workload.run.workload, workload.instances
-        on_cpu = workload.run.columns.is_cpu_op
+        run = draft.inputs(folder)
         try:
+            workload = find_workload(run)
+            duration_ns, instance_ns = estimate_durations(workload, tuple(Solution(None) for _ in workload.cases))
+            trace, instances = workload.run.workload, workload.instances
+            on_cpu = workload.run.columns.is_cpu_op
             order = order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu)
         except ConfigError as error:
-            raise ConfigError(str(error).replace(f"{trace.prefix}: ", "")) from None
+            raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
         after, before = order_dependencies(trace, workload.issue, instances, workload.graph, order)
         by_id = [{node.id: node for node in nodes} for nodes in draft.ranks]
         for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
