@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="How traces keep the order of sends on a link; by default the one for the link model.",
 )
 @click.option(
+    "--in-flight",
+    type=click.IntRange(1),
+    metavar="W",
+    help="Let W messages be in flight on a link (link order window); by default as many as the schedule has.",
+)
+@click.option(
     "--msccl-xml/--no-msccl-xml",
     default=None,
     help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
@@ -55,6 +61,7 @@ def synthesize(
     options: SearchOptions,
     backend: Backend | None,
     link_order: LinkOrder | None,
+    in_flight: int | None,
     msccl_xml: bool | None,
     with_checks: bool,
     as_json: bool,
@@ -111,7 +118,7 @@ def synthesize(
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = with_other_choices(judge_schedule(schedule, network, backend, link_order), schedule, network, options)
+        judged = with_other_choices(judge_schedule(schedule, network, backend, link_order, in_flight), schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
         judged = replace(judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns)))
     more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
@@ -121,7 +128,9 @@ def synthesize(
         from astra_tacos.export.run_directory import write_run_directory
 
         with progress("writing"):
-            run = write_run_directory(schedule, output, more, link_order, msccl_xml, backend=judged.backend, check=False)
+            run = write_run_directory(
+                schedule, output, more, link_order, msccl_xml, backend=judged.backend, in_flight=in_flight, check=False
+            )
         result = run.result | {"output": str(run.path), **run.figures, "notes": [*run.notes, *judged.notes]}
         rows = [("files", str(run.path)), *(("note", note) for note in run.notes), ("run", run.command)]
     else:

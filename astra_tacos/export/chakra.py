@@ -7,6 +7,8 @@ ASTRA-sim issues every node that is ready, so the traces also have to fix the or
 send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work
 (1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready
 together with its send and releases the next token 1 ns later, so only sends that are ready at the same instant are delayed by it.
+`window` has tokens, and each send also waits for the last one on its link that the schedule has arrived by then. This changes
+nothing where links are queues, and where messages in flight share a link (ns-3) no more of them share it than the schedule says.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from astra_tacos.export.chakra_contents import Contents, contents_of
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
-from astra_tacos.schedule.dependencies import Operations, operations, previous_on_link
+from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType
@@ -37,8 +39,8 @@ from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
-LinkOrder = Literal["serial", "tokens"]
-LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens")
+LinkOrder = Literal["serial", "tokens", "window"]
+LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "window")
 """ASTRA-sim takes tags modulo this."""
 
 _TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)
@@ -66,7 +68,13 @@ class _Layout:
         return np.arange(len(self.number)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
 
 
-def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder | None = None, first_tag: int = 0) -> list[Path]:
+def export_chakra(
+    schedule: Schedule,
+    prefix: str | Path,
+    link_order: LinkOrder | None = None,
+    first_tag: int = 0,
+    in_flight: int | None = None,
+) -> list[Path]:
     """Write `PREFIX.<npu>.et` for every NPU.
 
     Parameters
@@ -79,13 +87,15 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
         How the order of sends on a link is kept; the default fits the schedule's timing model.
     first_tag
         Tag of the first message; the others follow.
+    in_flight
+        How many messages may be in flight on a link, for the link order `window`; None for as many as the schedule has.
 
     Raises
     ------
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
-    table, npu_first = node_table(schedule, link_order, first_tag)
+    table, npu_first = node_table(schedule, link_order, first_tag, in_flight)
     paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
 
     def write(npu: int) -> None:
@@ -98,7 +108,9 @@ def export_chakra(schedule: Schedule, prefix: str | Path, link_order: LinkOrder 
     return paths
 
 
-def schedule_trace(schedule: Schedule, name: str, link_order: LinkOrder | None = None, first_tag: int = 0) -> Trace:
+def schedule_trace(
+    schedule: Schedule, name: str, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
+) -> Trace:
     """The trace of a schedule in memory, as `read_trace` reads the files of `export_chakra`, without the workload's columns.
 
     Parameters
@@ -107,19 +119,26 @@ def schedule_trace(schedule: Schedule, name: str, link_order: LinkOrder | None =
         The schedule.
     name
         What the trace is to be called in messages.
-    link_order, first_tag
+    link_order, first_tag, in_flight
         As for `export_chakra`, which says what is raised, too.
     """
-    return trace_of_table(*node_table(schedule, link_order, first_tag), name)
+    return trace_of_table(*node_table(schedule, link_order, first_tag, in_flight), name)
 
 
 def default_link_order(schedule: Schedule) -> LinkOrder:
-    """`serial` for the blocking model, `tokens` for the pipelined one."""
-    return "serial" if schedule.timing.is_blocking else "tokens"
+    """`serial` for the blocking model, `window` for the pipelined one."""
+    return "serial" if schedule.timing.is_blocking else "window"
 
 
-def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int) -> tuple[NodeTable, NDArray[np.int64]]:
+def node_table(
+    schedule: Schedule, link_order: LinkOrder | None, first_tag: int, in_flight: int | None = None
+) -> tuple[NodeTable, NDArray[np.int64]]:
     """All nodes of the traces, sorted by NPU, and where those of each NPU begin.
+
+    Parameters
+    ----------
+    schedule, link_order, first_tag, in_flight
+        As for `export_chakra`.
 
     Raises
     ------
@@ -132,15 +151,17 @@ def node_table(schedule: Schedule, link_order: LinkOrder | None, first_tag: int)
         raise ConfigError(f"first tag: found {first_tag}, expected 0 or more")
     if first_tag + schedule.num_messages > TAGS:
         raise ConfigError(f"{first_tag + schedule.num_messages:,} tags, expected at most {TAGS:,}")
-    link_order = link_order or default_link_order(schedule)
+    link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
+    if in_flight is not None and (link_order != "window" or in_flight < 1):
+        raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 or more with window")
     previous = previous_on_link(schedule)
-    has_next = np.zeros(schedule.num_messages, bool)
-    has_next[previous[previous >= 0]] = True
+    arrived = _arrived(schedule, previous, link_order, in_flight)
+    waits_for_token = (previous >= 0) & (arrived != previous)
     done = operations(schedule)
-    layout = _layout(schedule, done, np.flatnonzero(has_next) if link_order == "tokens" else np.empty(0, np.int64))
+    layout = _layout(schedule, done, np.unique(previous[waits_for_token]))
     number, kind = layout.number, layout.kind
     data_first, data = _data(schedule, done, layout)
-    ctrl_first, ctrl = _order(previous, layout, link_order)
+    ctrl_first, ctrl = _order(previous, arrived, layout)
     contents = contents_of(schedule, done.additions)
     attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag)
     node_id = layout.node_id
@@ -208,11 +229,25 @@ def _data(schedule: Schedule, done: Operations, layout: _Layout) -> tuple[NDArra
     return _grouped(edges, len(layout.number))
 
 
-def _order(previous: NDArray[np.int64], layout: _Layout, link_order: LinkOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node follows on its link: the previous send, or the token of that send."""
-    later = np.flatnonzero(previous >= 0)
-    awaited = layout.row_of[_TOKEN if link_order == "tokens" else _SEND, previous[later]]
-    return _grouped([(layout.row_of[kind, later], awaited) for kind in (_SEND, _TOKEN)], len(layout.number))
+def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOrder, in_flight: int | None) -> NDArray[np.int64]:
+    """int64[num_messages], the earlier message on its link whose arrival each message waits for; -1 for none."""
+    if link_order == "serial":
+        return previous
+    if link_order == "tokens":
+        return np.full(len(previous), -1, np.int64)
+    return arrived_on_link(schedule) if in_flight is None else previous_on_link(schedule, in_flight)
+
+
+def _order(
+    previous: NDArray[np.int64], arrived: NDArray[np.int64], layout: _Layout
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that each node follows on its link: the send that has to have arrived, and the token of the previous send."""
+    tokens = np.flatnonzero((previous >= 0) & (arrived != previous))
+    # What the previous send waits for has arrived by then.
+    bound = np.flatnonzero((arrived >= 0) & ((arrived == previous) | (arrived != arrived[previous])))
+    edges = [(layout.row_of[kind, bound], layout.row_of[_SEND, arrived[bound]]) for kind in (_SEND, _TOKEN)]
+    edges += [(layout.row_of[kind, tokens], layout.row_of[_TOKEN, previous[tokens]]) for kind in (_SEND, _TOKEN)]
+    return _grouped(edges, len(layout.number))
 
 
 def _grouped(
@@ -289,16 +324,19 @@ def _why_not(schedule: Schedule) -> str | None:
     return reason
 
 
-def _write(schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0) -> Exported:
-    export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag)
-    if link_order in (None, default_link_order(schedule)):
+def _write(
+    schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
+) -> Exported:
+    export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag, in_flight)
+    if in_flight is None and link_order in (None, default_link_order(schedule)):
         return Exported(path)
-    return Exported(path, (note_on_link_order(link_order),))
+    return Exported(path, (note_on_link_order(link_order, in_flight),))
 
 
-def note_on_link_order(link_order: LinkOrder) -> str:
+def note_on_link_order(link_order: LinkOrder | None, in_flight: int | None) -> str:
     """A note about traces whose link order differs from that of their timing model."""
-    return f"link order {link_order!r} is not that of the timing model: ASTRA-sim's cycles will differ"
+    order = f"link order {link_order!r}" if in_flight is None else f"link order 'window' with {in_flight} in flight"
+    return f"{order} is not that of the timing model: ASTRA-sim's cycles will differ"
 
 
 _OWN_FILE = re.compile(rf"({'|'.join(name.replace('-', '_') for name in COLLECTIVES)})\.[0-9]+\.et")
@@ -312,6 +350,7 @@ EXPORTER = Exporter(
     why_not=_why_not,
     options={
         "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default the one for the link model"),
+        "in-flight": whole_number("messages in flight on a link, for the link order window; by default as in the schedule"),
         "first-tag": whole_number("tag of the first send, by default 0; the others follow"),
     },
     is_own=lambda names: all(_OWN_FILE.fullmatch(name) for name in names),

@@ -79,6 +79,7 @@ def write_run_directory(
     msccl_xml: bool | None = None,
     *,
     backend: Backend | str | None = None,
+    in_flight: int | None = None,
     check: bool = True,
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
@@ -101,6 +102,8 @@ def write_run_directory(
         Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
     backend
         The backend of ASTRA-sim to write it for, or its name; None for the one for which schedules are timed so.
+    in_flight
+        How many messages may be in flight on a link, for the link order `window`; None for as many as the schedule has.
     check
         Whether the oracle checks the schedule first; turn it off only for one that it has checked.
 
@@ -111,7 +114,8 @@ def write_run_directory(
     VerificationError
         If the oracle objects to the schedule.
     """
-    return EXPORTER.export(schedule, path, check=check, more=more, link_order=link_order, msccl_xml=msccl_xml, backend=backend)
+    options = {"link_order": link_order, "msccl_xml": msccl_xml, "backend": backend, "in_flight": in_flight}
+    return EXPORTER.export(schedule, path, check=check, more=more, **options)
 
 
 def _write(
@@ -121,22 +125,23 @@ def _write(
     link_order: LinkOrder | None = None,
     msccl_xml: bool | None = None,
     backend: Backend | str | None = None,
+    in_flight: int | None = None,
 ) -> RunDirectory:
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
     chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
     network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
-    link_order = link_order or default_link_order(schedule)
-    keeps_link_order = link_order == default_link_order(schedule)
+    link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
+    keeps_link_order = in_flight is None and link_order == default_link_order(schedule)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
     if not keeps_link_order:
-        notes += (note_on_link_order(link_order),)
+        notes += (note_on_link_order(link_order, in_flight),)
     for folder in _FOLDERS:
         (directory / folder).mkdir()
     with ThreadPoolExecutor(1) as pool:
         saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
-        export_chakra(schedule, directory / "collective" / name, link_order)
+        export_chakra(schedule, directory / "collective" / name, link_order, in_flight=in_flight)
         notes += _missing(schedule)
         if why_no_msccl_xml(schedule) is None:
             notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
@@ -190,6 +195,7 @@ EXPORTER = Exporter(
     why_not=lambda schedule: why_no_custom_collective(schedule.collective),
     options={
         "link-order": CHAKRA.options["link-order"],
+        "in-flight": CHAKRA.options["in-flight"],
         "backend": one_of(tuple(BACKENDS), "backend of ASTRA-sim; by default the one for which schedules are timed so"),
         "msccl-xml": yes_or_no(f"whether it has an MSCCL XML; by default up to {MOST_SENDS_OF_XML:,} sends"),
     },

@@ -105,7 +105,11 @@ def _are_asked(judges: tuple[Judge, ...], topology: Topology, link_model: LinkMo
 
 
 def judge_schedule(
-    schedule: Schedule, network: NetworkConfig, backend: Backend | None = None, link_order: LinkOrder | None = None
+    schedule: Schedule,
+    network: NetworkConfig,
+    backend: Backend | None = None,
+    link_order: LinkOrder | None = None,
+    in_flight: int | None = None,
 ) -> Judgement:
     """The times of a schedule's traces on the judges of its network.
 
@@ -120,8 +124,8 @@ def judge_schedule(
         Its network, as the file has it.
     backend
         The model that it was made for; None for the one for which schedules are timed so.
-    link_order
-        How its traces keep the order of sends on a link; the default fits the schedule's timing model.
+    link_order, in_flight
+        How its traces keep the order of sends on a link (`export_chakra`); the default fits the schedule's timing model.
     """
     timing, exact_ns = schedule.timing, exact_time_ns(schedule)
     chosen = backend_of(schedule, backend)
@@ -129,13 +133,13 @@ def judge_schedule(
         judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     except ConfigError as error:  # no version of ASTRA-sim runs this network
         return Judgement((), chosen, dict.fromkeys(FIGURES), exact_ns, (f"not judged: {error}",))
-    is_default_order = (link_order or default_link_order(schedule)) == default_link_order(schedule)
+    is_default_order = in_flight is None and link_order in (None, default_link_order(schedule))
     if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
         return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, (note,))
-    trace = schedule_trace(schedule, schedule.collective.name, link_order)
+    trace = schedule_trace(schedule, schedule.collective.name, link_order, in_flight=in_flight)
     times: dict[str, int | None] = {}
     notes = []
     least_ns = busiest_link_ns(schedule)

@@ -1,4 +1,4 @@
-"""Dependencies: what brought what a message carries, and the message before it on its link."""
+"""Dependencies: what brought what a message carries, and the messages before it on its link."""
 
 from __future__ import annotations
 
@@ -107,12 +107,38 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     return first, deliveries[np.repeat(first_of, counts) + within]
 
 
-def previous_on_link(schedule: Schedule) -> NDArray[np.int64]:
-    """int64[num_messages], the message before each on the link out of its source; -1 for the first."""
+def previous_on_link(schedule: Schedule, distance: int = 1) -> NDArray[np.int64]:
+    """int64[num_messages], the message before each on the link out of its source, or so many before; -1 where there is none."""
+    order, link = _by_link(schedule)
+    previous = np.full(len(link), -1, np.int64)
+    same = link[distance:] == link[:-distance]
+    previous[order[distance:][same]] = order[:-distance][same]
+    return previous
+
+
+def arrived_on_link(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_messages], the last message on the link out of a message's source that has arrived when the message starts.
+
+    It and all before it have arrived; -1 where none has. To wait for it takes no time where links queue, and leaves on a link
+    only what the schedule has on it.
+    """
+    order, link = _by_link(schedule)
+    row = schedule.message_row[order]
+    start, end = schedule.start_ns[row], schedule.end_ns[row]
+    span = int(end.max(initial=0)) + 1
+    begins = np.concatenate(([True], link[1:] != link[:-1])) if len(link) else np.empty(0, np.bool_)
+    number = np.cumsum(begins) - 1
+    here = np.maximum.accumulate(end + number * span) if len(link) else end
+    place = np.searchsorted(here, start + number * span, side="right") - 1
+    found = np.full(len(link), -1, np.int64)
+    exists = place >= np.flatnonzero(begins)[number]
+    found[order[exists]] = order[place[exists]]
+    return found
+
+
+def _by_link(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
+    """The messages sorted by the link out of their source, in its order, and the link of each."""
     link = schedule.topology.channel_link[schedule.channel[schedule.message_row]]
     # NumPy sorts 16-bit integers in linear time.
     order = np.argsort(link.astype(np.uint16) if schedule.topology.num_links <= 1 << 16 else link, kind="stable")
-    previous = np.full(len(link), -1, np.int64)
-    same = link[order][1:] == link[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
+    return order, link[order]

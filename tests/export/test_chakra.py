@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +61,7 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
     "dimensions", [(("Ring", 5, 50.0, 500.0),), (("Ring", 2, 200.0, 50.0), ("Switch", 3, 50.0, 500.0))], ids=["ring", "switch"]
 )
 def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, link_order) -> None:
-    of = schedule(topology(*dimensions), "all-reduce")
+    of = schedule(topology(*dimensions), "all-reduce", 1 << 18, 4, link_model="pipelined")
     export_chakra(of, tmp_path / "x", link_order)
     trace = read_trace(tmp_path / "x")
     names = read_names(trace, range(trace.num_nodes))
@@ -70,13 +72,26 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
         return {names[other] for other in trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]]}
 
     links = of.topology.channel_link[of.channel].tolist()
-    last: dict[int, int] = {}
+    before: dict[int, list[int]] = defaultdict(list)
+    bound: dict[int, list[int] | None] = {}
+    chained = set()
+    expected_of = []
     for row, awaited in enumerate(naive_dependencies(of)):
         expected = {f"reduce_{other}" if of.reduces[other] else f"recv_{other}" for other in awaited}
-        if links[row] in last:
-            expected.add(f"{'token' if link_order == 'tokens' else 'send'}_{last[links[row]]}")
+        earlier = before[links[row]]
+        here = list(takewhile(lambda other, now=of.start_ns[row]: of.end_ns[other] <= now, earlier))
+        bound[row] = {"serial": earlier, "tokens": [], "window": here}[link_order][-1:] or None
+        if earlier and bound[row] != earlier[-1:]:
+            expected.add(f"token_{earlier[-1]}")
+            chained.add(earlier[-1])
+        if bound[row] and (bound[row] == earlier[-1:] or bound[row] != bound[earlier[-1]]):
+            expected.add(f"send_{bound[row][0]}")
+        expected_of.append(expected)
+        earlier.append(row)
+    assert bool(chained) is (link_order != "serial")
+    for row, expected in enumerate(expected_of):
         assert needs(f"send_{row}") == expected
-        is_chained = link_order == "tokens" and links[row] in links[row + 1 :]
+        is_chained = row in chained
         assert (f"token_{row}" in row_of) == is_chained
         if is_chained:
             assert needs(f"token_{row}") == expected
@@ -84,7 +99,27 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
         if of.reduces[row]:
             assert needs(f"reduce_{row}") == {f"recv_{row}"}
         assert needs(f"recv_{row}") == set()
-        last[links[row]] = row
+
+
+def test_so_many_in_flight() -> None:
+    """One at a time is serial; any number are tokens; by default what the schedule has, which costs nothing where links queue."""
+    of = schedule(topology(("Ring", 5, 50.0, 500.0)), "all-reduce", 16 << 20, 8, link_model="pipelined")
+    assert_equal(schedule_trace(of, "x", in_flight=1), schedule_trace(of, "x", "serial"))
+    assert_equal(schedule_trace(of, "x", in_flight=of.num_sends), schedule_trace(of, "x", "tokens"))
+    network = config(("Ring", 5, 50.0, 500.0))
+    times = {order: replay_trace(schedule_trace(of, "x", order), network).finish_ns.tolist() for order in LINK_ORDERS}
+    assert times["window"] == times["tokens"]
+    assert max(times["serial"]) > of.collective_time_ns
+    packets = {order: replay_trace(schedule_trace(of, "x", order), network, "packet").collective_time_ns for order in LINK_ORDERS}
+    assert packets["window"] < packets["serial"] < packets["tokens"]
+    assert packets["window"] <= 1.3 * of.collective_time_ns
+
+
+@pytest.mark.parametrize("link_order", ["serial", "tokens", None])
+def test_refuses_a_window_of_another_order(link_order) -> None:
+    of = schedule(topology(("Ring", 5, 50.0, 500.0)))
+    with pytest.raises(ConfigError, match="in flight: found 0 with link order"):
+        schedule_trace(of, "x", link_order, in_flight=0)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -118,7 +153,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
     assert (stand_in.backend, stand_in.dimensions) == (CONGESTION_AWARE, of.topology.dimensions)
     assert not stand_in.is_exact
     assert "in another order than predicted" in stand_in.note
-    assert replay_trace(schedule_trace(of, "x"), config(*network), stand_in.backend).finish_ns.max() == 32_777
+    assert replay_trace(schedule_trace(of, "x", "tokens"), config(*network), stand_in.backend).finish_ns.max() == 32_777
 
 
 def test_same_schedule_same_bytes(tmp_path: Path) -> None:
