@@ -20,7 +20,7 @@ from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.trace.schema import CommType
 
 MOST_MESSAGES = 1 << 21
-"""Messages of all replays of a search together; a replay takes about a microsecond each."""
+"""Messages of all replays of a search together; a replay takes some microseconds each."""
 MOST_REPLAYS = 100
 _SPLITS = (2, 4, 8, 16)
 _MOST_SPLIT = 3
@@ -139,7 +139,8 @@ class _Search:
         self._num_dims = max(1, len(workload.run.network.dimensions))
         whole = workload.instances.pattern[workload.instances.num_members == workload.run.workload.num_ranks]
         self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
-        self._messages = max(_messages(workload), 1)
+        # Where there are no queues, everything is replayed with queues, too.
+        self._messages = max(_messages(workload), 1) * (1 if backend.models_congestion else 2)
         self._left = MOST_MESSAGES
         self._own = configuration_of(workload.run)
         self._runs: dict[NativeConfiguration, NativeRun | None] = {}

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
 from astra_tacos.bounds.any_algorithm.latency import diameter
@@ -41,6 +42,8 @@ MOST_NODES = 1 << 20
 """Nodes of a run whose paths are looked at, some microseconds each."""
 _MOST_GROUPS = 512
 """Groups over all cases that are looked at one by one; collectives of others count for nothing, which only lowers the bound."""
+_MOST_EXACT = 64
+"""Groups whose bounds take distances into account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,15 @@ class RunBound:
 
 @dataclass(frozen=True, slots=True)
 class _Least:
-    """What the collective of one group takes at least: all of it, and until its first member has what it needs. Nanoseconds."""
+    """What the collective of one group takes at least, in ns: all of it, and until its first member has what it needs.
+
+    `entering` and `leaving` are float64[members], bytes that go into and out of each member.
+    """
 
     all_ns: int
     first_ns: int
+    entering: NDArray[np.float64]
+    leaving: NDArray[np.float64]
 
 
 def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution, ...]) -> RunBound:
@@ -104,10 +112,10 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution,
     """
     actions = workload_actions(workload.carried_run)
     groups = _groups(workload, topology)
-    found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups)}
+    least = {key: _least(topology, each, number < _MOST_EXACT) for number, (key, (each, _)) in enumerate(groups.items())}
+    found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups, least)}
     in_step_ns = None
     if workload.run.workload.num_nodes <= MOST_NODES:
-        least = {key: _least(topology, collective) for key, (collective, _) in groups.items()}
         own = [solution.bound_ns for solution in solutions]
         found["path"], in_step_ns = _path(workload, topology, actions, least, own)
     name = max(found, key=lambda each: found[each][0])
@@ -139,16 +147,25 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
     return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
 
 
-def _least(topology: Topology, collective: Collective) -> _Least:
-    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    whole = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
+def _least(topology: Topology, collective: Collective, with_distances: bool) -> _Least:
     members = np.asarray(collective.member_npus)
     alone = np.zeros((len(members), topology.num_npus), np.bool_)
     alone[np.arange(len(members)), members] = True
-    into = np.zeros(topology.num_devices)
+    into, out_of = np.zeros(topology.num_devices), np.zeros(topology.num_devices)
     np.add.at(into, topology.link_dst, bytes_per_ns(topology.link_bandwidth_gibps))
-    needed = entering_bytes(collective, alone) / np.maximum(into[members], 1e-300)
-    return _Least(whole, int(needed.min()))
+    np.add.at(out_of, topology.link_src, bytes_per_ns(topology.link_bandwidth_gibps))
+    entering, leaving = entering_bytes(collective, alone), entering_bytes(collective, ~alone)
+    needed = entering / np.maximum(into[members], 1e-300)
+    whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
+    if with_distances:
+        whole = max(whole, _with_distances(topology, collective))
+    return _Least(whole, int(needed.min()), entering, leaving)
+
+
+def _with_distances(topology: Topology, collective: Collective) -> int:
+    """The bounds of `astra_tacos.bounds` that are quick to find."""
+    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
+    return max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
 
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
@@ -160,12 +177,23 @@ def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
     return int(busy[worst]), f"the compute of rank {worst}"
 
 
-def _cut(workload: Workload, topology: Topology, groups: _Groups) -> tuple[int, str]:
+def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tuple[int, int], _Least]) -> tuple[int, str]:
     """The longest that links into a set of NPUs need for everything that has to enter it."""
     sides = chosen_sides(topology)
+    inside = sides.sum(axis=1)
+    # What enters and leaves single NPUs is known.
+    single, all_but_one = (np.flatnonzero(inside == count) for count in (1, topology.num_npus - 1))
+    others = np.flatnonzero((inside > 1) & (inside < topology.num_npus - 1))
+    blocks = sides[others]
+    into, out_of = np.zeros(topology.num_npus), np.zeros(topology.num_npus)
     entering = np.zeros(len(sides))
-    for collective, times in groups.values():
-        entering += times * entering_bytes(collective, sides)
+    for key, (collective, times) in groups.items():
+        members = collective.member_npus
+        into[members] += times * least[key].entering
+        out_of[members] += times * least[key].leaving
+        entering[others] += times * entering_bytes(collective, blocks)
+    entering[single] = into[sides[single].argmax(axis=1)]
+    entering[all_but_one] = out_of[sides[all_but_one].argmin(axis=1)]
     trace = workload.run.workload
     send = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & workload.issue.runs)
     ends, which = np.unique(np.stack((trace.rank[send], trace.peer[send])), axis=1, return_inverse=True)
@@ -173,11 +201,10 @@ def _cut(workload: Workload, topology: Topology, groups: _Groups) -> tuple[int, 
     for (src, dst), amount in zip(ends.T.tolist(), amounts.tolist(), strict=True):
         entering += amount * (sides[:, dst] & ~sides[:, src])
     links = [links_into(topology, side) for side in sides]
-    capacity = bytes_per_ns(np.array([topology.link_bandwidth_gibps[into].sum() for into in links]))
+    capacity = bytes_per_ns(np.array([topology.link_bandwidth_gibps[each].sum() for each in links]))
     time = entering / np.maximum(capacity, 1e-300)
     worst = int(time.argmax())
-    into = describe_side(topology, np.flatnonzero(sides[worst]), links[worst])
-    return int(time[worst]), f"what has to enter {into}"
+    return int(time[worst]), f"what has to enter {describe_side(topology, np.flatnonzero(sides[worst]), links[worst])}"
 
 
 def _path(
@@ -197,7 +224,7 @@ def _path(
     first, dep = trace.dep_first.tolist(), trace.dep.tolist()
     begin, rows = _rows_of_instances(workload)
     keys = list(zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True))
-    unknown = _Least(0, 0)
+    unknown = _Least(0, 0, np.empty(0), np.empty(0))
     end, in_step = [0] * num_rows, [0] * num_rows
     longest = longest_in_step = 0
 
