@@ -17,7 +17,9 @@ from astra_tacos.cli.symmetric import print_compact, synthesize_compact, takes_s
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
     from astra_tacos.run.backend import Backend
+    from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
@@ -120,7 +122,9 @@ def synthesize(
     with progress("judging"):
         judged = with_other_choices(judge_schedule(schedule, network, backend, link_order, in_flight), schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
-        judged = replace(judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns)))
+        judged = replace(
+            judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)))
+        )
     more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
     more |= {"native": natives.to_json()}
     rows: list[tuple[str, str]] = []
@@ -140,6 +144,21 @@ def synthesize(
         return
     rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
+
+
+def _why_slower(found: SearchResult, what: Collective, options: SearchOptions) -> str:
+    """Why a search found no schedule as fast as a native algorithm."""
+    from astra_tacos.run.backend import CONGESTION_AWARE
+    from astra_tacos.synthesizer.search.link_model import largest_messages
+
+    if not CONGESTION_AWARE.takes_chunks(found.schedule.topology, largest_messages(what, options)):
+        return (
+            "its messages hold a link for less than 1 ns, at which ASTRA-sim's queues stop if they start at time 0, so the sends "
+            "of schedules wait for one another"
+        )
+    if found.was_cut_off:
+        return "the budget cut the search off: a larger --budget may find a faster schedule"
+    return "no schedule that was tried is as fast"
 
 
 def _print(result: dict[str, Any], rows: list[tuple[str, str]], with_checks: bool) -> None:

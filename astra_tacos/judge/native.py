@@ -158,14 +158,24 @@ class NativeTimes:
         both = (self.fastest, self.fastest_possible)
         return tuple(dict.fromkeys(each for each in both if each is not None))
 
-    def faster_than(self, time_ns: int | None) -> tuple[str, ...]:
-        """What to say of those that are faster than a schedule that takes `time_ns` on the same backend."""
+    def faster_than(self, time_ns: int | None, why: str = "") -> tuple[str, ...]:
+        """What to say of those that are faster than a schedule that takes `time_ns` on the same backend.
+
+        Parameters
+        ----------
+        time_ns
+            The schedule's time, at which links can carry it; None if it has none.
+        why
+            Why no schedule is as fast as the fastest possible one.
+        """
         notes = []
         for each in self.distinct:
             reached_ns = each.time_ns if each == self.fastest else each.possible_ns
             if reached_ns is not None and (time_ns is None or reached_ns < time_ns):
                 what = f"on the {each.backend} backend ASTRA-sim's own algorithm is faster"
-                notes.append(f"{what}, {format_time(each.time_ns)}: {each.describe()}")
+                is_slower = time_ns is not None and each.possible_ns is not None and each.possible_ns < time_ns
+                reason = f"; {why}" if why and is_slower else ""
+                notes.append(f"{what}, {format_time(each.time_ns)}: {each.describe()}{reason}")
         return tuple(notes)
 
     def to_json(self) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS, MOST_ROWS, Costs, estimate_ns, list_plans, num_rows
 from astra_tacos.synthesizer.exchange.level import Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Plan, send_graph_of
-from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
 

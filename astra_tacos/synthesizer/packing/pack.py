@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.packing.branches import Branches, measure
-from astra_tacos.synthesizer.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 if TYPE_CHECKING:

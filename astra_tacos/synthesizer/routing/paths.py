@@ -18,7 +18,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.work_meter import count_work
+from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _LINKS_A_ROUND = 1 << 24

@@ -12,9 +12,9 @@ from functools import partial
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.work_meter import metered
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.synthesizer.work_meter import metered
 from astra_tacos.topology.topology import Topology
 
 _UnderWay = tuple[Candidate, Future[tuple[TimedSchedule, int]]]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from astra_tacos.csr import members_of
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.symmetric.trees import Trees
-from astra_tacos.synthesizer.work_meter import count_work
 
 MOST_HOPS = 40_000_000
 """More hops of NPU 0's chunks are refused, as they take too much memory."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.symmetric import critical_dimensions, whole_messages_ns
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.synthesizer.work_meter import count_work
+from astra_tacos.schedule.work_meter import count_work
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.symmetric._symmetric_kernels import Classes
