@@ -30,6 +30,8 @@ READING = (
     "astra_tacos.trace._row_kernels:ids_to_rows",
 )
 """Traces, from files."""
+INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
+"""A summary of traces."""
 WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
 """Traces, to files."""
 CHECKING = (

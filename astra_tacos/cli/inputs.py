@@ -8,7 +8,10 @@ from pathlib import Path
 
 from astra_tacos.errors import ConfigError
 
-_EXPECTED = "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml) or trace prefix (PREFIX.0.et, ...)"
+_EXPECTED = (
+    "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml), PyTorch trace (.json, .json.gz, .tar.gz) "
+    "or trace prefix (PREFIX.0.et, ...)"
+)
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
 
 
@@ -22,6 +25,7 @@ class Kind(StrEnum):
     MSCCL_XML = "MSCCL XML"
     NETWORK = "network"
     TRACE = "trace"
+    PYTORCH = "PyTorch trace"
 
 
 def identify(path: Path) -> tuple[Kind, Path]:
@@ -40,6 +44,10 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if (path / "schedule.json").is_file():
         return Kind.LOCKSTEP, path
     by_suffix = {
+        ".json": Kind.PYTORCH,
+        ".gz": Kind.PYTORCH,
+        ".tar": Kind.PYTORCH,
+        ".tgz": Kind.PYTORCH,
         ".npz": Kind.SCHEDULE,
         ".xml": Kind.MSCCL_XML,
         ".yml": Kind.NETWORK,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, print_table
+from astra_tacos.cli.first_use import INSPECTING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.units import format_size
@@ -19,7 +20,10 @@ _LISTED = 16
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Show the content of PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory."""
+    """Show the content of PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory.
+
+    Also a trace of PyTorch, as JSON, compressed, or in an archive: collectives, time of computation, critical path.
+    """
     kind, target = identify(path)
     if kind is Kind.NETWORK:
         result = _network(target)
@@ -29,6 +33,8 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _xml(target)
     elif kind is Kind.SYMMETRIC:
         result = _symmetric(target)
+    elif kind is Kind.PYTORCH:
+        result = _pytorch(target)
     elif kind is Kind.LOCKSTEP:
         result = _lockstep(target)
     else:
@@ -88,7 +94,14 @@ def _trace(prefix: Path) -> dict[str, Any]:
     from astra_tacos.report.trace_summary import summarise_trace
     from astra_tacos.trace.reader import read_trace
 
+    compile_ahead(*INSPECTING)
     return summarise_trace(read_trace(prefix, workload=True))
+
+
+def _pytorch(path: Path) -> dict[str, Any]:
+    from astra_tacos.importer.summary import summarise_files
+
+    return summarise_files((path,))
 
 
 def _schedule(path: Path) -> dict[str, Any]:

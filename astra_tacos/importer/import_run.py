@@ -8,6 +8,7 @@ from pathlib import Path
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.importer.documents import read_documents
+from astra_tacos.importer.garbage import garbage_kept
 from astra_tacos.importer.rank_nodes import rank_nodes
 from astra_tacos.importer.rank_sources import RankSource, find_ranks
 from astra_tacos.repairer.change import Log
@@ -72,10 +73,12 @@ def import_run(
     output = Path(output)
     check_repair_output(output, inputs)
     steps = chosen_steps(options.without)
-    sources = find_ranks(read_documents(Path(file) for file in files))
-    num_ranks = _num_ranks(sources, options.num_ranks)
     log = Log(_STEP)
-    ranks = [rank_nodes(rank, source, log) for rank, source in enumerate(sources)]
+    with garbage_kept():
+        sources = find_ranks(read_documents(Path(file) for file in files))
+        num_ranks = _num_ranks(sources, options.num_ranks)
+        planned = [rank_nodes(rank, source, log) for rank, source in enumerate(sources)]
+        ranks = [[node.to_draft(node_id) for node_id, node in enumerate(nodes)] for nodes in planned]
     if not any(nodes for nodes in ranks):
         raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
     if sources[0].device is None:

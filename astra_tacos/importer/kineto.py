@@ -14,12 +14,12 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.importer.communication import DEFAULT_GROUP, Communication, communication_of, element_bytes
 from astra_tacos.importer.documents import Document
 
-_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-_ON_HOST = ("cpu_op", "user_annotation", "python_function")
-_RUNTIME = ("cuda_runtime", "cuda_driver", "hip_runtime")
-_ON_RANK = (*_ON_GPU, *_ON_HOST, *_RUNTIME)
+_ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+_ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))
+_RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
 _SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
 _WAITS = "StreamWaitEvent"
+_NUMBER = (int, float)
 _LIBRARIES = ("nccl", "rccl")
 
 
@@ -79,7 +79,7 @@ class KinetoTrace:
     operations
         What ran on GPUs, in the order of launches.
     calls
-        Calls that order, by time.
+        Calls that order, by the time when they end.
     groups
         Ranks of each group that the trace names.
     begin_us
@@ -108,15 +108,27 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     ConfigError
         If it has no GPU events: a trace of the host alone has no durations of kernels.
     """
-    spans = [event for event in document.content["traceEvents"] if _is_span(event)]
-    runtime = [event for event in spans if event.get("cat") in _RUNTIME]
+    on_gpu, runtime, annotated = [], [], []
+    begin_us = float("inf")
+    for event in document.content["traceEvents"]:
+        if not _is_span(event):
+            continue
+        category = event.get("cat")
+        if category in _ON_GPU:
+            on_gpu.append(event)
+        elif category in _RUNTIME:
+            runtime.append(event)
+        elif category in _ON_HOST:
+            if _names_communication(event):
+                annotated.append(event)
+        else:
+            continue
+        begin_us = min(begin_us, event["ts"])
     launches = {_args(event).get("correlation"): event for event in runtime}
-    annotations = _Annotations([event for event in spans if _names_communication(event)])
+    annotations = _Annotations(annotated)
     groups: dict[str, list[int]] = {}
     operations = []
-    for event in spans:
-        if event.get("cat") not in _ON_GPU:
-            continue
+    for event in on_gpu:
         launch = launches.get(_args(event).get("correlation"))
         begin = float(event["ts"])
         operations.append(
@@ -139,9 +151,9 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         rank=info["rank"] if isinstance(info.get("rank"), int) else None,
         world_size=info["world_size"] if isinstance(info.get("world_size"), int) else None,
         operations=tuple(operations),
-        calls=tuple(sorted(_calls(runtime), key=lambda call: call.begin_us)),
+        calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
-        begin_us=min(float(event["ts"]) for event in spans if event.get("cat") in _ON_RANK),
+        begin_us=float(begin_us),
     )
 
 
@@ -150,9 +162,9 @@ def _is_span(event: Any) -> bool:
         isinstance(event, dict)
         and event.get("ph") == "X"
         and isinstance(event.get("name"), str)
-        and isinstance(event.get("ts"), (int, float))
-        and isinstance(event.get("dur", 0), (int, float))
-        and event.setdefault("dur", 0) >= 0
+        and isinstance(event.get("ts"), _NUMBER)
+        and isinstance(event.setdefault("dur", 0), _NUMBER)
+        and event["dur"] >= 0
     )
 
 
@@ -167,8 +179,6 @@ def _stream(event: dict[str, Any]) -> int:
 
 
 def _names_communication(event: dict[str, Any]) -> bool:
-    if event.get("cat") in (*_ON_GPU, *_RUNTIME):
-        return False
     name = event["name"]
     return name.startswith(_LIBRARIES) or (name == "record_param_comms" and "Collective name" in _args(event))
 

@@ -17,7 +17,53 @@ _LOOKED_BACK = 64
 """Operations of another stream that are looked at for the one that an operation waited for."""
 
 
-def rank_nodes(rank: int, source: RankSource, log: Log) -> list[DraftNode]:
+@dataclass(frozen=True, slots=True)
+class RankNode:
+    """A node of a rank, whose id is its place among them.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    kind
+        COMP, COMM_COLL, COMM_SEND or COMM_RECV.
+    duration_us
+        Its measured duration.
+    deps
+        Ids of the nodes that it waits for, all lower.
+    on_cpu
+        Whether it is the host's time.
+    call
+        What it communicates, None for computation.
+    peer, tag
+        The other rank and the tag of a message.
+    """
+
+    name: str
+    kind: NodeType
+    duration_us: int
+    deps: tuple[int, ...]
+    on_cpu: bool = False
+    call: Communication | None = None
+    peer: int = 0
+    tag: int = 0
+
+    def to_draft(self, node_id: int) -> DraftNode:
+        """The node of a draft."""
+        attributes: dict[str, object] = {"is_cpu_op": self.on_cpu}
+        if self.call is not None and self.call.size_bytes is not None:
+            attributes["comm_size"] = self.call.size_bytes
+        if self.call is not None and self.call.pattern is not None:
+            attributes |= {"comm_type": int(self.call.pattern), "pg_name": self.call.group}
+        elif self.call is not None:
+            attributes |= {"comm_dst" if self.kind == NodeType.COMM_SEND else "comm_src": self.peer, "comm_tag": self.tag}
+        node = DraftNode.make(node_id, self.name, self.kind, **attributes)
+        node.message.duration_micros = self.duration_us
+        node.message.data_deps.extend(self.deps)
+        return node
+
+
+def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
     """The nodes of a rank.
 
     Parameters
@@ -34,7 +80,7 @@ def rank_nodes(rank: int, source: RankSource, log: Log) -> list[DraftNode]:
     return _of_device(rank, source.device, source.host, source.groups, log)
 
 
-def _of_host(rank: int, source: RankSource) -> list[DraftNode]:
+def _of_host(rank: int, source: RankSource) -> list[RankNode]:
     """Communication in the order of the host: a trace of the host has no times."""
     builder = _Builder(rank, source.groups)
     previous: tuple[int, ...] = ()
@@ -63,39 +109,33 @@ class _Builder:
 
     rank: int
     groups: dict[str, list[int]]
-    nodes: list[DraftNode] = field(default_factory=list)
+    nodes: list[RankNode] = field(default_factory=list)
     tags: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def compute(self, name: str, us: int, deps: tuple[int, ...], *, on_cpu: bool) -> int:
         """Add a compute node; returns its id."""
-        return self._add(DraftNode.make(len(self.nodes), name, NodeType.COMP, is_cpu_op=on_cpu), us, deps)
+        return self._add(RankNode(name, NodeType.COMP, us, tuple(dict.fromkeys(deps)), on_cpu))
 
     def communicate(self, call: Communication, us: int, deps: tuple[int, ...]) -> int:
         """Add a collective or a message with its measured time; returns its id."""
-        attributes: dict[str, object] = {"is_cpu_op": False}
-        if call.size_bytes is not None:
-            attributes["comm_size"] = call.size_bytes
+        waits = tuple(dict.fromkeys(deps))
         if call.pattern is not None:
-            kind = NodeType.COMM_COLL
-            attributes |= {"comm_type": int(call.pattern), "pg_name": call.group}
-        else:
-            members = self.groups.get(call.group, [])
-            peer = call.peer or 0
-            peer = members[peer] if peer < len(members) else peer
-            kind, key = (NodeType.COMM_SEND, "comm_dst") if call.is_send else (NodeType.COMM_RECV, "comm_src")
-            ends = (self.rank, peer) if call.is_send else (peer, self.rank)
-            attributes |= {key: peer, "comm_tag": self.tags[ends]}
-            self.tags[ends] += 1
-        return self._add(DraftNode.make(len(self.nodes), call.name, kind, **attributes), us, deps)
+            return self._add(RankNode(call.name, NodeType.COMM_COLL, us, waits, call=call))
+        members = self.groups.get(call.group, [])
+        peer = call.peer or 0
+        peer = members[peer] if peer < len(members) else peer
+        ends = (self.rank, peer) if call.is_send else (peer, self.rank)
+        tag = self.tags[ends]
+        self.tags[ends] += 1
+        kind = NodeType.COMM_SEND if call.is_send else NodeType.COMM_RECV
+        return self._add(RankNode(call.name, kind, us, waits, call=call, peer=peer, tag=tag))
 
-    def _add(self, node: DraftNode, us: int, deps: tuple[int, ...]) -> int:
-        node.message.duration_micros = us
-        node.message.data_deps.extend(dict.fromkeys(deps))
+    def _add(self, node: RankNode) -> int:
         self.nodes.append(node)
-        return node.id
+        return len(self.nodes) - 1
 
 
-def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: dict[str, list[int]], log: Log) -> list[DraftNode]:
+def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: dict[str, list[int]], log: Log) -> list[RankNode]:
     """Operations in the order in which the host launched them.
 
     An operation waits for the one before it on its stream and for the host's time until its launch. A communication also waits
@@ -110,7 +150,7 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
     waits = False
     pending = list(reversed(device.calls))
     for event, call in zip(device.operations, calls, strict=True):
-        while pending and pending[-1].begin_us <= event.launch_us:
+        while pending and pending[-1].end_us <= event.launch_us:
             host_call = pending.pop()
             if host_call.blocks_host:
                 ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
@@ -159,7 +199,7 @@ class _HostTime:
         return self.last
 
     def block(self, call: HostCall, ended: tuple[int, ...]) -> None:
-        """Have the host wait for operations; the time of the wait is none of its own."""
+        """Have the host wait for operations; the time of the wait is none of its own, but for launches by other threads."""
         self.last = tuple(dict.fromkeys((*self.advance(call.begin_us), *ended)))
         self.at_us = max(self.at_us, call.end_us)
 

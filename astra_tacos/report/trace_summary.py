@@ -13,6 +13,8 @@ from astra_tacos.trace.trace import Trace
 from astra_tacos.units import format_size
 
 _SHOWN = 20
+_MOST_US = 1 << 40
+"""Durations beyond this, more than 12 days, are damage, and would overflow sums."""
 _GROUP_TEXTS = {ALL_RANKS: "all ranks"}
 COLLECTIVES_TITLE = "collectives"
 COLLECTIVES_HEADER = ("pattern", "group", "size", "ranks", "nodes", "nodes a rank", "duration us")
@@ -22,8 +24,10 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
     """The figures of a trace, as values that JSON can represent.
 
     `compute` and `cpu_compute` describe the compute nodes of GPUs and CPUs: their number, and the sum of their durations in us,
-    over all ranks and on the rank that computes most. `collectives` has one entry per pattern, group and size, those with most
-    bytes first. Keys for which the trace has no data, or was read without the columns, are missing.
+    over all ranks and on the rank that computes most. `critical_path` is the longest chain of dependencies within a rank by the
+    durations that nodes state, also those measured of communication, and the rank that has it. `collectives` has one entry per
+    pattern, group and size, those with most bytes first. Keys for which the trace has no data, or was read without the columns,
+    are missing.
     """
     names = {int(kind): kind.name for kind in NodeType}
     kinds, counts = np.unique(trace.kind, return_counts=True)
@@ -47,6 +51,7 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
         for key, rows in (("compute", computes & ~on_cpu), ("cpu_compute", computes & on_cpu)):
             if rows.any():
                 result[key] = _durations(trace, rows)
+        result["critical_path"] = _critical_path(trace)
         result["collectives"] = _collectives(trace)
     return result
 
@@ -69,6 +74,14 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{most:,}" if least == most else f"{least:,} to {most:,}",
         f"{entry['duration_us']:,}",
     )
+
+
+def _critical_path(trace: Trace) -> dict[str, int]:
+    from astra_tacos.report._path_kernels import longest_chains
+
+    chain = longest_chains(trace.dep_first, trace.dep, trace.duration_us.clip(0, _MOST_US))
+    row = int(np.argmax(chain))
+    return {"us": max(int(chain[row]), 0), "rank": int(np.searchsorted(trace.rank_first, row, side="right")) - 1}
 
 
 def _durations(trace: Trace, rows: NDArray[np.bool_]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from types import ModuleType
 from typing import cast
 
@@ -37,6 +38,7 @@ class CommType(IntEnum):
     BARRIER = 9
 
 
+@cache
 def schema_module() -> ModuleType:
     """The module with the message classes `GlobalMetadata`, `Node` and `AttributeProto`.
 

@@ -9,6 +9,7 @@ import pytest
 from helpers.peers import peers
 
 from astra_tacos.importer.import_run import import_run
+from astra_tacos.importer.summary import summarise_files
 from astra_tacos.trace.node_messages import read_messages
 from astra_tacos.trace.schema import CommType, NodeType
 
@@ -24,11 +25,11 @@ def collectives(folder: Path, rank: int) -> Counter[str]:
 
 
 def test_dlrm_on_eight_gpus(tmp_path: Path) -> None:
-    """5 All-to-All and 3 All-Reduce a rank; a rank's iteration took 14.1 to 14.6 ms, of which 14.0 were the host's."""
+    """5 All-to-All and 3 All-Reduce a rank; the profiler's windows are 12.6 to 20.0 ms, as ranks begin at different times."""
     result = import_run(_DLRM, tmp_path / "out")
     assert all(collectives(tmp_path / "out", rank) == {"ALL_TO_ALL": 5, "ALL_REDUCE": 3} for rank in range(8))
     assert result.compute_us[0] == result.compute_us[1]
-    assert 14_000_000 < result.outcome.end_ns < 15_000_000
+    assert result.outcome.end_ns == 14_592_994
 
 
 def test_dlrm_without_times(tmp_path: Path) -> None:
@@ -43,3 +44,13 @@ def test_resnet_on_two_gpus(tmp_path: Path) -> None:
     result = import_run(_HOST, tmp_path / "out")
     assert result.outcome.finish_ns.tolist() == [5_736_945] * 2
     assert collectives(tmp_path / "out", 1)["ALL_REDUCE"] > 0
+
+
+def test_no_chain_of_dlrm_takes_longer_than_was_measured() -> None:
+    """What has to wait for what is consistent with the measurement: the windows of ranks 1 and 3 are 19,951 and 19,362 us."""
+    kineto = next(path for path in _DLRM if "kineto" in path.name)
+    summary = summarise_files([kineto])
+    assert summary["critical_path"] == {"us": 19_692, "rank": 1}
+    assert summary["compute"] == {"nodes": 2_180, "total_us": 9_034, "most_us_of_a_rank": 1_268}
+    sizes = {(entry["pattern"], entry["size_bytes"]): entry["nodes"] for entry in summary["collectives"]}
+    assert sizes["ALL_TO_ALL", 24_576] == 16 and sizes["ALL_REDUCE", 1_576_964] == 8 and sum(sizes.values()) == 64

@@ -6,11 +6,15 @@ import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.lint_runs import RunFiles, coll, comp, send
+from hypothesis import given
+from hypothesis import strategies as st
 
 from astra_tacos.cli.inspect import inspect
+from astra_tacos.report._path_kernels import NO_CHAIN, longest_chains
 from astra_tacos.report.trace_summary import collective_rows, summarise_trace
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType, NodeType
@@ -72,3 +76,28 @@ def test_a_custom_collective_has_none(golden: Path) -> None:
     result = summarise_trace(read_trace(str(prefix)[: -len(".0.et")], workload=True))
     assert result["collectives"] == []
     assert result["message_bytes"]["all"] > 0
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda count: st.tuples(
+            st.lists(st.lists(st.integers(-1, count - 1), max_size=3), min_size=count, max_size=count),
+            st.lists(st.integers(0, 9), min_size=count, max_size=count),
+        )
+    )
+)
+def test_longest_chains_are_those_of_a_relaxation(graph: tuple[list[list[int]], list[int]]) -> None:
+    deps, duration = graph
+    first = np.cumsum([0, *map(len, deps)]).astype(np.int64)
+    entries = np.array([dep for own in deps for dep in own], np.int64)
+    count = len(deps)
+    chain = list(duration)
+    for _ in range(count):
+        chain = [duration[node] + max([chain[dep] for dep in deps[node] if dep >= 0], default=0) for node in range(count)]
+    reaches = {node: {node} for node in range(count)}
+    for _ in range(count):
+        for node in range(count):
+            reaches[node] |= {other for dep in deps[node] if dep >= 0 for other in reaches[dep]}
+    circular = {node for node in range(count) if any(dep >= 0 and node in reaches[dep] for dep in deps[node])}
+    expected = [NO_CHAIN if reaches[node] & circular else chain[node] for node in range(count)]
+    assert longest_chains(first, entries, np.array(duration, np.int64)).tolist() == expected
