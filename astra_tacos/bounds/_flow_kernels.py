@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 
 UNREACHED = -1
 
@@ -109,7 +109,6 @@ def max_flow(flow: Flow, level: I64_OUT):
     supplies' side of a smallest cut. A blocking flow takes rooms at every distance at once: each room's distance grows from one
     to the next.
     """
-    flow, level = borrowed(flow), borrowed(level)
     num_devices = len(level)
     at = np.empty(num_devices, np.int64)
     queue = np.empty(num_devices, np.int64)

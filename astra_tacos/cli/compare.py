@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.collective import make_collective
@@ -154,10 +154,8 @@ def compare(
     topology = build_topology(network)
     rows: list[CompareRow] = []
     total = len(sizes) * (len(synthesizers) + 1)
-    make_collective(
-        collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root
-    )  # a root that is not there is wrong for every size
-    compile_ahead(*ALL_SEARCHING, *(CHECKING if with_checks else ()), *REPLAYING)
+    largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)  # a wrong root is so for every size
+    compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
     with progress("comparing") as on_progress:
         on_progress(0, total)
         what = collective_name, root, options, sizes, synthesizers, with_checks

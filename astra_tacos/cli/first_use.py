@@ -53,25 +53,19 @@ SHARED = (
     f"{_PACKING}:respond",
     f"{_PACKING}:walk",
     f"{_ROUTING}._tree_kernels:grow",
-    f"{_BRANCHINGS}:reaches_all",
-    f"{_BRANCHINGS}:pack",
-    f"{_SYMMETRIC}:grow_trees",
-    f"{_SYMMETRIC}:earliest_starts",
     "astra_tacos.bounds._flow_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
+ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
+"""Schedules of collectives of which one NPU has or gets everything."""
 SYMMETRIC = tuple(f"{_SYMMETRIC}:{name}" for name in ("grow_trees", "earliest_starts", "order_hops"))
 """Schedules in which all NPUs do the same."""
-PERSONALISED = (
-    f"{_ROUTING}._path_kernels:route",
-    f"{_ROUTING}._path_kernels:sends_of_paths",
-    f"{_SYMMETRIC}:order_hops",
-    f"{_SYMMETRIC}:earliest_starts",
-)
+PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
 """Schedules of collectives in which every chunk has one target."""
 OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
 """All-Reduces without switches."""
-ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING)
+ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
+"""Schedules of the patterns that workloads have."""
 REPLAYING = (
     "astra_tacos.replayer._run_replay_kernels:advance",
     f"{_LAYOUT}:link_children",
@@ -104,8 +98,16 @@ REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels",
 
 def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     """What a search for a schedule calls."""
-    more = PERSONALISED if collective.is_personalised else SHARED
-    return (*SEARCHING, *more, *(OVERLAPPING if not topology.has_switches and collective.num_phases == 2 else ()))
+    from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric
+
+    names = (*SEARCHING, *(PERSONALISED if collective.is_personalised else SHARED))
+    if collective.root is not None and not collective.is_personalised:
+        names += ROOTED
+    if not topology.has_switches and collective.num_phases == 2:
+        names += OVERLAPPING
+    if collective.root is None and refuse_asymmetric(topology, collective) is None:
+        names += SYMMETRIC
+    return names
 
 
 def compile_ahead(*names: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, print_table, print_warning, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, PLANNING, compile_ahead
+from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED, compile_ahead
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, backend_option, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
@@ -128,7 +128,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
     if not run.missing:
         return
     if remote is None:
-        compile_ahead(*ALL_SEARCHING, *CHECKING, *PLANNING)
+        compile_ahead(*ALL_SEARCHING, *ROOTED, *CHECKING, *PLANNING)
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
     with contextlib.ExitStack() as stack:
         client = remote or stack.enter_context(open_client(None, threads))

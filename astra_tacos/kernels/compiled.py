@@ -18,9 +18,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -28,10 +26,10 @@ from numba.core.caching import (
     UserProvidedCacheLocator,
     UserWideCacheLocator,
 )
-from numba.extending import intrinsic
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.kernels.arrays import Layout
+from astra_tacos.kernels.tables import LentArray, Table
 
 _settings: Any = numba.config
 if _settings.DISABLE_JIT:  # some operations on bits are instructions, and arithmetic is that of 64 bits
@@ -110,6 +108,11 @@ class Kernel:
         return tuple(_numba_type(hint) for _, hint in self._parameters)
 
     @cached_property
+    def _entry(self) -> Callable[..., Any]:
+        """What numba's dispatcher would find to be called, for any arguments."""
+        return cast(Callable[..., Any], self._dispatcher.overloads[self.signature].entry_point)
+
+    @cached_property
     def _takers(self) -> list[Callable[[Any], Any]]:
         return [_taker(f"{self.__name__}: {name}", hint) for name, hint in self._parameters]
 
@@ -130,10 +133,9 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it on arguments of the annotated types; compile it first if that was not done."""
-        if not self._dispatcher.overloads:
-            self.compile()
+        self.compile()
         taken = [take(argument) for take, argument in zip(self._takers, arguments, strict=True)]
-        return self._dispatcher(*taken)
+        return self._entry(*taken)
 
 
 def _code_size(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> int:
@@ -154,17 +156,13 @@ def _numba_type(hint: Any) -> Any:
         return _SCALARS[hint]
     if get_origin(hint) is Annotated:
         array, layout = get_args(hint)
-        return types.Array(_entries(array, layout), layout.ndim, "C", readonly=not layout.written)
+        return LentArray(numba.from_dtype(_dtype(array, layout)), layout.ndim, layout.written)
     if hasattr(hint, "_fields"):
         fields = get_type_hints(hint, include_extras=True)
-        return types.NamedTuple([_numba_type(fields[name]) for name in hint._fields], hint)
+        return Table(hint.__qualname__, tuple((name, _numba_type(fields[name])) for name in hint._fields))
     if isinstance(hint, type) and issubclass(hint, np.generic):
         return numba.from_dtype(np.dtype(hint))
     raise TypeError(f"a kernel takes no {hint}")
-
-
-def _entries(array: Any, layout: Layout) -> Any:
-    return numba.from_dtype(_dtype(array, layout))
 
 
 def _dtype(array: Any, layout: Layout) -> np.dtype[Any]:
@@ -215,9 +213,6 @@ def _array_taker(name: str, dtype: np.dtype[Any], layout: Layout) -> Callable[[A
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise TypeError(f"{name} is {array.dtype}, expected {dtype}")
             array = np.ascontiguousarray(array, dtype)
-        if array.flags.writeable:
-            array = array.view()
-            array.flags.writeable = False
         return array
 
     return written if layout.written else read
@@ -290,29 +285,3 @@ def _stamp(folder: str) -> str:
     for path in kernel_files(Path(folder)):
         content.update(hashlib.sha256(path.read_bytes()).digest())
     return content.hexdigest()
-
-
-@intrinsic
-def borrowed(typing_context: Any, argument: Any) -> Any:
-    """An array, or a tuple with arrays, without reference counts, which cost atomic operations at every use of a tuple's field.
-
-    For a kernel's parameters, which its caller keeps alive; a kernel must not return what it borrowed.
-    """
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        return _uncounted(context, builder, signature.args[0], arguments[0])
-
-    return argument(argument), codegen
-
-
-def _uncounted(context: Any, builder: ir.IRBuilder, kind: Any, value: Any) -> Any:
-    if isinstance(kind, types.Array):
-        array = context.make_array(kind)(context, builder, value)
-        array.meminfo = cgutils.get_null_value(array.meminfo.type)
-        array.parent = cgutils.get_null_value(array.parent.type)
-        return array._getvalue()
-    if isinstance(kind, types.BaseTuple):
-        parts = list(cast(Any, kind))
-        parts = [_uncounted(context, builder, part, builder.extract_value(value, i)) for i, part in enumerate(parts)]
-        return context.make_tuple(builder, kind, parts)
-    return value

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import BOOL, I64
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 from astra_tacos.kernels.graph import sort_topologically
 
 _ONE = np.uint64(1)
@@ -243,7 +243,6 @@ class Queries(NamedTuple):
 @kernel
 def merged_edges(rows: Rows):
     """Edges between vertices (source, target): dependencies of usable rows, and `send_of` from a send to its receive."""
-    rows = borrowed(rows)
     num = 0
     for row in range(len(rows.vertex)):
         if rows.usable[row]:
@@ -269,7 +268,6 @@ def merged_edges(rows: Rows):
 @kernel
 def reaches(graph: Graph, rows: Rows, queries: Queries):
     """bool per query, the answers. One pass over the graph follows 64 sources, one bit each."""
-    graph, rows, queries = borrowed(graph), borrowed(rows), borrowed(queries)
     answer = np.zeros(len(queries.row), np.bool_)
     reached = np.zeros(len(graph.first) - 1, np.uint64)
     own = np.zeros(len(graph.first) - 1, np.uint64)

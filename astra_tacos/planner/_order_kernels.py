@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I64, I64_OUT, U8
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 from astra_tacos.kernels.graph import sort_topologically
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
@@ -44,7 +44,6 @@ def issue_order(rank_first: I64, graph: Graph, key: I64):
 
     Rows in a cycle, or behind one, fill the end of their rank's part.
     """
-    rank_first, graph, key = borrowed(rank_first), borrowed(graph), borrowed(key)
     waits = graph.waits
     num = len(waits)
     order = np.empty(num, np.int64)
@@ -81,7 +80,6 @@ def issue_order(rank_first: I64, graph: Graph, key: I64):
 @kernel
 def levels(graph: Graph, duration: I64):
     """An order that keeps all edges (shorter than the graph if that has a cycle), and the longest way from each to the end."""
-    graph, duration = borrowed(graph), borrowed(duration)
     next_first, after = graph.next_first, graph.after
     num = len(duration)
     order = np.empty(num, np.int64)
@@ -104,7 +102,6 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
     rank holds its network for a collective that others are not ready for. Returns how many started before each, -1 for those
     that never do.
     """
-    graph, vertices, members = borrowed(graph), borrowed(vertices), borrowed(members)
     num = len(graph.waits)
     turn = np.full(num, -1, np.int64)
     started = 0

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.kernels.arrays import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, Layout
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 from astra_tacos.replayer._run_replay_kernels import ARRIVES, advance_until, push_event
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
@@ -324,7 +324,6 @@ def advance_packets(code: Code, state: Progress, net: Packets, max_events: int):
 
     PAUSES leaves the port that a switch would pause in `scalar[CULPRIT]` of the state.
     """
-    code, state, net = borrowed(code), borrowed(state), borrowed(net)
     state.scalar[CULPRIT] = NONE
     mask = len(net.slot_head) - 1
     num_events = 0

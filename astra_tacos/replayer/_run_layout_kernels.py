@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U64
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 from astra_tacos.replayer._run_table_kernels import ADDRESSES_OUT, MEETINGS, NONE, hash_order
 
 _SEND_KIND = 5
@@ -121,7 +121,6 @@ def order_nodes(program: ProgramRows, children: Children, roots: Roots, sets: Se
     Each node has a set of its children, filled in order of the file. Nodes without dependencies become ready in the order of a
     map of all nodes, which a node enters when it, or the first that depends on it, is read.
     """
-    program, children, roots, sets = borrowed(program), borrowed(children), borrowed(roots), borrowed(sets)
     num_rows = program.template_first[len(roots.set_level)] - program.base
     most = sets.scratch.shape[1]
     entered = np.zeros(num_rows, np.bool_)
@@ -176,7 +175,6 @@ def order_nodes(program: ProgramRows, children: Children, roots: Roots, sets: Se
 @kernel
 def number_messages(messages: Messages, ends: Ends, address: ADDRESSES_OUT, tables: Tables):
     """Number the messages of a workload or program; `address` has an entry per row."""
-    messages, ends, address, tables = borrowed(messages), borrowed(ends), borrowed(address), borrowed(tables)
     key_mask = len(tables.key_table) - 1
     pair_mask = len(tables.pair_table) - 1
     # A few rows at a time: what they will look up is loaded first, together, as each load of a large table takes long.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.kernels.bits import bit_length
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
@@ -777,4 +777,4 @@ def advance(code: Code, state: Progress, max_events: int):
     ENDS_AT_ZERO leaves the message in `scalar[CULPRIT]`, or -1 - the rank that waits 0 ns. Nodes that stall are not FINISHED, and
     their ranks keep `rank_finish_ns` -1. MISNUMBERED leaves the collective whose messages no other rank will meet.
     """
-    return advance_until(LATEST_NS, borrowed(code), borrowed(state), max_events)
+    return advance_until(LATEST_NS, code, state, max_events)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 FINISHED = 0
@@ -72,7 +72,6 @@ def replay_operations(blocking: bool, sends: Messages, graph: Operations, links:
     Under `blocking` a message takes up-link and down-link together and keeps them for `duration`. Otherwise it takes the
     up-link; a switch's down-link serves what reaches the switch first.
     """
-    sends, graph, links, result = borrowed(sends), borrowed(graph), borrowed(links), borrowed(result)
     num_sends = len(sends.up)
     num_operations = len(graph.num_awaited)
     awaited = graph.num_awaited.copy()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import BOOL, I32, I64, I64_2D, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 
 
 class Sends(NamedTuple):
@@ -77,8 +77,6 @@ def earliest_times(
     num_items
         Number of chunks, or of values.
     """
-    sends, messages, links, additions = borrowed(sends), borrowed(messages), borrowed(links), borrowed(additions)
-    times = borrowed(times)
     link_free = np.zeros(len(links.link_hold_ns), np.int64)
     ready = np.zeros(num_places * num_items, np.int64)
     lacking = additions.lacking.copy()

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from astra_tacos.kernels.arrays import I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U8_2D_OUT, U32_2D_OUT
 from astra_tacos.kernels.bits import mix, trailing_zeros
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 
 PADDING = 16
 MAX_SIZE = (1 << 31) - 1
@@ -529,7 +529,6 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
     code, message_at, fault_at, num_names
         A fault, where its message begins and where it is; NO_ROOM also if not all room is filled.
     """
-    table, held, groups = borrowed(table), borrowed(held), borrowed(groups)
     begin = np.int64(data.ctypes.data)
     end = begin + size
     at = message = begin

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I64, U8, U8_OUT, U16
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 
 _U7 = np.uint64(7)
 _U127 = np.uint64(127)
@@ -115,7 +115,6 @@ def encode_nodes(out: U8_OUT, begin: int, end: int, nodes: Nodes, names: Texts, 
     key_field
         Tag of each key's value.
     """
-    out, nodes, names, keys, key_field = borrowed(out), borrowed(nodes), borrowed(names), borrowed(keys), borrowed(key_field)
     body = np.empty(1 << 10, np.uint8)
     at = 0
     for row in range(begin, end):

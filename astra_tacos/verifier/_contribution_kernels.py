@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import BOOL, I32, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 
 ABSENT = 0
 COUNTED_TWICE = 1
@@ -60,7 +60,6 @@ def follow_contributions(events: Events, goal: Goal, found: Faults):
     nothing (but NPUs that are no members of a reduction begin with zeros). `MISSING`: in the end an NPU lacks contributions that
     it must have: the target, or every member.
     """
-    events, goal, found = borrowed(events), borrowed(goal), borrowed(found)
     num_npus = len(goal.is_member)
     words = (num_npus + 63) // 64 if goal.reduces else 1
     full = np.zeros(words, np.uint64)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I64, I64_2D_OUT, U32_2D, U64_3D_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 
 NO_SUCH_CHUNK = 0
 ABSENT = 1
@@ -74,7 +74,6 @@ def follow_rounds(window: Window, share: Share, sends: Sends, bits: U64_3D_OUT, 
     Writes kind, round and channel of what goes wrong into `faults` while there is room; returns how much has gone wrong, from
     `found` on.
     """
-    window, sends, bits, faults = borrowed(window), borrowed(sends), borrowed(bits), borrowed(faults)
     num_chunks = len(sends.place_of)
     arriving = window.delivered
     for number in range(window.first, window.last + 1):

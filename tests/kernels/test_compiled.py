@@ -15,12 +15,12 @@ import pytest
 
 import astra_tacos.kernels
 from astra_tacos.kernels.arrays import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 
 KERNEL = """
 from typing import NamedTuple
 from astra_tacos.kernels.arrays import I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 from astra_tacos.toy._part_kernels import part
 from astra_tacos.kernels.bits import below
 
@@ -30,7 +30,6 @@ class Pair(NamedTuple):
 
 @kernel
 def total(pair: Pair, factor: int):
-    pair = borrowed(pair)
     sum_ = 0
     for i in range(len(pair.left)):
         pair.right[i] = pair.left[i]
@@ -70,7 +69,6 @@ class Tables(NamedTuple):
 @kernel
 def copied(tables: Tables, other: F64, square: I64_2D_OUT, is_on: bool):
     """Sum of what is copied."""
-    tables, square = borrowed(tables), borrowed(square)
     for i in range(len(tables.read)):
         tables.written[i] = tables.read[i]
         square[i, 0] = tables.read[i]
@@ -124,6 +122,17 @@ def test_what_a_kernel_cannot_take_is_named() -> None:
         copied(np.ones(1), np.ones(1), np.empty((1, 1), np.int64), False)
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         copied(Tables(np.arange(3), np.zeros(3, np.int64), 1.0))
+
+
+def test_a_kernel_returns_no_array_that_it_was_given() -> None:
+    """Nothing would keep it alive."""
+
+    @kernel
+    def same(numbers: I64):
+        return numbers
+
+    with pytest.raises(TypeError, match="a kernel returns what is not its own"):
+        same(np.arange(3))
 
 
 class Toy:

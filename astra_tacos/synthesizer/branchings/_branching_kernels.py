@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import F64, I32, I32_2D_OUT, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 
 NOTHING = -1
 
@@ -91,7 +91,6 @@ def _work_space(arcs):
 @kernel
 def reaches_all(root: int, need: int, num_npus: int, arcs: Arcs):
     """Whether the root can send `need` units to every other NPU, to one at a time."""
-    arcs = borrowed(arcs)
     space = _work_space(arcs)
     num_nodes = len(arcs.first) - 1
     is_source, is_sink = np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_)
@@ -184,7 +183,6 @@ def pack(root: int, num_npus: int, arcs: Arcs, channels: Channels, tree: I32_2D_
     packed
         How many trees; fewer than asked for if capacities do not suffice.
     """
-    arcs, channels, tree = borrowed(arcs), borrowed(channels), borrowed(tree)
     num_trees = len(tree)
     num_channels = len(channels.src)
     num_links = len(arcs.cap) // 2 - num_npus - 1

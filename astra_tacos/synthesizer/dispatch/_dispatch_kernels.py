@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 # What an event does, in its lowest bits; above them is the number of the message, or of the slot where a sum is made.
@@ -118,7 +118,6 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     examined
         [1], set to the number of channels of switches that were looked at for a message to start.
     """
-    sends, slots, channels, sends_left = borrowed(sends), borrowed(slots), borrowed(channels), borrowed(sends_left)
     num_sends = len(sends.channel)
     num_links = len(channels.through_first) - 1
     started = np.empty(num_sends, np.int64)

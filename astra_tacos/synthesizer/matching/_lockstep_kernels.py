@@ -16,7 +16,7 @@ import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, U16_2D_OUT, U64_2D_OUT, U64_3D_OUT
 from astra_tacos.kernels.bits import GOLDEN, MIX_1, mix, population, trailing_zeros
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 
 NOTHING = -1
 """A link that takes no chunk in a round."""
@@ -208,7 +208,6 @@ def match_rounds(rounds: Rounds, network: Network, chunks: Chunks, state: State,
     -------
     The number of rounds, and of chunks that were taken.
     """
-    network, chunks, state, thread = borrowed(network), borrowed(chunks), borrowed(state), borrowed(thread)
     matched = np.int64(0)
     for number in range(rounds.first, rounds.last):
         if rounds.matches:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.kernels.bits import GOLDEN, MIX_1, below, mix, population, trailing_zeros
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 from astra_tacos.kernels.heap import heap_push, heap_replace_first
 from astra_tacos.synthesizer.matching._switch_kernels import pair_ports
 from astra_tacos.synthesizer.matching._table_kernels import (
@@ -350,8 +350,6 @@ def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, sta
 @kernel
 def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, space: Space, sends: Sends):
     """All-Gather of every chunk from its owner to every NPU; rows come out by ascending start. COMPLETE or UNREACHABLE."""
-    chunks, far, network = borrowed(chunks), borrowed(far), borrowed(network)
-    state, space, sends = borrowed(state), borrowed(space), borrowed(sends)
     num_chunks = len(chunks.owner)
     num_npus = len(state.lacking)
     num_places = len(space.listed)

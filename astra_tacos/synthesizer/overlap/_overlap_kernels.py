@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I32_OUT
-from astra_tacos.kernels.compiled import borrowed, kernel
+from astra_tacos.kernels.compiled import kernel
 
 
 class Hops(NamedTuple):
@@ -31,7 +31,6 @@ def hops_to_come(root: I32, sums: Hops, copies: Hops, num_npus: int):
     sums, copies
         Sends of the in-trees and of the out-trees, each from its root on.
     """
-    root, sums, copies = borrowed(root), borrowed(sums), borrowed(copies)
     num_chunks = len(root)
     longest = np.zeros(num_npus * num_chunks, np.int32)
     for row in range(len(copies.chunk) - 1, -1, -1):

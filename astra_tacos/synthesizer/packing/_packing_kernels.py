@@ -25,7 +25,7 @@ from astra_tacos.kernels.arrays import (
     I64_2D_OUT,
     I64_OUT,
 )
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 
 # Rows of `nodes`, one column per NPU or circle of NPUs.
 _SET, _OUTER, _ENTRY, _HEAP, _STATE = 0, 1, 2, 3, 4
@@ -339,8 +339,6 @@ def respond(order: I64, batch: int, trees: Trees, pricing: Pricing, channels: Ch
     trees, space
         Brought up to date: roots, channels, and the links' loads.
     """
-    order, trees, pricing = borrowed(order), borrowed(trees), borrowed(pricing)
-    channels, space = borrowed(channels), borrowed(space)
     cost, up_growth, down_growth = space.prices[0], space.prices[1], space.prices[2]
     num_npus = trees.channel.shape[2]
     from_root = Side(channels.src, channels.dst, channels.out_first, channels.out, channels.in_first, channels.into)
@@ -404,13 +402,6 @@ def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branc
     src, dst, channel_ns
         Of channels: ends, and how long a chunk takes.
     """
-    trees, src, dst, channel_ns, branches = (
-        borrowed(trees),
-        borrowed(src),
-        borrowed(dst),
-        borrowed(channel_ns),
-        borrowed(branches),
-    )
     end = dst if inward else src
     num_npus = trees.shape[1]
     queue = np.empty(num_npus, np.int64)

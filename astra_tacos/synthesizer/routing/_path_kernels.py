@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import F64, F64_OUT, I32, I32_2D, I32_2D_OUT, I32_OUT, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 NEVER = 1e300
@@ -150,7 +150,6 @@ def route(order: I64, bundles: Bundles, links: Links, is_new: bool, last: I32_2D
     unreached
         A bundle with a target that cannot be reached, -1 if there is none.
     """
-    order, bundles, links, last, load = borrowed(order), borrowed(bundles), borrowed(links), borrowed(last), borrowed(load)
     num_devices = len(links.out_first) - 1
     num_links = len(links.hold)
     price = np.empty(num_links, np.float64)
@@ -197,7 +196,6 @@ def sends_of_paths(paths: Paths, num_npus: int, link_src: I32, channels: Channel
 
     They are written to `hops` as far as that has room.
     """
-    paths, link_src, channels, hops = borrowed(paths), borrowed(link_src), borrowed(channels), borrowed(hops)
     room = len(hops.chunk)
     made = 0
     for c in range(len(paths.owner)):

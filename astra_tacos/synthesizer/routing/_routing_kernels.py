@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import I32, I32_2D, I32_2D_OUT, I32_OUT, I64
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 _NEVER = np.int64(1) << 62
@@ -109,7 +109,6 @@ def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int
     last
         [num_rows, num_npus], the result.
     """
-    wants, channels, last = borrowed(wants), borrowed(channels), borrowed(last)
     num_npus = len(channels.out_first) - 1
     load = np.zeros(num_links, np.int64)
     needs = np.zeros(num_npus, np.int64)
@@ -171,7 +170,6 @@ def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
     near, last
         The near end of each channel, and of each row of paths the last channel to each NPU.
     """
-    sends, near, last, out = borrowed(sends), borrowed(near), borrowed(last), borrowed(out)
     has = np.full(last.shape[1], -1, np.int64)
     made = 0
     for send in range(len(sends.chunk)):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import BOOL, F64, F64_OUT, I32, I32_3D_OUT, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 from astra_tacos.synthesizer.routing._path_kernels import NEVER, Channels, Links, channel_between, load_link, price_links
 
@@ -251,8 +251,6 @@ def grow(
     unreached
         A tree that a member cannot be joined to, -1 if there is none.
     """
-    order, trees, to_root, from_root = borrowed(order), borrowed(trees), borrowed(to_root), borrowed(from_root)
-    channels, channel_links, tree, load = borrowed(channels), borrowed(channel_links), borrowed(tree), borrowed(load)
     num_kinds, num_npus = tree.shape[0], tree.shape[2]
     price = np.empty(len(from_root.hold), np.float64)
     price_links(from_root, load, price)

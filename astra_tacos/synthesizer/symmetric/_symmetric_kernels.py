@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.kernels.arrays import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT
-from astra_tacos.kernels.compiled import borrowed, helper, kernel
+from astra_tacos.kernels.compiled import helper, kernel
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 
 NOTHING = -1
@@ -81,7 +81,6 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     of its coset has or awaits the chunk. Nothing that arrives after `deadline_ns` is sent unless nothing else is left to do. What
     arrives is sent on `gap_ns` later. Returns the number of rows, fewer than there should be if some NPU is never reached.
     """
-    classes, rows = borrowed(classes), borrowed(rows)
     num_levels, num_npus = coset.shape
     num_classes = len(classes.stride)
     switches = 0
@@ -152,7 +151,6 @@ class Paths(NamedTuple):
 @kernel
 def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
     """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it."""
-    paths = borrowed(paths)
     num_classes, num_messages = len(delay_ns), len(paths.first) - 1
     num_ranks = np.int64(0)
     for rank in paths.rank:
@@ -221,7 +219,6 @@ def earliest_starts(
     sends: Sends, num_places: int, num_chunks: int, delay_ns: I64, hold_ns: I64, reduction_ns: int, start_ns: I64_OUT
 ):
     """The earliest start of each send; `num_places` is the number of NPUs, or 1 if a chunk is at one NPU at a time."""
-    sends = borrowed(sends)
     usable = np.zeros(np.int64(num_places) * num_chunks, np.int64)
     free = np.zeros(len(delay_ns), np.int64)
     for row in range(len(sends.chunk)):
