@@ -29,6 +29,7 @@ from numba.core.caching import (
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.kernels.arrays import Layout
+from astra_tacos.kernels.parts import PartCompiler
 from astra_tacos.kernels.tables import LentArray, Table
 
 _settings: Any = numba.config
@@ -50,7 +51,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _called_by_kernels(function: Callable[..., Any], forceinline: bool) -> Any:
-    dispatcher = _njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=forceinline)(function)
+    options = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": forceinline}
+    dispatcher = _njit(**options, pipeline_class=PartCompiler)(function)
     get_call_template = dispatcher.get_call_template
 
     def without_literals(arguments: Any, keywords: Any) -> Any:
