@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.partial_sums import PartialSums, needed_totals
+from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 
 _NEVER = np.iinfo(np.int64).max
@@ -96,10 +97,11 @@ def _totals(schedule: Schedule, sums: PartialSums) -> _Events:
     """The same where rows carry values: an NPU has a chunk when the whole sum of it arrives, or is made there."""
     npu, value = needed_totals(sums, schedule.collective)
     additions = schedule.additions
-    arrival = np.full((schedule.topology.num_npus, sums.num_values), _NEVER)
-    np.minimum.at(arrival, (schedule.dst, schedule.item), schedule.end_ns)
-    np.minimum.at(arrival, (additions.npu, additions.value), schedule.addition_end_ns)
-    return _reached(npu, arrival[npu, value])
+    places = Places.of(sums.num_values, (schedule.dst, schedule.item), (additions.npu, additions.value))
+    arrival = np.full(len(places) + 1, _NEVER)
+    np.minimum.at(arrival, places.find(schedule.dst, schedule.item), schedule.end_ns)
+    np.minimum.at(arrival, places.find(additions.npu, additions.value), schedule.addition_end_ns)
+    return _reached(npu, arrival[places.find(npu, value)])
 
 
 def _reached(npu: NDArray[np.int64], time: NDArray[np.int64]) -> _Events:

@@ -12,11 +12,17 @@ from astra_tacos.kernels.compiled import kernel
 
 
 class Sends(NamedTuple):
-    """Rows in link order: item (chunk or value), channel, and whether the destination adds it to its own."""
+    """Rows in link order: item (chunk or value), channel, and whether the destination adds it to its own.
+
+    A place is where an item can be. If places are numbered, every row has that of its item at its source and its destination;
+    otherwise they are all pairs of a hand and an item.
+    """
 
     item: I32
     channel: I32
     reduces: BOOL
+    from_place: I64  # [num_sends], or empty
+    to_place: I64
 
 
 class Messages(NamedTuple):
@@ -27,7 +33,7 @@ class Messages(NamedTuple):
 
 
 class Additions(NamedTuple):
-    """Sums that NPUs make: by place (NPU and item) those that wait for it (CSR); how many parts each lacks, place and duration.
+    """Sums that NPUs make: by place those that wait for it (CSR); how many parts each lacks, place and duration.
 
     All empty if there are none.
     """
@@ -63,7 +69,7 @@ class Times(NamedTuple):
 
 @kernel
 def earliest_times(
-    sends: Sends, messages: Messages, links: Links, additions: Additions, num_places: int, num_items: int, times: Times
+    sends: Sends, messages: Messages, links: Links, additions: Additions, num_hands: int, num_places: int, times: Times
 ):
     """One pass over messages in link order, each as early as its links and its items allow.
 
@@ -71,14 +77,16 @@ def earliest_times(
 
     Parameters
     ----------
-    num_places
+    num_hands
         In how many NPUs' hands an item may be at a time: the number of NPUs, or 1 if every item goes along a path, when
         whatever came last is what a send waits for.
-    num_items
-        Number of chunks, or of values.
+    num_places
+        Number of places.
     """
     link_free = np.zeros(len(links.link_hold_ns), np.int64)
-    ready = np.zeros(num_places * num_items, np.int64)
+    ready = np.zeros(num_places, np.int64)
+    num_items = num_places // num_hands
+    is_numbered = len(sends.from_place) > 0
     lacking = additions.lacking.copy()
     made = np.empty(len(lacking) + 1, np.int64)
     for message in range(len(messages.size_class)):
@@ -88,10 +96,11 @@ def earliest_times(
         channel = sends.channel[begin]
         up = links.link[channel]
         down = links.down_link[channel]
-        source = links.src[channel] % num_places * num_items
+        source = links.src[channel] % num_hands * num_items
         start = link_free[up]
         for row in range(begin, end_row):
-            start = max(start, ready[source + sends.item[row]])
+            place = sends.from_place[row] if is_numbered else source + sends.item[row]
+            start = max(start, ready[place])
         at_switch = start
         if links.is_blocking:
             if down >= 0:
@@ -113,9 +122,9 @@ def earliest_times(
         times.start_ns[message] = start
         times.end_ns[message] = end
         times.at_switch_ns[message] = at_switch
-        target = links.dst[channel] % num_places * num_items
+        target = links.dst[channel] % num_hands * num_items
         for row in range(begin, end_row):
-            place = target + sends.item[row]
+            place = sends.to_place[row] if is_numbered else target + sends.item[row]
             ready[place] = max(ready[place], usable)
             if len(lacking) == 0:
                 continue

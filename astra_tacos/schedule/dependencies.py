@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
 from astra_tacos.schedule.partial_sums import Additions
+from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 
 
@@ -48,13 +49,14 @@ def _of_values(schedule: Schedule) -> Operations:
     sums, value, additions = schedule.sums, schedule.value, schedule.additions
     assert sums is not None and value is not None
     num_messages, message, made = schedule.num_messages, schedule.message_of, np.arange(len(additions))
-    provider = np.full((schedule.topology.num_npus, sums.num_values), -1, np.int64)
-    provider[additions.npu, additions.value] = num_messages + made
+    places = Places.of(sums.num_values, (additions.npu, additions.value), (schedule.dst, value))
+    provider = np.full(len(places) + 1, -1, np.int64)  # the last one is of what is an NPU's own
+    provider[places.find(additions.npu, additions.value)] = num_messages + made
     latest_first = np.argsort(-schedule.end_ns, kind="stable")  # of several copies, the first to arrive
-    provider[schedule.dst[latest_first], value[latest_first]] = message[latest_first]
+    provider[places.find(schedule.dst, value)[latest_first]] = message[latest_first]
     whole, part = sums.awaited_parts(additions)
     waiting = np.concatenate((message, num_messages + whole))
-    awaited = np.concatenate((provider[schedule.src, value], provider[additions.npu[whole], part]))
+    awaited = provider[np.concatenate((places.find(schedule.src, value), places.find(additions.npu[whole], part)))]
     exists = awaited >= 0
     first, awaited = _distinct(waiting[exists], awaited[exists], num_messages + len(additions))
     return Operations(num_messages, additions, first, awaited)

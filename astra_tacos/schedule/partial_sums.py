@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by, members_of
 from astra_tacos.errors import ConfigError
+from astra_tacos.schedule.places import Places
 from astra_tacos.units import reduction_ns, reduction_us
 
 NO_NPU = -1
@@ -166,19 +167,24 @@ def find_additions(
         int64[num_chunks].
     """
     value, src, dst = sent
-    num_npus = 1 + max(int(column.max(initial=0)) for column in (src, dst, needed[0]))
-    num_parts = np.diff(sums.part_first)
-    received, wanted = np.zeros((2, num_npus, sums.num_values), np.bool_)
-    received[dst, value] = True
-    wanted[src, value] = True
-    wanted[needed] = True
+    received = Places.of(sums.num_values, (dst, value))
+    npu, wanted = Places.of(sums.num_values, (src, value), needed).pairs
+    makers, wholes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     # Parts are lower than their sum, so one pass from the highest to the lowest finds all that is wanted.
-    for wholes in reversed(sums.by_height):
-        maker, which = np.nonzero(wanted[:, wholes] & ~received[:, wholes])
-        begin, at = members_of(sums.part_first, wholes[which])
-        wanted[np.repeat(maker, np.diff(begin)), sums.part[at]] = True
-    made, npu = np.nonzero((wanted & ~received & (num_parts > 0)).T)
-    size = (num_parts[made] - 1) * chunk_size_bytes[sums.chunk[made]]
+    for height in range(int(sums.height.max(initial=0)), 0, -1):
+        here = sums.height[wanted] == height
+        maker, whole = Places.of(sums.num_values, (npu[here], wanted[here])).pairs
+        makes = received.find(maker, whole) == len(received)
+        makers.append(maker[makes])
+        wholes.append(whole[makes])
+        begin, at = members_of(sums.part_first, wholes[-1])
+        part, maker = sums.part[at], np.repeat(makers[-1], np.diff(begin))
+        is_sum = sums.height[part] > 0
+        npu, wanted = np.concatenate((npu[~here], maker[is_sum])), np.concatenate((wanted[~here], part[is_sum]))
+    npu, made = np.concatenate(makers), np.concatenate(wholes)
+    order = np.lexsort((npu, made))
+    npu, made = npu[order], made[order]
+    size = (np.diff(sums.part_first)[made] - 1) * chunk_size_bytes[sums.chunk[made]]
     return Additions(npu.astype(np.int32), made.astype(np.int32), size.astype(np.int64))
 
 
@@ -200,18 +206,18 @@ def addition_ends(
         int64[num_additions], how long each takes.
     """
     value, dst, end_ns = arrivals
-    num_npus = 1 + max(int(column.max(initial=0)) for column in (dst, additions.npu))
-    ready = np.zeros((num_npus, sums.num_values), np.int64)
-    np.maximum.at(ready, (dst, value), end_ns)
+    places = Places.of(sums.num_values, (dst, value), (additions.npu, additions.value))
+    ready = np.zeros(len(places) + 1, np.int64)  # the last one is of what is an NPU's own
+    np.maximum.at(ready, places.find(dst, value), end_ns)
     ends = np.empty(len(additions), np.int64)
     height = sums.height[additions.value]
     for level in np.unique(height):
         made = np.flatnonzero(height == level)
         npu, whole = additions.npu[made], additions.value[made]
         begin, at = members_of(sums.part_first, whole)
-        there = ready[np.repeat(npu, np.diff(begin)), sums.part[at]]
+        there = ready[places.find(np.repeat(npu, np.diff(begin)), sums.part[at])]
         ends[made] = np.maximum.reduceat(there, begin[:-1]) + duration[made]
-        ready[npu, whole] = ends[made]
+        ready[places.find(npu, whole)] = ends[made]
     return ends
 
 

@@ -13,6 +13,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.messages import MessageSizes, message_sizes
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns
+from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
@@ -57,9 +58,10 @@ def settle(
     first_come = topology.has_switches and not timing.is_blocking
     sizes = message_sizes(topology, collective, timing, sends.chunk, sends.message_first)
     made = sends.additions(topology, collective)
-    additions = _awaited_parts(topology, sends.sums, made, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
+    places = _places(topology, sends, made)
+    additions = _awaited_parts(sends.sums, made, places, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):
-        start, end, at_switch = _earliest_times(topology, collective, sends, sizes, additions)
+        start, end, at_switch = _earliest_times(topology, collective, sends, sizes, additions, places)
         if not first_come:
             break
         order = np.lexsort((topology.channel_link[sends.channel[sends.first[:-1]]], start, at_switch))
@@ -97,8 +99,9 @@ def exact_time_ns(schedule: Schedule) -> float:
     distinct[sizes.size_class] = schedule.message_bytes
     delays = untruncated(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps, unit)
     duration = adding_time(made.size_bytes, timing.reduce_bandwidth_gbps, unit)
-    additions = _awaited_parts(topology, sends.sums, made, duration)
-    _, end, _ = _earliest_times(topology, schedule.collective, sends, replace(sizes, timing=delays), additions)
+    places = _places(topology, sends, made)
+    additions = _awaited_parts(sends.sums, made, places, duration)
+    _, end, _ = _earliest_times(topology, schedule.collective, sends, replace(sizes, timing=delays), additions, places)
     reduces = schedule.reduces[schedule.message_row]
     done = int((end + np.where(reduces, delays.reduction_ns[sizes.size_class], 0)).max())
     if schedule.sums is not None and len(made):
@@ -107,22 +110,40 @@ def exact_time_ns(schedule: Schedule) -> float:
     return done / unit
 
 
+def _places(topology: Topology, sends: Sends, made: Additions) -> Places | None:
+    """Where values come to or are made; None if there are none, as chunks may come to any NPU."""
+    if sends.sums is None:
+        return None
+    arrivals = topology.channel_dst[sends.channel], sends.item
+    return Places.of(sends.sums.num_values, arrivals, (made.npu, made.value))
+
+
 def _earliest_times(
-    topology: Topology, collective: Collective, sends: Sends, sizes: MessageSizes, additions: AwaitedParts
+    topology: Topology,
+    collective: Collective,
+    sends: Sends,
+    sizes: MessageSizes,
+    additions: AwaitedParts,
+    places: Places | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_messages] each: start, end, and arrival at the switch."""
     from astra_tacos.schedule import _settle_kernels as kernels
 
-    num_places = 1 if collective.is_personalised else topology.num_npus
-    num_items = collective.num_chunks if sends.sums is None else sends.sums.num_values
+    num_hands = 1 if collective.is_personalised else topology.num_npus
+    num_places = num_hands * collective.num_chunks
+    from_place = to_place = np.empty(0, np.int64)
+    if places is not None:
+        num_places = len(places) + 1  # the last one is of what is an NPU's own
+        from_place = places.find(topology.channel_src[sends.channel], sends.item)
+        to_place = places.find(topology.channel_dst[sends.channel], sends.item)
     times = kernels.Times(*(np.empty(sends.num_messages, np.int64) for _ in range(3)))
     kernels.earliest_times(
-        kernels.Sends(sends.item, sends.channel, sends.reduces),
+        kernels.Sends(sends.item, sends.channel, sends.reduces, from_place, to_place),
         kernels.Messages(sends.first, np.ascontiguousarray(sizes.size_class, np.int64)),
         _links(topology, sizes.timing),
         additions,
+        num_hands,
         num_places,
-        num_items,
         times,
     )
     return times.start_ns, times.end_ns, times.at_switch_ns
@@ -144,15 +165,14 @@ def _links(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _awaited_parts(topology: Topology, sums: PartialSums | None, made: Additions, duration: NDArray[np.int64]) -> AwaitedParts:
-    """The sums that NPUs make, how long each takes, and which arrivals they wait for, by NPU and value."""
+def _awaited_parts(sums: PartialSums | None, made: Additions, places: Places | None, duration: NDArray[np.int64]) -> AwaitedParts:
+    """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place."""
     from astra_tacos.schedule._settle_kernels import Additions as AwaitedParts
 
-    if sums is None:
+    if sums is None or places is None:
         none = np.empty(0, np.int64)
         return AwaitedParts(none, none, none, none, none)
     addition, part = sums.awaited_parts(made)
-    place = made.npu.astype(np.int64) * sums.num_values
-    first, waiting = group_by(place[addition] + part, addition, topology.num_npus * sums.num_values)
+    first, waiting = group_by(places.find(made.npu[addition], part), addition, len(places) + 1)
     lacking = np.bincount(addition, minlength=len(made))
-    return AwaitedParts(first, waiting, lacking, place + made.value, duration)
+    return AwaitedParts(first, waiting, lacking, places.find(made.npu, made.value), duration)

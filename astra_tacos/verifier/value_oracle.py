@@ -13,6 +13,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.verifier.violation import Violation
 
 _NEVER = np.iinfo(np.int64).max
+_Holders = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""NPUs that have a value, ascending, and since when. Few NPUs have most values, so no table has all NPUs and all values."""
 
 
 def check_values(
@@ -44,43 +46,101 @@ def check_values(
     if violations:
         return violations
     value, src, dst = value[rows], schedule.src[rows], schedule.dst[rows]
-    has = np.full((schedule.topology.num_npus, sums.num_values), _NEVER)
-    np.minimum.at(has, (dst, value), schedule.end_ns[rows])
-    arrives = has < _NEVER
-    own = np.flatnonzero(sums.npu >= 0)
     again = np.zeros(len(rows), np.bool_)
-    order = np.lexsort((rows, schedule.end_ns[rows], value, dst))
+    order = np.lexsort((rows, schedule.end_ns[rows], dst, value))
     again[order[1:]] = (dst[order[1:]] == dst[order[:-1]]) & (value[order[1:]] == value[order[:-1]])
-    has[sums.npu[own], own] = 0
+    holders = _find_holders(sums, (value, dst, schedule.end_ns[rows]), order[~again[order]])
     parts = np.diff(sums.part_first)
     durations = comp_ns((parts - 1).clip(0) * schedule.collective.chunk_size_bytes[sums.chunk])
     for whole in np.flatnonzero(parts).tolist():
-        last = has[:, sums.part[sums.part_first[whole] : sums.part_first[whole + 1]]].max(axis=1)
-        makes = ~arrives[:, whole] & (last < _NEVER)
-        has[makes, whole] = last[makes] + durations[whole]
+        who, last = _who_has_all(
+            [holders[part] for part in sums.part[sums.part_first[whole] : sums.part_first[whole + 1]].tolist()]
+        )
+        makes = ~np.isin(who, holders[whole][0])
+        npus = np.concatenate((holders[whole][0], who[makes]))
+        ascending = np.argsort(npus)
+        times = np.concatenate((holders[whole][1], last[makes] + durations[whole]))
+        holders[whole] = npus[ascending], times[ascending]
     text = "brings a value that the destination already has"
     own_again = sums.npu[value] == dst
     violations += [at_row("redundant-send", int(rows[i]), text) for i in np.flatnonzero(again | own_again)]
     text = "leaves before its value, or all parts of it, are there"
-    absent = schedule.start_ns[rows] < has[src, value]
+    absent = schedule.start_ns[rows] < _times(holders, value, src)
     violations += [at_row("chunk-absent", int(rows[i]), text) for i in np.flatnonzero(absent)]
-    return violations + _check_end(schedule, sums, has)
+    return violations + _check_end(schedule, sums, holders)
+
+
+def _find_holders(
+    sums: PartialSums, arrivals: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], first: NDArray[np.int64]
+) -> list[_Holders]:
+    """Who has each value without making it, and from when on: those that it is sent to, and the NPU whose contribution it is.
+
+    Parameters
+    ----------
+    sums
+        The values.
+    arrivals
+        The value, destination and time of arrival of sends.
+    first
+        The sends that bring a value to an NPU first, by value.
+    """
+    value, dst, end_ns = arrivals
+    first = first[sums.npu[value[first]] != dst[first]]
+    begins = np.searchsorted(value[first], np.arange(1, sums.num_values))
+    columns = np.split(dst[first].astype(np.int64), begins), np.split(end_ns[first], begins)
+    holders = list(zip(*columns, strict=True))
+    for number, npu in enumerate(sums.npu.tolist()):
+        if npu >= 0:
+            npus, times = holders[number]
+            at = np.searchsorted(npus, npu)
+            holders[number] = np.insert(npus, at, npu), np.insert(times, at, 0)
+    return holders
+
+
+def _who_has_all(of_parts: list[_Holders]) -> _Holders:
+    """NPUs that have all of some values, and from when on."""
+    of_parts = sorted(of_parts, key=lambda held: len(held[0]))
+    who, last = of_parts[0]
+    for npus, times in of_parts[1:]:
+        if not len(who):
+            break
+        at = np.minimum(np.searchsorted(npus, who), len(npus) - 1)
+        there = npus[at] == who
+        who, last = who[there], np.maximum(last, times[at])[there]
+    return who, last
+
+
+def _times(holders: list[_Holders], value: NDArray[np.int32], npu: NDArray[np.int32]) -> NDArray[np.int64]:
+    """When each of some NPUs has a value; `_NEVER` if it does not get it."""
+    most = 1 + max(int(npu.max(initial=0)), *(int(npus.max(initial=0)) for npus, _ in holders))
+    held = np.repeat(np.arange(len(holders)), [len(npus) for npus, _ in holders]) * most
+    held += np.concatenate([npus for npus, _ in holders])
+    order = np.argsort(held)
+    held, times = held[order], np.concatenate([times for _, times in holders])[order]
+    wanted = value.astype(np.int64) * most + npu
+    at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[at] == wanted, times[at], _NEVER)
 
 
 def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     """Contributions are those of members, sums are of one chunk and count nobody twice, whole sums lack nobody."""
     violations: list[Violation] = []
-    members = frozenset(collective.member_npus.tolist())
-    contributors: list[frozenset[int]] = []
+    # Sets of NPUs are the bits of numbers: NPU i is the bit of 2**i.
+    members = sum(1 << npu for npu in collective.member_npus.tolist())
+    contributors: list[int] = []
     first, part = sums.part_first.tolist(), sums.part.tolist()
     for number, (chunk, npu) in enumerate(zip(sums.chunk.tolist(), sums.npu.tolist(), strict=True)):
         parts = part[first[number] : first[number + 1]]
-        found = frozenset((npu,)) if not parts else frozenset[int]().union(*(contributors[p] for p in parts))
+        found = 0 if parts or npu < 0 else 1 << npu
+        is_distinct = True
+        for p in parts:
+            is_distinct &= not found & contributors[p]
+            found |= contributors[p]
         contributors.append(found)
         wrong = None
-        if (npu >= 0) == bool(parts) or not found <= members:
+        if (npu >= 0) == bool(parts) or found & ~members:
             wrong = "no-such-value", "is neither a member's contribution nor a sum of others"
-        elif len(found) != (sum(len(contributors[p]) for p in parts) if parts else 1):
+        elif not is_distinct:
             wrong = "counted-twice", "adds a contribution twice"
         elif any(sums.chunk[p] != chunk for p in parts):
             wrong = "chunk-mixed", "adds values of different chunks"
@@ -93,13 +153,13 @@ def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     return violations
 
 
-def _check_end(schedule: Schedule, sums: PartialSums, has: NDArray[np.int64]) -> list[Violation]:
+def _check_end(schedule: Schedule, sums: PartialSums, holders: list[_Holders]) -> list[Violation]:
     """In the end every member, or the owner of each chunk, has the whole sum."""
     collective = schedule.collective
     violations = []
     for chunk, whole in enumerate(sums.total.tolist()):
         needing = collective.member_npus if collective.gathers else collective.chunk_owner[chunk : chunk + 1]
-        for npu in needing[has[needing, whole] == _NEVER].tolist():
+        for npu in np.setdiff1d(needing, holders[whole][0]).tolist():
             text = f"NPU {npu} ends without the whole of chunk {chunk}"
             violations.append(Violation("incomplete", text, None, npu, chunk))
     return violations
