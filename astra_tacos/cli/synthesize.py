@@ -150,12 +150,15 @@ def _why_slower(found: SearchResult, what: Collective, options: SearchOptions) -
     """Why a search found no schedule as fast as a native algorithm."""
     from astra_tacos.run.backend import CONGESTION_AWARE
     from astra_tacos.synthesizer.search.link_model import largest_messages
+    from astra_tacos.synthesizer.search.search_options import FASTEST
 
     if not CONGESTION_AWARE.takes_chunks(found.schedule.topology, largest_messages(what, options)):
         return (
             "its messages hold a link for less than 1 ns, at which ASTRA-sim's queues stop if they start at time 0, so the sends "
             "of schedules wait for one another"
         )
+    if found.schedule.timing.is_blocking and options.link_model != FASTEST:
+        return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
     if found.was_cut_off:
         return "the budget cut the search off: a larger --budget may find a faster schedule"
     return "no schedule that was tried is as fast"
