@@ -25,7 +25,7 @@ class Kind(StrEnum):
     MSCCL_XML = "MSCCL XML"
     NETWORK = "network"
     TRACE = "trace"
-    PYTORCH = "PyTorch trace"
+    PYTORCH = "JSON file or archive"
 
 
 def identify(path: Path) -> tuple[Kind, Path]:

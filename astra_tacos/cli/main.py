@@ -31,7 +31,7 @@ COMMANDS = {
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
     "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
     "report": "Make one HTML page from the output of another command: pictures, timelines, tables.",
-    "inspect": "Show the content of a network, trace, schedule or XML.",
+    "inspect": "Show the content of a network, trace (also PyTorch's), schedule or XML.",
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""
 _MODULES = {"import": "import_run"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from astra_tacos.config.communicator import MAX_RANK
 from astra_tacos.repairer.patterns import pattern_of_name
 from astra_tacos.trace.schema import CommType
 
@@ -36,7 +37,8 @@ ELEMENT_BYTES = {
     "float8_e5m2": 1,
 }
 """Bytes of an element, by the names that PyTorch's traces give types; without `c10::`, in lower case."""
-_PEER = re.compile(r"(send|recv)\s*(\d+)\s*(?:->|<-)\s*(\d+)")
+MAX_BYTES = 1 << 62
+_PEER = re.compile(r"(send|recv)\s*(\d{1,10})\s*(?:->|<-)\s*(\d{1,10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,23 @@ class Communication:
         return ("SEND" if self.is_send else "RECV"), self.peer
 
 
+def whole_number(value: object, most: int) -> int | None:
+    """A value of a document if it is a whole number from 0 to `most`, else None."""
+    return value if type(value) is int and 0 <= value <= most else None
+
+
+def rank_list(value: object) -> list[int]:
+    """A value of a document if it is a list of ranks, else an empty list."""
+    if not isinstance(value, list) or not all(whole_number(rank, MAX_RANK) is not None for rank in value):
+        return []
+    return sorted(set(value))
+
+
+def sound_text(text: str) -> str:
+    """A text that UTF-8 can hold: half surrogate pairs, which JSON can hold, are question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def element_bytes(name: str) -> int | None:
     """Bytes of an element of a type, None for one that is not known."""
     return ELEMENT_BYTES.get(name.lower().removeprefix("c10::").strip())
@@ -96,7 +115,7 @@ def communication_of(name: str, size_bytes: int | None, group: str, peer: int | 
     match = _PEER.search(name)
     word = match[1] if match else name.lower().removeprefix("nccl:").removeprefix("gloo:").strip()
     if word in ("send", "recv"):
-        other = int(match[3]) if match else peer
+        other = whole_number(int(match[3]), MAX_RANK) if match else peer
         return None if other is None else Communication(name, None, size_bytes, group, word == "send", other)
     pattern = pattern_of_name(name)
     return None if pattern is None else Communication(name, pattern, size_bytes, group)

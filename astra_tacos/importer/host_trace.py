@@ -10,10 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from astra_tacos.config.communicator import MAX_RANK
 from astra_tacos.errors import ConfigError
-from astra_tacos.importer.communication import DEFAULT_GROUP, Communication, communication_of, element_bytes
+from astra_tacos.importer.communication import (
+    DEFAULT_GROUP,
+    MAX_BYTES,
+    Communication,
+    communication_of,
+    element_bytes,
+    sound_text,
+    whole_number,
+)
 from astra_tacos.importer.documents import Document
 from astra_tacos.repairer.steps.process_groups import groups_of_text
+from astra_tacos.trace.reader import MAX_RANKS
 
 _COMMUNICATION = "record_param_comms"
 _GROUPS = "process_group:init"
@@ -66,7 +76,7 @@ def read_host_trace(document: Document) -> HostTrace:
     world_size: int | None = None
     calls = []
     pointers: dict[int, str] = {}
-    for node in sorted(nodes, key=lambda node: _attribute(node, "rf_id") or node["id"]):
+    for node in sorted(nodes, key=_place):
         if _GROUPS in node["name"]:
             for value in _inputs(node):
                 if isinstance(value, str):
@@ -75,12 +85,17 @@ def read_host_trace(document: Document) -> HostTrace:
             call = _communication(node, pointers)
             if call is not None:
                 calls.append(call)
-                size = _attribute(node, "pg_size")
-                if call.group == DEFAULT_GROUP and isinstance(size, int) and size > 1:
+                size = whole_number(_attribute(node, "pg_size"), MAX_RANKS)
+                if call.group == DEFAULT_GROUP and size is not None and size > 1:
                     world_size = max(world_size or 0, size)
     if len(pointers) == 1:  # one communicator in all: that of all ranks
         calls = [_in_group(call, DEFAULT_GROUP) for call in calls]
     return HostTrace(document.name, tuple(calls), groups, world_size, len(nodes))
+
+
+def _place(node: dict[str, Any]) -> int:
+    """The place of a node in the order of the host."""
+    return whole_number(_attribute(node, "rf_id"), MAX_BYTES) or int(node["id"])
 
 
 def _in_group(call: Communication, group: str) -> Communication:
@@ -115,10 +130,10 @@ def _group(node: dict[str, Any], inputs: list[Any], name: str, pointers: dict[in
     """Name of the group: an attribute, the tuple (name, description), or a number for the address of a communicator."""
     given = _attribute(node, "pg_name")
     if isinstance(given, str) and given:
-        return given
+        return sound_text(given)
     pair = next((value for value in inputs if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)), None)
     if pair is not None:
-        return pair[0] or DEFAULT_GROUP
+        return sound_text(pair[0]) or DEFAULT_GROUP
     at = next((place for place, value in enumerate(inputs) if value == name), None)
     # ..., sequence number, address of the communicator, rank, name, ...
     address = inputs[at - 2] if at is not None and at >= 2 else 0
@@ -129,20 +144,19 @@ def _group(node: dict[str, Any], inputs: list[Any], name: str, pointers: dict[in
 
 def _peer(node: dict[str, Any], inputs: list[Any], name: str) -> int | None:
     given = _attribute(node, "dst_rank" if name.startswith("send") else "src_rank")
-    if isinstance(given, int):
-        return given
+    if whole_number(given, MAX_RANK) is not None:
+        return int(given)
     at = next((place for place, value in enumerate(inputs) if value == name), None)
-    value = inputs[at - 1] if at else None
-    return value if isinstance(value, int) else None
+    return whole_number(inputs[at - 1] if at else None, MAX_RANK)
 
 
 def _size(node: dict[str, Any], inputs: list[Any]) -> int | None:
-    elements, kind = _attribute(node, "in_msg_nelems"), _attribute(node, "dtype")
+    elements, kind = whole_number(_attribute(node, "in_msg_nelems"), MAX_BYTES), _attribute(node, "dtype")
     width = element_bytes(kind) if isinstance(kind, str) else None
-    if isinstance(elements, int) and width is not None:
-        return elements * width
+    if elements is not None and width is not None:
+        return whole_number(elements * width, MAX_BYTES)
     sizes = [tensor[3] * tensor[4] for tensor in _tensors(inputs)]
-    return sum(sizes) if sizes else None
+    return whole_number(sum(sizes), MAX_BYTES) if sizes else None
 
 
 def _tensors(values: Any) -> Iterator[list[Any]]:

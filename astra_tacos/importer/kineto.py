@@ -7,12 +7,24 @@ launched them have one `correlation` number. Newer versions of PyTorch give NCCL
 from __future__ import annotations
 
 import bisect
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from astra_tacos.config.communicator import MAX_RANK
 from astra_tacos.errors import ConfigError
-from astra_tacos.importer.communication import DEFAULT_GROUP, Communication, communication_of, element_bytes
+from astra_tacos.importer.communication import (
+    DEFAULT_GROUP,
+    MAX_BYTES,
+    Communication,
+    communication_of,
+    element_bytes,
+    rank_list,
+    sound_text,
+    whole_number,
+)
 from astra_tacos.importer.documents import Document
+from astra_tacos.trace.reader import MAX_RANKS
 
 _ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))
@@ -20,6 +32,9 @@ _RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
 _SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
 _WAITS = "StreamWaitEvent"
 _NUMBER = (int, float)
+_MOST_US = 1 << 53
+"""Times beyond this are damage; Unix time is far below it."""
+_RANK = re.compile(r"[0-9]{1,9}")
 _LIBRARIES = ("nccl", "rccl")
 
 
@@ -124,12 +139,12 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         else:
             continue
         begin_us = min(begin_us, event["ts"])
-    launches = {_args(event).get("correlation"): event for event in runtime}
+    launches = {_correlation(event): event for event in runtime}
     annotations = _Annotations(annotated)
     groups: dict[str, list[int]] = {}
     operations = []
     for event in on_gpu:
-        launch = launches.get(_args(event).get("correlation"))
+        launch = launches.get(_correlation(event))
         begin = float(event["ts"])
         operations.append(
             GpuOperation(
@@ -148,8 +163,8 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     info = info if isinstance(info, dict) else {}
     return KinetoTrace(
         name=document.name,
-        rank=info["rank"] if isinstance(info.get("rank"), int) else None,
-        world_size=info["world_size"] if isinstance(info.get("world_size"), int) else None,
+        rank=whole_number(info.get("rank"), MAX_RANKS),
+        world_size=whole_number(info.get("world_size"), MAX_RANKS),
         operations=tuple(operations),
         calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
@@ -162,10 +177,17 @@ def _is_span(event: Any) -> bool:
         isinstance(event, dict)
         and event.get("ph") == "X"
         and isinstance(event.get("name"), str)
+        and isinstance(event.get("cat"), str)
         and isinstance(event.get("ts"), _NUMBER)
         and isinstance(event.setdefault("dur", 0), _NUMBER)
-        and event["dur"] >= 0
+        and -_MOST_US <= event["ts"] <= _MOST_US
+        and 0 <= event["dur"] <= _MOST_US
     )
+
+
+def _correlation(event: dict[str, Any]) -> int | None:
+    number = _args(event).get("correlation")
+    return number if isinstance(number, int) else None
 
 
 def _args(event: dict[str, Any]) -> dict[str, Any]:
@@ -183,18 +205,22 @@ def _names_communication(event: dict[str, Any]) -> bool:
     return name.startswith(_LIBRARIES) or (name == "record_param_comms" and "Collective name" in _args(event))
 
 
+def _thread(event: dict[str, Any]) -> tuple[str, str]:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
 class _Annotations:
     """The host's annotations of communication, found by thread and time."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
-        self._by_thread: dict[Any, list[dict[str, Any]]] = {}
+        self._by_thread: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for event in sorted(events, key=lambda event: float(event["ts"])):
-            self._by_thread.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+            self._by_thread.setdefault(_thread(event), []).append(event)
         self._begins = {thread: [float(event["ts"]) for event in own] for thread, own in self._by_thread.items()}
 
     def around(self, launch: dict[str, Any]) -> dict[str, Any] | None:
         """The innermost annotation in which a call was made."""
-        thread, at = (launch.get("pid"), launch.get("tid")), float(launch["ts"])
+        thread, at = _thread(launch), float(launch["ts"])
         own = self._by_thread.get(thread, [])
         for place in range(bisect.bisect_right(self._begins.get(thread, []), at) - 1, -1, -1):
             if at <= float(own[place]["ts"]) + float(own[place]["dur"]):
@@ -226,9 +252,9 @@ def _communication(
 
 
 def _args_size(args: dict[str, Any]) -> int | None:
-    elements, kind = args.get("In msg nelems"), args.get("dtype")
+    elements, kind = whole_number(args.get("In msg nelems"), MAX_BYTES), args.get("dtype")
     width = element_bytes(kind) if isinstance(kind, str) else None
-    return elements * width if isinstance(elements, int) and width is not None else None
+    return whole_number(elements * width, MAX_BYTES) if elements is not None and width is not None else None
 
 
 def _tensor_size(args: dict[str, Any]) -> int | None:
@@ -240,10 +266,10 @@ def _tensor_size(args: dict[str, Any]) -> int | None:
     if width is None or not isinstance(dims[0], list):
         return None
     for extent in dims[0]:
-        if not isinstance(extent, int):
+        if whole_number(extent, MAX_BYTES) is None:
             return None
         count *= extent
-    return count * width
+    return whole_number(count * width, MAX_BYTES)
 
 
 def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
@@ -251,16 +277,16 @@ def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
     if not isinstance(name, str) or not name:
         return DEFAULT_GROUP
     if isinstance(ranks, str):
-        numbers = ranks.strip("[] ").replace(" ", "").split(",")
-        ranks = [int(number) for number in numbers] if all(number.isdecimal() for number in numbers) else []
-    if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-        groups[name] = sorted(ranks)
+        numbers = ranks.strip("[] ").replace(" ", "").split(",")  # long lists end with "...": they say nothing
+        ranks = [int(number) for number in numbers] if all(_RANK.fullmatch(number) for number in numbers) else []
+    name = sound_text(name)
+    if rank_list(ranks):
+        groups[name] = rank_list(ranks)
     return name
 
 
 def _peer(args: dict[str, Any], name: str) -> int | None:
-    value = args.get("Dst Rank" if name.startswith("send") else "Src Rank")
-    return value if isinstance(value, int) else None
+    return whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
 
 
 def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
@@ -269,9 +295,9 @@ def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
         return {}
     found = {}
     for entry in configured:
-        ranks = entry.get("ranks") if isinstance(entry, dict) else None
-        if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-            found[str(entry.get("pg_name", ""))] = sorted(ranks)
+        ranks = rank_list(entry.get("ranks")) if isinstance(entry, dict) else []
+        if ranks:
+            found[sound_text(str(entry.get("pg_name", "")))] = ranks
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.export.run_script import SCRIPT, check_script_name, write_run_script
 from astra_tacos.files import write_json
+from astra_tacos.linter.finding import Finding
 from astra_tacos.linter.lint import LintReport, lint
 from astra_tacos.planner.run_files import (
     COLLECTIVE,
@@ -160,9 +161,8 @@ class Draft:
             with scratch_directory() as folder:
                 self.write(folder)
                 run = self.inputs(folder)
-                self._report = lint(
-                    run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory, self.backend
-                )
+                report = lint(run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory, self.backend)
+                self._report = replace(report, findings=tuple(_within(folder, finding) for finding in report.findings))
         return self._report
 
     def changed(self) -> None:
@@ -235,6 +235,13 @@ class Draft:
         else:
             system.pop(PER_NODE_KEY, None)
         write_json(folder / SYSTEM, system)
+
+
+def _within(folder: Path, finding: Finding) -> Finding:
+    """A finding whose file and message do not name a temporary folder."""
+    begin = f"{folder}/"
+    file = None if finding.file is None else finding.file.removeprefix(begin)
+    return replace(finding, file=file, message=finding.message.replace(begin, ""), remedy=finding.remedy.replace(begin, ""))
 
 
 OWN_FILES = frozenset({SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE})

@@ -226,7 +226,7 @@ def finish_run(
 
 
 def _placed(finding: Finding) -> str:
-    """A finding in words; files of the draft are in a place that is gone by then, so they keep their names only."""
+    """A finding in words, with the name of its file."""
     place = Path(finding.file).name if finding.file else "the run"
     return f"{place}{'' if finding.node is None else f' node {finding.node}'}: {finding.message}"
 

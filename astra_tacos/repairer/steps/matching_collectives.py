@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from astra_tacos.errors import ConfigError
@@ -18,9 +19,10 @@ _Key = tuple[int, ...]
 def match_ranks(draft: Draft, log: Log) -> None:
     """Have all ranks of a group run the same collectives: remove those that a rank lacks, and equalise sizes.
 
-    The rank with the fewest collectives has to run them in the order in which all others do; what they run in between has no
-    partner and would wait for ever. Where only the sizes differ (an All-to-All of unequal parts), the largest one counts on all
-    ranks, as ASTRA-sim has one size for all. Ranks that have other patterns in another order are refused.
+    If all ranks run as many collectives of each pattern, the n-th ones of a pattern belong together, and the largest size counts
+    on all ranks (an All-to-All of unequal parts), as ASTRA-sim has one size for all. Otherwise, all others have to run the
+    collectives of the rank with the fewest, in its order; what they run in between has no partner and would wait for ever. Ranks
+    that have other patterns in another order are refused.
     """
     orders = [[node for node in issue_order(nodes) if node.is_collective] for nodes in draft.ranks]
     groups = {node.get("pg_name") or "" for order in orders for node in order}
@@ -61,6 +63,11 @@ def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) 
             f"{draft.name}: rank {fewest} runs no collective in group {group or 'of all ranks'}, rank {most} runs "
             f"{len(own[most]):,}: which ranks take part is not known"
         )
+    patterns = {rank: Counter(map(_pattern, nodes)) for rank, nodes in own.items()}
+    if all(counts == patterns[fewest] for counts in patterns.values()):
+        for pattern in patterns[fewest]:
+            _equalise(log, {rank: [node for node in nodes if _pattern(node) == pattern] for rank, nodes in own.items()})
+        return
     for key in (_kind, _pattern):
         model = [key(node) for node in own[fewest]]
         places = {rank: _subsequence(model, [key(node) for node in nodes]) for rank, nodes in own.items()}
@@ -79,10 +86,14 @@ def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) 
             name = CommType(node.number("comm_type") or 0).name
             log.add(f"removed {name}", f"rank {fewest} runs no such collective: it would wait for ever", rank, node.id)
         draft.bypass(rank, gone)
-    for entry in range(len(own[fewest])):
-        partners = {rank: own[rank][(places[rank] or [])[entry]] for rank in own}
-        size = max(node.number("comm_size") or 0 for node in partners.values())
-        for rank, node in partners.items():
+    _equalise(log, {rank: [nodes[place] for place in places[rank] or ()] for rank, nodes in own.items()})
+
+
+def _equalise(log: Log, own: dict[int, list[DraftNode]]) -> None:
+    """Give the n-th nodes of all ranks the largest size of them."""
+    for nodes in zip(*own.values(), strict=True):
+        size = max(node.number("comm_size") or 0 for node in nodes)
+        for rank, node in zip(own, nodes, strict=True):
             if node.number("comm_size") != size:
                 reason = "the ranks of the collective have different sizes: the largest one counts"
                 log.add(f"comm_size {node.number('comm_size')} became {size}", reason, rank, node.id, is_assumed=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from astra_tacos.config.communicator import MAX_RANK
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import ALL_RANKS, Draft
 from astra_tacos.repairer.step import Step
@@ -48,8 +49,8 @@ def groups_of_text(text: str) -> Iterator[tuple[str, list[int]]]:
         ranks = entry.get("ranks", [])
         if isinstance(ranks, dict):  # older PyTorch: rank in the world to rank in the group
             ranks = [int(rank) for rank in ranks if str(rank).isdecimal()]
-        if isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks):
-            yield str(entry["pg_name"]), ranks
+        if isinstance(ranks, list) and all(type(rank) is int and 0 <= rank <= MAX_RANK for rank in ranks):
+            yield str(entry["pg_name"]).encode("utf-8", "replace").decode(), ranks
 
 
 STEP = Step("process-groups", ("G04",), define_groups)
