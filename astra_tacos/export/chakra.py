@@ -152,8 +152,8 @@ def node_table(
     if first_tag + schedule.num_messages > TAGS:
         raise ConfigError(f"{first_tag + schedule.num_messages:,} tags, expected at most {TAGS:,}")
     link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
-    if in_flight is not None and (link_order != "window" or in_flight < 1):
-        raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 or more with window")
+    if in_flight is not None and (link_order != "window" or not 1 <= in_flight <= TAGS):
+        raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 to {TAGS:,} with window")
     previous = previous_on_link(schedule)
     arrived = _arrived(schedule, previous, link_order, in_flight)
     waits_for_token = (previous >= 0) & (arrived != previous)

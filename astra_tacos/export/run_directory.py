@@ -147,7 +147,7 @@ def _write(
             notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
         export_workload(collective, directory / "workload" / name)
         saving.result()
-    write_json(directory / "system.json", _system(collective.name, name))
+    write_json(directory / "system.json", system_of(collective.name, name))
     (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
     write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
     write_json(directory / RESULT_FILE, result)
@@ -175,8 +175,8 @@ def _missing(schedule: Schedule) -> tuple[str, ...]:
     return (*notes, f"no MSCCL XML: {reason}") if reason else notes
 
 
-def _system(collective_name: str, name: str) -> dict[str, Any]:
-    """ASTRA-sim resolves the prefix against its working directory; the script changes to this one."""
+def system_of(collective_name: str, name: str) -> dict[str, Any]:
+    """The system file of a run of one collective. ASTRA-sim resolves the prefix against its working directory, this one."""
     pattern = COMM_TYPES[collective_name].name.lower().replace("_", "-")
     return {
         "scheduling-policy": "FIFO",

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import Backend
 
 SCRIPT = "run_astra_sim.sh"
@@ -78,6 +79,39 @@ exec "$ASTRA_SIM_BIN" \\
   --network-configuration=network.yml \\
   --remote-memory-configuration=remote_memory.json \\
 {groups}  --logging-folder={LOG} "$@"
+""",
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    path.chmod(path.stat().st_mode | 0o111)
+
+
+def write_ns3_script(path: Path, workload: str) -> None:
+    """Write a script that runs the files for ASTRA-sim's ns-3 backend beside it, wherever it is called from.
+
+    Raises
+    ------
+    ConfigError
+        If the workload's name has control characters.
+    """
+    check_script_name(workload)
+    path.write_text(
+        f"""#!/bin/sh
+# Replays this directory on ASTRA-sim's ns-3 backend.
+set -eu
+: "${{ASTRA_SIM_BIN:?set it to the path of AstraSimNetwork, ASTRA-sim's program for ns-3}}"
+case $ASTRA_SIM_BIN in
+  /*) ;;
+  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
+esac
+CDPATH='' cd -- "$(dirname -- "$0")"
+exec "$ASTRA_SIM_BIN" \\
+  --workload-configuration={shlex.quote(workload)} \\
+  --system-configuration=system.json \\
+  --network-configuration={CONFIG_FILE} \\
+  --remote-memory-configuration=remote_memory.json \\
+  --logical-topology-configuration={LOGICAL_FILE} \\
+  --comm-group-configuration=empty "$@"
 """,
         encoding="utf-8",
         errors="surrogateescape",

@@ -10,27 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.ns3 import CONTROLS, Ns3Config
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _packet_kernels as kernels
 from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
+from astra_tacos.replayer.packet_links import PacketLinks, check_timed, transmission_ns
 from astra_tacos.replayer.routes import END, Engine, Routes, topology_of
 from astra_tacos.topology.topology import NO_LINK
-from astra_tacos.units import BYTES_PER_GIB, NS_PER_S, bytes_per_ns
+from astra_tacos.units import bytes_per_ns
 
-_BITS = 8
-_RATE_STEP = 1000
-"""Rates are whole kbit/s: network files have bandwidths with too few digits for whole bits."""
-_FRACTION = 64
-"""Bits of a time in ns-3 after the binary point, before it is rounded to ns (`int64x64_t`)."""
 _MOST_MESSAGE_BYTES = (1 << 31) - 1
-_MOST_DELAY_NS = 1 << 24
-_PORT_SHIFT = 3
-_HEADROOM = 3
-"""A port's headroom in a switch, in products of bandwidth and delay (`common.h`)."""
-_WITHOUT_SWITCHES = (1, 3, 8)
-"""Values of CC_MODE that change rates only by what switches write into packets."""
 _ROOM = 1024
 _FLOWS_OF_PORT = 8
 
@@ -51,34 +40,12 @@ class PacketNetwork:
     def __init__(self, network: NetworkConfig) -> None:
         self._network, self._ns3, self._topology = network, network.ns3, topology_of(network)
         topology = self._topology
-        _check(self._ns3, network, topology.has_switches)
+        check_timed(network.source, topology, self._ns3)
+        self._links = PacketLinks(network.source, topology, self._ns3)
         self.link_src, self.link_dst = topology.link_src, topology.link_dst
         self.link_dimension = topology.link_dimension
         self.link_latency_ns = topology.link_latency_ns.copy()
         self.link_bytes_per_ns = bytes_per_ns(topology.link_bandwidth_gibps)
-        steps = topology.link_bandwidth_gibps * (BYTES_PER_GIB * _BITS / _RATE_STEP)
-        self._bits_per_s = np.maximum(np.round(steps), 1).astype(np.int64) * _RATE_STEP
-        self._delay_ns = np.round(self.link_latency_ns).astype(np.int64)
-        self._check_links()
-
-    def _check_links(self) -> None:
-        """Every link of ns-3 is two of one rate and delay, one in each direction."""
-        back = np.empty(len(self.link_src), np.int64)
-        back[np.lexsort((self.link_dst, self.link_src))] = np.lexsort((self.link_src, self.link_dst))
-        fits = (
-            (self.link_src[back] == self.link_dst)
-            & (self.link_dst[back] == self.link_src)
-            & (self._bits_per_s[back] == self._bits_per_s)
-            & (self._delay_ns[back] == self._delay_ns)
-        )
-        if not fits.all():
-            link = self._topology.describe_link(int(np.argmin(fits)))
-            raise ConfigError(
-                f"{self._network.source}: the link {link} has no reverse of its bandwidth and latency, which a link of ns-3 has"
-            )
-        if len(fits) and self._delay_ns.max() > _MOST_DELAY_NS:
-            latency = f"a latency of {self._delay_ns.max():,} ns"
-            raise ConfigError(f"{self._network.source}: {latency}, expected at most {_MOST_DELAY_NS:,} for packets")
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """See `NetworkModel.routes`. After the end of a route comes that of its acknowledgements.
@@ -128,18 +95,18 @@ class PacketNetwork:
 
     def _packets(self, compiled: Compiled) -> kernels.Packets:
         topology, ns3, links = self._topology, self._ns3, compiled.used_links
-        rates, rate_of = np.unique(self._bits_per_s[links], return_inverse=True)
+        rates, rate_of = np.unique(self._links.bits_per_s[links], return_inverse=True)
         largest = max(ns3.payload_bytes + ns3.header_bytes, ns3.ack_bytes)
-        tx_ns = np.array([[_transmission_ns(size, int(rate)) for size in range(largest + 1)] for rate in rates], np.int32)
+        tx_ns = np.array([[transmission_ns(size, int(rate)) for size in range(largest + 1)] for rate in rates], np.int32)
         ports = np.zeros(len(links), kernels.PORT)
         ports["tx_first"] = rate_of * (largest + 1)
         ports["head"] = -1
         ports["of_npu"] = self.link_src[links] < topology.num_npus
         switch = self.link_dst[links].astype(np.int64) - topology.num_npus
-        delay_ns = self._delay_ns[links]
+        delay_ns = self._links.delay_ns[links]
         horizon = int(tx_ns.max(initial=0)) + int(delay_ns.max(initial=0)) + 1
         slots = 1 << horizon.bit_length()
-        buffers, shift = self._buffers()
+        buffers, shift = self._links.buffers()
         scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
         scalar[[kernels.FREE_PACKET, kernels.FREE_FLOW, kernels.FREE_EVENT]] = -1
         return kernels.Packets(
@@ -149,7 +116,7 @@ class PacketNetwork:
             ack_bytes=ns3.ack_bytes,
             tx_ns=tx_ns.ravel(),
             delay_ns=delay_ns,
-            window=self._windows(compiled.pair_src, compiled.pair_dst),
+            window=self._links.windows(compiled.pair_src, compiled.pair_dst),
             switch=np.maximum(switch, -1).astype(np.int32),
             shift=shift[links],
             buffer_bytes=buffers,
@@ -163,41 +130,6 @@ class PacketNetwork:
             slot_head=np.full(slots, -1, np.int32),
             slot_tail=np.empty(slots, np.int32),
         )
-
-    def _windows(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[num_pairs], bytes that a queue pair may have on their way: bandwidth times round trip (`common.h`)."""
-        if not self._ns3.has_window:
-            return np.zeros(len(src), np.int64)
-        topology = self._topology
-        channel = np.arange(topology.num_channels) if self._ns3.global_window else topology.channel_of(src, dst)
-        up, down = topology.channel_link[channel], topology.channel_down_link[channel]
-        through = down != NO_LINK
-        rate, delay = self._bits_per_s[up], self._delay_ns[up].copy()
-        payload = self._ns3.payload_bytes * NS_PER_S * _BITS
-        taken = payload // rate
-        delay[through] += self._delay_ns[down[through]]
-        taken[through] += payload // self._bits_per_s[down[through]]
-        rate[through] = np.minimum(rate[through], self._bits_per_s[down[through]])
-        columns = zip(delay.tolist(), taken.tolist(), rate.tolist(), strict=True)  # products go beyond 64 bits
-        window = np.array([(2 * far + sent) * bits // NS_PER_S // _BITS for far, sent, bits in columns], np.int64)
-        return np.full(len(src), window.max(initial=0), np.int64) if self._ns3.global_window else window
-
-    def _buffers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`."""
-        topology = self._topology
-        at = self.link_dst.astype(np.int64) - topology.num_npus
-        into = at >= 0
-        headroom = self._bits_per_s * self._delay_ns // _BITS // NS_PER_S * _HEADROOM
-        kept = np.zeros(topology.num_switches, np.int64)
-        np.add.at(kept, at[into], headroom[into] + kernels.RESERVED_BYTES)
-        shift = np.full(topology.num_links, _PORT_SHIFT, np.int64)
-        if into.any():
-            rate, first = self._bits_per_s.copy(), self._bits_per_s[int(np.argmax(self.link_src == 0))]
-            for _ in range(_PORT_SHIFT):
-                faster = rate > first
-                shift[faster] -= 1
-                rate[faster] //= 2
-        return (self._ns3.buffer_mib << 20) - kept, shift
 
 
 class PacketEngine:
@@ -243,27 +175,3 @@ def _with_room(packets: kernels.Packets) -> kernels.Packets:
         packets=np.concatenate((packets.packets, np.empty_like(packets.packets))),
         events=np.concatenate((packets.events, np.empty_like(packets.events))),
     )
-
-
-def _transmission_ns(size: int, bits_per_s: int) -> int:
-    """Time that a packet takes a port, in ns-3's arithmetic (`DataRate::CalculateBytesTxTime`)."""
-    seconds = (size * _BITS << _FRACTION) // bits_per_s
-    return (seconds * NS_PER_S + (1 << (_FRACTION - 1))) >> _FRACTION
-
-
-def _check(ns3: Ns3Config, network: NetworkConfig, has_switches: bool) -> None:
-    def refuse(found: str, expected: str) -> None:
-        raise ConfigError(f"{ns3.source}: {found}, which the packet backend does not time, expected {expected}")
-
-    control = CONTROLS.get(ns3.cc_mode)
-    if control is not None and (has_switches or ns3.cc_mode not in _WITHOUT_SWITCHES):
-        where = f" with the switches of {network.source}" if ns3.cc_mode in _WITHOUT_SWITCHES else ""
-        refuse(f"CC_MODE {ns3.cc_mode} ({control}){where} changes rates", "a mode without control, such as 12")
-    if ns3.ack_interval != 1:
-        refuse(f"L2_ACK_INTERVAL is {ns3.ack_interval}", "1, an acknowledgement for each packet")
-    if ns3.error_rate > 0:
-        refuse(f"ERROR_RATE_PER_LINK is {ns3.error_rate:g}", "0")
-    if ns3.link_down_us > 0:
-        refuse("LINK_DOWN takes a link down", "0 0 0")
-    if ns3.nic_pauses > 0:
-        refuse(f"NIC_TOTAL_PAUSE_TIME is {ns3.nic_pauses}", "0")

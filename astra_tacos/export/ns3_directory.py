@@ -1,0 +1,81 @@
+"""Run directories for ASTRA-sim's ns-3 backend: all its files, and a script that starts it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.config.ns3 import DEFAULT_NS3
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.chakra import EXPORTER as CHAKRA
+from astra_tacos.export.chakra import LinkOrder, export_chakra
+from astra_tacos.export.exporter import Exported, Exporter
+from astra_tacos.export.run_directory import RESULT_FILE, system_of
+from astra_tacos.export.run_script import write_ns3_script
+from astra_tacos.export.workload import export_workload
+from astra_tacos.files import write_json
+from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files
+from astra_tacos.replayer.packet_links import PacketLinks
+from astra_tacos.schedule.schedule import Schedule
+
+_SCRIPT = "run_ns3.sh"
+_FOLDERS = ("collective", "workload")
+_OWN = {RESULT_FILE, _SCRIPT, "system.json", "remote_memory.json", *FILES, *WRITTEN, *_FOLDERS, "log"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ns3Directory(Exported):
+    """A run directory for the ns-3 backend that was written."""
+
+    @property
+    def command(self) -> str:
+        """How to start ASTRA-sim on it."""
+        return f"ASTRA_SIM_BIN=.../AstraSimNetwork {shlex.quote(str(self.path / _SCRIPT))}"
+
+
+def _why_not(schedule: Schedule) -> str | None:
+    reason = CHAKRA.why_not(schedule)
+    if reason is None:
+        try:
+            _links(schedule)
+        except ConfigError as error:
+            return f"ns-3 cannot have its network: {error}"
+    return reason
+
+
+def _links(schedule: Schedule) -> PacketLinks:
+    return PacketLinks(schedule.topology.name, schedule.topology, DEFAULT_NS3)
+
+
+def _write(
+    schedule: Schedule, directory: Path, link_order: LinkOrder | None = None, in_flight: int | None = None
+) -> Ns3Directory:
+    collective = schedule.collective
+    name = collective.name.replace("-", "_")
+    for folder in _FOLDERS:
+        (directory / folder).mkdir()
+    export_chakra(schedule, directory / "collective" / name, link_order, in_flight=in_flight)
+    export_workload(collective, directory / "workload" / name)
+    write_json(directory / "system.json", system_of(collective.name, name))
+    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    write_json(directory / RESULT_FILE, certify(schedule))
+    write_ns3_files(_links(schedule), directory)
+    write_ns3_script(directory / _SCRIPT, f"workload/{name}")
+    return Ns3Directory(directory)
+
+
+EXPORTER = Exporter(
+    name="ns3-directory",
+    summary="everything that ASTRA-sim's ns-3 backend needs to run the collective: traces, links, configurations and a script",
+    writes="directory",
+    suffix="_ns3",
+    write=_write,
+    why_not=_why_not,
+    options={
+        "link-order": CHAKRA.options["link-order"],
+        "in-flight": CHAKRA.options["in-flight"],
+    },
+    is_own=lambda names: not names or (names <= _OWN and {RESULT_FILE, _SCRIPT} <= names),
+)

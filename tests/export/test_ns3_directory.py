@@ -1,0 +1,69 @@
+"""Run directories for ASTRA-sim's ns-3 backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.networks import ALL, topology
+from helpers.schedules import schedule
+
+from astra_tacos.config.ns3 import DEFAULT_NS3, read_ns3_config
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.exporter import export_schedule
+from astra_tacos.trace.reader import read_trace
+
+MIXED = (("Ring", 2, 93.13225746154785, 500.0), ("Switch", 3, 23.283064365386963, 250.0))
+STAND_IN = """#!/bin/sh
+for argument; do
+  echo "$argument"
+  case $argument in
+    --comm-group-configuration=*) ;;
+    --workload-configuration=*) test -f "${argument#*=}.0.et" ;;
+    *) test -f "${argument#*=}" ;;
+  esac || exit 3
+done
+"""
+
+
+def test_has_what_ns3_reads(tmp_path: Path) -> None:
+    made = schedule(topology(*MIXED))
+    folder = export_schedule(made, tmp_path / "a", "ns3-directory").path
+    assert (folder / "ns3_topology.txt").read_text().splitlines() == [
+        "8 2 9",
+        "6 7",
+        *("0 1 800000000000bps 500ns 0", "2 3 800000000000bps 500ns 0", "4 5 800000000000bps 500ns 0"),
+        *(f"{npu} {6 + npu % 2} 200000000000bps 250ns 0" for npu in (0, 2, 4, 1, 3, 5)),
+    ]
+    written = read_ns3_config(folder / "ns3_config.txt")
+    assert replace(written, source=DEFAULT_NS3.source) == DEFAULT_NS3
+    text = (folder / "ns3_config.txt").read_text()
+    assert "KMAX_MAP 2 200000000000 2400 800000000000 3200\n" in text
+    assert "KMIN_MAP 2 200000000000 600 800000000000 800\n" in text
+    assert json.loads((folder / "logical.json").read_text()) == {"logical-dims": ["2", "3"]}
+    assert read_trace(folder / "collective" / "all_reduce").num_ranks == 6
+
+
+def test_the_script_starts_ns3_from_anywhere(tmp_path: Path) -> None:
+    exported = export_schedule(schedule(topology(*ALL["ring8"])), tmp_path / "run", "ns3-directory")
+    (tmp_path / "ns3").write_text(STAND_IN)
+    (tmp_path / "ns3").chmod(0o755)
+    environment = os.environ | {"ASTRA_SIM_BIN": "./ns3"}
+    command = [str(exported.path / "run_ns3.sh"), "--logging-configuration=system.json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "--logging-configuration=system.json"
+    assert str(exported.path / "run_ns3.sh") in exported.command
+
+
+def test_replaces_only_its_own(tmp_path: Path) -> None:
+    made = schedule(topology(*ALL["ring8"]))
+    for _ in range(2):
+        export_schedule(made, tmp_path / "run", "ns3-directory", link_order="serial")
+    (tmp_path / "run" / "mine.txt").write_text("")
+    with pytest.raises(ConfigError, match="is not a ns3 directory of astra_tacos"):
+        export_schedule(made, tmp_path / "run", "ns3-directory")
