@@ -27,7 +27,8 @@ def invoke(folder: Path, *options: str) -> Result:
     given = []
     for name in ("workload", "system", "network", "comm_group", "directory"):
         given += [f"--{name.replace('_', '-')}", str(arguments[name])]
-    return CliRunner().invoke(plan, [*given, "--output", str(folder / "plan"), *options], catch_exceptions=False)
+    given += ["--output", str(folder / "plan"), "--synthesizer", "tacos", "--trials", "1"]
+    return CliRunner().invoke(plan, [*given, *options], catch_exceptions=False)
 
 
 def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) -> None:

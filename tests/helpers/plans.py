@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from astra_tacos.planner.node_bytes import load_rank, node_at
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.reader import read_trace
 
+QUICK = replace(PLAN_OPTIONS, synthesizer="tacos", trials=1)
 PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")
 """What a plan of a plan leaves as it is: all but plan.json and replay.npz, which tell what changed."""
 
@@ -51,6 +54,11 @@ def same_or_faster(first: PlanResult, after: RunInputs, folder: Path, options: S
     assert again.after_ns <= first.after_ns
     if again.after_ns == first.after_ns:
         assert contents(folder / "again") == contents(folder / "plan")
+
+
+def quickly_planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
+    """The same by one synthesizer, for tests of all else than what a search finds."""
+    return planned(inputs, output, **{"options": QUICK} | options)
 
 
 def lint_plan(inputs: RunInputs) -> LintReport:

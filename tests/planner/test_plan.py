@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import attributes, contents, lint_plan, messages, planned, written
+from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
@@ -74,8 +74,8 @@ def test_two_sizes_in_one_group(tmp_path: Path) -> None:
 
 def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
-    first, after = planned(inputs, tmp_path / "plan")
-    second, _ = planned(after, tmp_path / "again")
+    first, after = quickly_planned(inputs, tmp_path / "plan")
+    second, _ = quickly_planned(after, tmp_path / "again")
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert second.before_ns == first.after_ns == second.after_ns
     one, other = (load_recording(tmp_path / name / "replay.npz") for name in ("plan", "again"))
@@ -88,7 +88,7 @@ def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
-    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     recording = load_recording(tmp_path / "plan" / "replay.npz")
     assert recording.before is not None
     assert (recording.before.run_end_ns, recording.after.run_end_ns) == (result.before_ns, result.after_ns)
@@ -107,7 +107,7 @@ def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
 def test_a_run_that_does_not_end_has_no_before(tmp_path: Path) -> None:
     groups = {"1": [0, 1], "2": [0, 1]}
     ranks = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
-    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    result, _ = quickly_planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
     assert result.before_ns is None
     assert load_recording(tmp_path / "plan" / "replay.npz").before is None
 
@@ -146,7 +146,7 @@ def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
     """Where the native collective cannot be compared with, only the whole run shows that ASTRA-sim stops."""
     monkeypatch.setattr("astra_tacos.planner.synthesis._native_ns", lambda *_: None)
     ranks = [[coll(0, size=16), coll(1, [0], size=1 << 16)] for _ in range(8)]
-    result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
+    result, _ = quickly_planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
     large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
     assert (large.algorithm != "native", small.algorithm) == (True, "native")
     assert small.reason.startswith("the run with it cannot be replayed: workload/w: rank ")
@@ -159,7 +159,7 @@ def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
 def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
     """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
     files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan")
+    result, _ = quickly_planned(written(tmp_path, files), tmp_path / "plan")
     assert result.after_ns == result.best_native_ns
     assert "less than 1 ns" in (tmp_path / "plan" / "plan.json").read_text()
 
@@ -183,10 +183,10 @@ def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plan(inputs, tmp_path / "plan", cache=tmp_path / "cache", on_progress=interrupt)
+        plan(inputs, tmp_path / "plan", options=QUICK, cache=tmp_path / "cache", on_progress=interrupt)
     assert not (tmp_path / "plan").exists()
     assert not list(tmp_path.glob(".plan*"))
-    result, _ = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    result, _ = quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
     assert sum(case.from_cache for case in result.cases) >= 2
 
 
@@ -227,13 +227,13 @@ def keep_as_it_is(path: Path, schedule: Schedule) -> None:
 @pytest.mark.parametrize("damage", [cut_off, nest_deeply, flip_a_figure, send_too_early, keep_another_size])
 def test_a_damaged_cache_is_no_cache(tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture) -> None:
     inputs = written(tmp_path, two_sizes())
-    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
     kept = sorted((tmp_path / "cache").rglob("*.npz"))
     before = {path: (path.read_bytes(), path.with_suffix(".json").read_bytes()) for path in kept}
     for path in kept:
         damage(path)
     assert not caplog.messages
-    result, _ = planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+    result, _ = quickly_planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
     assert not any(case.from_cache for case in result.cases)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert len(caplog.messages) == len(kept)
@@ -246,13 +246,13 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, damage: Callable[[Path], No
 def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It would wait for a reader for ever; here is one."""
     inputs = written(tmp_path, two_sizes())
-    planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
+    quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
     pipe = next((tmp_path / "cache").rglob("*.npz"))
     pipe.unlink()
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
+        quickly_planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
         assert os.read(reader, 1) == b""
     finally:
         os.close(reader)
@@ -269,7 +269,7 @@ def test_a_damaged_cache_is_named_on_standard_error(tmp_path: Path) -> None:
         "--comm-group": inputs.groups,
     }
     options |= {"--output": tmp_path / "plan", "--cache": tmp_path / "cache"}
-    command = ["plan", *(str(word) for pair in options.items() for word in pair), "--trials", "1"]
+    command = ["plan", *(str(word) for pair in options.items() for word in pair), "--trials", "1", "--synthesizer", "tacos"]
     assert CliRunner().invoke(cli, command).exit_code == 0
     damaged = next((tmp_path / "cache").rglob("*.npz"))
     cut_off(damaged)
@@ -279,7 +279,7 @@ def test_a_damaged_cache_is_named_on_standard_error(tmp_path: Path) -> None:
 
 
 def test_traces_compute_their_collectives(tmp_path: Path) -> None:
-    planned(written(tmp_path, two_sizes()), tmp_path / "plan")
+    quickly_planned(written(tmp_path, two_sizes()), tmp_path / "plan")
     prefixes = sorted({str(path).rsplit(".", 2)[0] for path in (tmp_path / "plan" / "collective").iterdir()})
     assert len(prefixes) == 3
     for prefix in prefixes:
@@ -294,11 +294,11 @@ def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None
     rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
-    result, after = planned(inputs, tmp_path / "plan", baseline="ring")
+    result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     assert result.backend is CONGESTION_AWARE
     assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
-    planned(after, tmp_path / "again")
-    planned(inputs, tmp_path / "plan")
+    quickly_planned(after, tmp_path / "again")
+    quickly_planned(inputs, tmp_path / "plan")
 
 
 def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
         [coll(0, size=1 << 16, group=2), coll(1, size=1 << 16, group=1)],
     ]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups))
-    result, after = planned(inputs, tmp_path / "plan")
+    result, after = quickly_planned(inputs, tmp_path / "plan")
     assert result.before_ns is None
     assert "deadlock" in result.before_reason
     assert lint_plan(after).findings == ()
@@ -357,7 +357,7 @@ def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
         ranks.append(nodes)
     inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
     (tmp_path / "system.json").write_text((tmp_path / "system.json").read_text()[:-1] + ', "colour": "green"}')
-    _, after = planned(inputs, tmp_path / "plan")
+    _, after = quickly_planned(inputs, tmp_path / "plan")
     for rank in range(4):
         assert Path(f"{after.workload}.{rank}.et").read_bytes() == Path(f"{inputs.workload}.{rank}.et").read_bytes()
     assert '"colour": "green"' in after.system.read_text()
@@ -371,7 +371,7 @@ def test_nodes_that_change_keep_all_else(tmp_path: Path) -> None:
             node.MergeFromString(b"\xf2\x3f\x03abc")
             node.attr.add(name="shade").string_val = "dark"
     inputs = written(tmp_path, files)
-    _, after = planned(inputs, tmp_path / "plan")
+    _, after = quickly_planned(inputs, tmp_path / "plan")
     for old_rank, new_rank in zip(messages(inputs), messages(after), strict=True):
         for old, new in zip(old_rank, new_rank, strict=True):
             assert b"\xf2\x3f\x03abc" in new.SerializeToString()
@@ -383,20 +383,20 @@ def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
     """ASTRA-sim's native collectives stall in one."""
     groups = {"1": [0], "2": [1]}
     ranks = [[coll(0, size=4096, group=rank + 1), coll(1, [0], size=1 << 16)] for rank in range(2)]
-    result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+    result, after = quickly_planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
     assert result.before_ns is None
     assert [case.members for case in result.cases] == [2]
     assert lint_plan(after).findings == ()
-    assert contents(tmp_path / "plan") == contents(planned(after, tmp_path / "again")[1].directory)
+    assert contents(tmp_path / "plan") == contents(quickly_planned(after, tmp_path / "again")[1].directory)
 
 
 def test_a_baseline_and_a_custom_collective_of_the_runs_own(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
-    as_it_was, _ = planned(inputs, tmp_path / "plan")
-    direct, after = planned(inputs, tmp_path / "direct", baseline="direct")
+    as_it_was, _ = quickly_planned(inputs, tmp_path / "plan")
+    direct, after = quickly_planned(inputs, tmp_path / "direct", baseline="direct")
     assert direct.after_ns == as_it_was.after_ns
     assert direct.before_ns != as_it_was.before_ns
-    again, _ = planned(after, tmp_path / "again", baseline="ring")
+    again, _ = quickly_planned(after, tmp_path / "again", baseline="ring")
     assert again.before_ns == as_it_was.before_ns
 
 
@@ -407,10 +407,10 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> Non
     for output in (tmp_path / "full", tmp_path / "run"):
         with pytest.raises(ConfigError, match="choose another output"):
             plan(inputs, output)
-    _, after = planned(inputs, tmp_path / "plan")
+    _, after = quickly_planned(inputs, tmp_path / "plan")
     with pytest.raises(ConfigError, match="is inside, which would be replaced"):
         plan(after, tmp_path / "plan")
-    planned(inputs, tmp_path / "plan")
+    quickly_planned(inputs, tmp_path / "plan")
 
 
 @pytest.mark.parametrize(("low", "sizes"), [(11, (1 << 20, 1 << 20)), (45, (1 << 20, 1 << 16))])
@@ -426,14 +426,14 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
     ]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups={"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}, topology=("Ring",)))
     options = SearchOptions("tacos", trials=1)
-    _, after = planned(inputs, tmp_path / "plan", options=options)
+    _, after = quickly_planned(inputs, tmp_path / "plan", options=options)
     run = read_inputs(after)
     native = [node.id for nodes in messages(after) for node in nodes if attributes(node).get("comm_type") == CommType.ALL_TO_ALL]
     assert native == [long] * 8
     named = dict(zip(run.workload.node_id.tolist(), run.implementation.tolist(), strict=True))
     assert named[long] == NATIVE
     assert sum(entry != NATIVE for entry in named.values()) == len(set(sizes))
-    planned(after, tmp_path / "again", options=options)
+    quickly_planned(after, tmp_path / "again", options=options)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 

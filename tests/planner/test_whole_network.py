@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import contents, lint_plan, planned, written
+from helpers.plans import QUICK, contents, lint_plan, planned, quickly_planned, written
 
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
@@ -163,17 +163,17 @@ def test_the_plan_is_the_same_but_for_figures(request: pytest.FixtureRequest, tm
 def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:
     inputs = written(tmp_path, RING)
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
-    planned(inputs, outputs[0], asked=BOTH, options=replace(PLAN_OPTIONS, threads=1))
-    planned(inputs, outputs[1], asked=BOTH, options=replace(PLAN_OPTIONS, threads=3), cache=tmp_path / "cache")
+    planned(inputs, outputs[0], asked=BOTH, options=replace(QUICK, threads=1))
+    planned(inputs, outputs[1], asked=BOTH, options=replace(QUICK, threads=3), cache=tmp_path / "cache")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
-    planned(inputs, outputs[2], asked=BOTH, options=replace(PLAN_OPTIONS, threads=2), cache=tmp_path / "cache")
+    planned(inputs, outputs[2], asked=BOTH, options=replace(QUICK, threads=2), cache=tmp_path / "cache")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamps
     assert contents(outputs[0], EVERYTHING) == contents(outputs[1], EVERYTHING) == contents(outputs[2], EVERYTHING)
 
 
 def test_nothing_to_tell_of_everyone(tmp_path: Path) -> None:
     """No NPU is left to relay, and no other group to meet."""
-    result, _ = planned(written(tmp_path, RING), tmp_path / "plan", asked=BOTH)
+    result, _ = quickly_planned(written(tmp_path, RING), tmp_path / "plan", asked=BOTH)
     told = figures(result, 1)
     assert told["relay_ns"] is None
     assert told["together_predicted_ns"] is None

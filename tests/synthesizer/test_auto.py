@@ -55,11 +55,12 @@ def test_threads_change_nothing(network: str) -> None:
 
 
 PAIRS = [
-    (network, collective, (row + column) % 2 == 0)
+    (network, collective, row < 2)
     for row, network in enumerate(("torus", "mesh", "mixed", "switch"))
     for column, collective in enumerate(COLLECTIVES)
+    if (row + column) % 2 == 0
 ]
-"""Each network with each collective; each of them half of the times cut into other numbers of chunks."""
+"""Each network with half of the collectives; each of these once cut into other numbers of chunks and once not."""
 
 
 @pytest.mark.parametrize(("network", "collective", "recut"), PAIRS)
