@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.linter.checks import CHECKS
 from astra_tacos.linter.lint import lint
 from astra_tacos.repairer.inputs import RepairInputs
@@ -198,7 +198,7 @@ def test_a_step_that_is_switched_off_is_not_taken(case: Case, tmp_path: Path) ->
     """The fault then remains: the run is refused, and nothing is written."""
     try:
         result = mend(case, tmp_path, without=[case.step])
-    except Exception as error:
+    except AstraTacosError as error:
         assert "\n" not in str(error)
         assert not (tmp_path / "out").exists()
     else:  # another step has found another way

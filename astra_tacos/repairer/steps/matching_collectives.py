@@ -30,7 +30,7 @@ def match_ranks(draft: Draft, log: Log) -> None:
         members = draft.members(group)
         if members is None:
             continue
-        own = {rank: [node for node in orders[rank] if _is_in(node, group)] for rank in members}
+        own = {rank: [node for node in orders[rank] if _is_in(node, group)] for rank in members if rank < draft.num_ranks}
         if len(members) < 2 or _agree(own):
             continue
         _align(draft, log, group, own)
