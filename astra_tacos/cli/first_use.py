@@ -11,6 +11,7 @@ from astra_tacos.cli.console import progress
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
@@ -108,6 +109,22 @@ def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     if collective.root is None and refuse_asymmetric(topology, collective) is None:
         names += SYMMETRIC
     return names
+
+
+def finding_optimum(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[str, ...]:
+    """What a synthesizer calls that may know an optimum, so that there is no search; nothing if there is none.
+
+    Parameters
+    ----------
+    topology, collective, options
+        As `search` takes them.
+    """
+    from astra_tacos.synthesizer import SYNTHESIZERS
+
+    entries = [SYNTHESIZERS[name] for name in options.synthesizers]
+    if any(entry.optimum is not None and entry.why_not(topology, collective) is None for entry in entries):
+        return (*SYMMETRIC, "astra_tacos.schedule._settle_kernels:earliest_times")
+    return ()
 
 
 def compile_ahead(*names: str) -> None:

@@ -80,8 +80,9 @@ def synthesize_compact(
 
     asked, reason = _asked(network, task, options, backend)
     compile_ahead(*SYMMETRIC)
+    make = best_symmetric if options.chooses_chunks else synthesize_symmetric
     with progress("synthesizing"):
-        schedule = best_symmetric(asked) if options.chooses_chunks else synthesize_symmetric(asked)
+        schedule = min(map(make, asked), key=lambda made: made.collective_time_ns)
     if with_checks:
         with progress("verifying"):
             _check(schedule)
@@ -92,7 +93,7 @@ def synthesize_compact(
     if output is not None:
         notes.append("no traces and no MSCCL XML; raise --max-sends where ASTRA-sim can run a collective of this size")
     result = certify_symmetric(schedule) | {"link_model_reason": reason, "verified": with_checks}
-    result |= {"backend": (backend or backend_of_model(asked.link_model)).name, **dict.fromkeys(FIGURES)}
+    result |= {"backend": (backend or backend_of_model(schedule.task.link_model)).name, **dict.fromkeys(FIGURES)}
     if output is not None:
         with progress("writing"), replaced_directory(output) as directory:
             save_symmetric_schedule(schedule, directory / "schedule.npz")
@@ -113,27 +114,22 @@ def print_compact(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
 
 def _asked(
     network: NetworkConfig, task: tuple[str, int], options: SearchOptions, backend: Backend | None
-) -> tuple[SymmetricTask, str]:
-    """What to synthesize, and why its links are timed so, "" where the user said so."""
+) -> tuple[list[SymmetricTask], str]:
+    """What to synthesize, once for each link model that comes into question, and why it does, "" where the user said so."""
     from astra_tacos.collective.all_gather import all_gather
     from astra_tacos.config.network import check_block_sizes, check_values
+    from astra_tacos.judge.judges import timed_for
     from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-    from astra_tacos.schedule.timing import choose_link_model
     from astra_tacos.topology.translation_group import star
 
     check_values(network)
     check_block_sizes(network.source, network.dimensions)
     name, size_bytes = task
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    named = options.named_link_model
-    model = named or "blocking"
-    asked = SymmetricTask(network.name, network.dimensions, name, size_bytes, chunks, model, options.reduce_bandwidth_gbps)
-    if named is not None:
-        return asked, ""
+    asked = SymmetricTask(network.name, network.dimensions, name, size_bytes, chunks, "blocking", options.reduce_bandwidth_gbps)
     links = star(network.name, network.dimensions, asked.classes)
-    chunk = all_gather(links.num_npus, asked.chunk_bytes)
-    model, reason = choose_link_model(links, chunk) if backend is None else backend.link_model_on(links, chunk)
-    return replace(asked, link_model=model), reason
+    _, models, reason = timed_for(options, links, all_gather(links.num_npus, asked.chunk_bytes), backend)
+    return [replace(asked, link_model=model) for model in models], reason
 
 
 def _check(schedule: SymmetricSchedule) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, searching
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
@@ -85,7 +85,7 @@ def synthesize(
     from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.judge.native import native_times
     from astra_tacos.sweep.schedule_check import check_schedule
-    from astra_tacos.synthesizer.search.search import search
+    from astra_tacos.synthesizer.search.search import known_optimum, search
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -108,13 +108,16 @@ def synthesize(
         print_json(result) if as_json else print_lockstep(result, text)
         return
     compile_ahead(
-        *searching(topology, what),
+        *finding_optimum(topology, what, options),
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
         *REPLAYING,
     )
-    with progress("synthesizing") as on_progress:
-        found = search(topology, what, options, on_progress)
+    found = known_optimum(topology, what, options)
+    if found is None:
+        compile_ahead(*searching(topology, what))
+        with progress("synthesizing") as on_progress:
+            found = search(topology, what, options, on_progress)
     schedule = found.schedule
     if with_checks:
         with progress("verifying"):

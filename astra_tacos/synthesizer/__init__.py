@@ -13,7 +13,7 @@ from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
 from astra_tacos.synthesizer.algorithms.one_shot import one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
-from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric
+from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
@@ -40,7 +40,13 @@ _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "symmetric": Synthesizer(
-        symmetric, _OF_SHARDS | {"all-to-all"}, is_random=False, refusal=refuse_asymmetric, work=tree_work, by_chunk=True
+        symmetric,
+        _OF_SHARDS | {"all-to-all"},
+        is_random=False,
+        refusal=refuse_asymmetric,
+        work=tree_work,
+        by_chunk=True,
+        optimum=symmetric_optimum,
     ),
     "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True),
     "trees": Synthesizer(

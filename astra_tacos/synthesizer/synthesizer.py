@@ -44,6 +44,10 @@ class Synthesizer:
     cuts_itself
         Collectives whose buffer it cuts as it sees fit, whatever chunks it is given. A search then tries it once, not for each
         number of chunks.
+    optimum
+        From a topology, a collective, a link model, the speed of reductions (GB/s) and a maximum of sends (None to keep the
+        collective's chunks): a schedule that no other can beat by more than 0.5%, None if it knows of none. Takes no longer than
+        one schedule or a few. A search looks no further then.
     in_auto
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
@@ -57,6 +61,7 @@ class Synthesizer:
     does_groups: bool = False
     by_chunk: bool = False
     cuts_itself: frozenset[str] = frozenset()
+    optimum: Callable[[Topology, Collective, LinkModel, float, int | None], Schedule | None] | None = None
     in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:

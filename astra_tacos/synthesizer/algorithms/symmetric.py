@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from astra_tacos.bounds.symmetric import symmetric_bounds
 from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.topology.topology import Topology
 from astra_tacos.topology.translation_group import is_whole_product, why_not_symmetric
+
+_NEAR = 0.995
+"""A schedule within this share of the bound is not improved any more, as those of many sends with more chunks are not."""
 
 
 def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -30,16 +36,43 @@ def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: 
     SynthesisError
         If the chunks' paths take too much memory.
     """
-    task = SymmetricTask(
+    task = _task(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
+    return synthesize_symmetric(task).expand(topology)
+
+
+def symmetric_optimum(
+    topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float, max_sends: int | None
+) -> Schedule | None:
+    """A schedule within 0.5% of the bound over all algorithms, None if there is no such symmetric schedule.
+
+    Parameters
+    ----------
+    topology, collective, link_model, reduce_bandwidth_gbps
+        What to synthesize, for which `refuse_asymmetric` has no reason.
+    max_sends
+        Most sends of a schedule with more than one chunk per NPU; None to keep the number of chunks.
+    """
+    task = _task(topology, collective, link_model, reduce_bandwidth_gbps)
+    try:
+        schedule = synthesize_symmetric(task) if max_sends is None else best_symmetric(task, max_sends)
+    except SynthesisError:  # chunks are too small
+        return None
+    bound = max(bound.time_ns for bound in symmetric_bounds(task))
+    if schedule.task.truncation > 1 / (1 - MOST_TRUNCATED) or bound < _NEAR * schedule.collective_time_ns:
+        return None
+    return schedule.expand(topology)
+
+
+def _task(topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float) -> SymmetricTask:
+    return SymmetricTask(
         topology.name,
         topology.dimensions,
         collective.name,
         collective.size_bytes,
         collective.chunks_per_npu,
-        timing.link_model,
-        timing.reduce_bandwidth_gbps,
+        link_model,
+        reduce_bandwidth_gbps,
     )
-    return synthesize_symmetric(task).expand(topology)
 
 
 def refuse_asymmetric(topology: Topology, collective: Collective) -> str | None:

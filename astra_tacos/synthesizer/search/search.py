@@ -14,6 +14,7 @@ from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
@@ -159,6 +160,10 @@ def search(
             raise ConfigError(f"{kind.__name__.lower()}: found {type(value).__name__}, expected a {kind.__name__}")
     if collective.num_npus != topology.num_npus:
         raise ConfigError(f"{collective.name} has {collective.num_npus} NPUs, {topology.name} has {topology.num_npus}")
+    optimum = known_optimum(topology, collective, options, without)
+    if optimum is not None:
+        on_progress(1, 1)
+        return optimum
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     models = link_models_of(topology, collective, options)[0]
@@ -229,6 +234,36 @@ def _all_candidates(
         most_chunks = max(most_chunks, *(what.chunks_per_npu for what in cuts))
     tried = {candidate.synthesizer for candidate in candidates}
     return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}, most_chunks
+
+
+def known_optimum(
+    topology: Topology, collective: Collective, options: SearchOptions, without: Collection[str] = ()
+) -> SearchResult | None:
+    """What `search` returns without a search, as a synthesizer knows that nothing beats its schedule; None if there is none.
+
+    Parameters
+    ----------
+    topology, collective, options, without
+        As `search` takes them.
+    """
+    finders = [SYNTHESIZERS[name] for name in options.synthesizers if name not in without]
+    finders = [entry for entry in finders if entry.optimum is not None and entry.why_not(topology, collective) is None]
+    if not finders:
+        return None
+    if options.chunks_per_npu is not None:
+        collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
+    most = options.max_sends if options.chooses_chunks else None
+    models = link_models_of(topology, collective, options)[0]
+    for entry in finders:
+        assert entry.optimum is not None
+        found = [entry.optimum(topology, collective, model, options.reduce_bandwidth_gbps, most) for model in models]
+        schedules = [schedule for schedule in found if schedule is not None]
+        if schedules:
+            schedule = min(schedules, key=lambda schedule: schedule.collective_time_ns)
+            reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
+            refusals = {name: reason for name, reason in reasons.items() if reason is not None}
+            return SearchResult(schedule, exact_time_ns(schedule), 1, 1, schedule.num_sends, False, False, refusals)
+    return None
 
 
 def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:

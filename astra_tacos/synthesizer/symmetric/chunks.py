@@ -14,8 +14,8 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 MOST_ROWS = 4_000_000
 """Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
 _MOST_CHUNKS = 512
-_GAIN = 0.999
-"""More chunks have to make a schedule faster by this factor."""
+_GAIN, _GAIN_OF_MANY, _FEW = 0.999, 0.995, 100_000
+"""More chunks have to make a schedule faster by this factor; by the second one, if they make more than so many sends in all."""
 
 
 def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> SymmetricSchedule:
@@ -43,7 +43,8 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> Symmetr
         if chunked_symmetric_bound(finer).time_ns >= best.collective_time_ns * _GAIN:
             continue
         found = synthesize_symmetric(finer)
-        if found.collective_time_ns < best.collective_time_ns * _GAIN:
+        gain = _GAIN if finer.least_rows * finer.num_npus <= _FEW else _GAIN_OF_MANY
+        if found.collective_time_ns < best.collective_time_ns * gain:
             best = found
     return best
 
