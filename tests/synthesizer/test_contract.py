@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, config, graph, topologies, topology
 from helpers.schedules import schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
@@ -87,8 +88,8 @@ def test_is_legal_complete_and_no_faster_than_the_bound(name: str, network: str,
 
 
 @every
-@settings(max_examples=25, deadline=None)
 @given(network=topologies(), data=st.data())
+@examples(12)
 def test_any_network(name: str, network, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives)))
     check_schedule(
@@ -105,8 +106,8 @@ def test_any_network(name: str, network, data: st.DataObject) -> None:
 
 
 @every
-@settings(max_examples=15, deadline=None)
 @given(block=st.sampled_from(["Ring", "Mesh", "FullyConnected"]), data=st.data())
+@examples(8)
 def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
     dimensions = ((block, 4, 50.0, 500.0), ("Ring", 4, 25.0, 100.0))
     whole = topology(*dimensions)
