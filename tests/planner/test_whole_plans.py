@@ -34,6 +34,12 @@ def stage() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one test has synthesized, another need not."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], ...]) -> RunInputs:
     """A dense transformer, data, tensor and pipeline parallel, whose compute nodes need the roofline."""
     system: dict[str, object] = {
@@ -55,9 +61,9 @@ def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], .
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, tmp_path: Path, name: str) -> None:
+def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: Path, tmp_path: Path, name: str) -> None:
     inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
-    result, after = planned(inputs, tmp_path / "plan", options=replace(PLAN_OPTIONS, threads=2))
+    result, after = planned(inputs, tmp_path / "plan", options=replace(PLAN_OPTIONS, threads=2), cache=cache)
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert all(case.algorithm != "native" and not case.was_cut_off for case in result.cases)
@@ -89,10 +95,10 @@ def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, tmp_path
                 assert old.SerializeToString() == new.SerializeToString()
 
 
-def test_a_planned_training_step_stays_as_it_is(stage: Path, tmp_path: Path) -> None:
+def test_a_planned_training_step_stays_as_it_is(stage: Path, cache: Path, tmp_path: Path) -> None:
     inputs = stage_inputs(stage, tmp_path, NETWORKS["torus"])
-    first, after = planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
-    second, _ = planned(after, tmp_path / "again", cache=tmp_path / "cache")
+    first, after = planned(inputs, tmp_path / "plan", cache=cache)
+    second, _ = planned(after, tmp_path / "again", cache=cache)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert second.before_ns == second.after_ns == first.after_ns
     assert all(case.from_cache for case in second.cases)
