@@ -156,7 +156,10 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
         (("--sizes", "lots"), "sizes: found 'lots'"),
         (("--sizes", "1MiB:1KiB"), "expected the smaller size first"),
         (("--sizes", ",".join(map(str, range(1, 80)))), "sizes: found 79, expected at most 64"),
-        (("--sizes", "1MiB", "--synthesizers", "ring-of-fire"), "found 'ring-of-fire', expected names out of auto, tacos"),
+        (
+            ("--sizes", "1MiB", "--synthesizers", "ring-of-fire"),
+            "'ring-of-fire', expected names out of auto, symmetric, tacos",
+        ),
         (("--sizes", "1MiB", "--budget", "0"), "found '0', expected sends examined such as 20M, or seconds such as 10s"),
         (("--sizes", "1MiB", "--chunks-per-npu", "0"), "0 is not in the range x>=1"),
         (("--sizes", "1MiB", "--root", "0"), "--root is for broadcast, gather, reduce, scatter: all-reduce has none"),
