@@ -125,7 +125,7 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
         ("--total-bandwidth nan", "total bandwidth: found nan, expected a number above 0"),
         ("--total-bandwidth 10 --min-bandwidth -1", "least bandwidth: found -1, expected a number above 0"),
         ("--total-bandwidth 10 --latency -1", "latency: found -1, expected"),
-        ("--total-bandwidth 10 --synthesizer magic", "synthesizer: found 'magic', expected tacos or "),
+        ("--total-bandwidth 10 --synthesizer magic", "synthesizer: found 'magic', expected symmetric or "),
         ("--total-bandwidth 10 --output n.yml", "n.yml is given twice"),
         ("--total-bandwidth 10 --output .", "is a directory, expected a file"),
         ("--network n.yml", "Expected one of '--libra-network' and '--network'"),

@@ -90,7 +90,7 @@ def test_groups_of_a_part_of_a_dimension_get_a_part_of_it() -> None:
 
 
 def test_bad_questions() -> None:
-    with pytest.raises(ConfigError, match="synthesizer: found 'magic', expected tacos"):
+    with pytest.raises(ConfigError, match="synthesizer: found 'magic', expected symmetric"):
         check_synthesis(Synthesis(("tacos", "magic")))
     asked = problem(job(TENSOR))
     with pytest.raises(ConfigError, match="no starting split meets"):

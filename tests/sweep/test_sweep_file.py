@@ -327,7 +327,7 @@ N = str(CONFIGS / "network" / "torus_8x8.yml")
         ),
         ({"point": {"reduce_bandwidth": -1}}, ": point.reduce_bandwidth is -1, expected a number of GB/s, 0 or more"),
         ({"point": {"link_model": "fast"}}, ": point.link_model is 'fast', expected blocking, pipelined, "),
-        ({"point": {"synthesizer": "best"}}, ": point.synthesizer is 'best', expected auto, tacos, "),
+        ({"point": {"synthesizer": "best"}}, ": point.synthesizer is 'best', expected auto, symmetric, "),
         ({"point": {"failed_links": 3}}, ": point.failed_links is 3, expected {fraction, seed} or null"),
         ({"point": {"failed_links": {"seed": 3}}}, ": point.failed_links.fraction is missing, expected a number of 0 to below 1"),
         ({"point": {"failed_links": {"fraction": 1}}}, ": point.failed_links.fraction is 1, expected a number of 0 to below 1"),
