@@ -59,8 +59,10 @@ SHARED = (
 """Schedules of collectives in which chunks go to several NPUs."""
 ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
 """Schedules of collectives of which one NPU has or gets everything."""
-SYMMETRIC = tuple(f"{_SYMMETRIC}:{name}" for name in ("grow_trees", "earliest_starts", "order_hops"))
-"""Schedules in which all NPUs do the same."""
+SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts")
+SYMMETRIC_PATHS = (f"{_SYMMETRIC}:order_hops", f"{_SYMMETRIC}:earliest_starts")
+SYMMETRIC = (*SYMMETRIC_TREES, *SYMMETRIC_PATHS)
+"""Schedules in which all NPUs do the same: of chunks that go to all others, and of chunks that go to one."""
 PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
 """Schedules of collectives in which every chunk has one target."""
 OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
@@ -107,7 +109,7 @@ def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     if not topology.has_switches and collective.num_phases == 2:
         names += OVERLAPPING
     if collective.root is None and refuse_asymmetric(topology, collective) is None:
-        names += SYMMETRIC
+        names += SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
     return names
 
 

@@ -293,6 +293,7 @@ def grow(
                 best = which
         trees.root[t] = roots[best]
         for kind in range(num_kinds):
-            tree[kind, t] = grown[best, kind]
+            for npu in range(num_npus):  # the assignment of a row takes 3 s more to compile, for its errors' texts
+                tree[kind, t, npu] = grown[best, kind, npu]
             _lay(weight, tree[kind, t], channel_links, from_root, load, price)
     return -1
