@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LINK_ORDERS, export_chakra, schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.algorithms.themis import balanced_orders
+from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
+from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
@@ -147,7 +152,12 @@ def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: s
 def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() -> None:
     """ASTRA-sim itself ends this one at 32,777 ns; so a switch is not said to be exact, though many schedules are equal."""
     network = (("Switch", 4, 50.0, 500.0),)
-    of = schedule(topology(*network), "all-reduce", 1_000_003, 8, synthesizer="themis", link_model="pipelined")
+    built = topology(*network)
+    whole = make_collective("all-reduce", built.num_npus, 1_000_003, 8)
+    timing = compute_timing(built, whole, "pipelined")
+    orders = balanced_orders(built.dimensions, whole.num_chunks)
+    by_powers_of_two = replace(send_graph_over_dimensions(built, whole, timing, orders), message=None)
+    of = dispatch(built, whole, timing, by_powers_of_two, "themis", 0)
     assert of.collective_time_ns == 31_520
     stand_in = astra_sim_network(of.topology, "pipelined")
     assert (stand_in.backend, stand_in.dimensions) == (CONGESTION_AWARE, of.topology.dimensions)

@@ -39,6 +39,8 @@ def all_gathers(groups: dict[str, list[int]] | None = None) -> RunFiles:
 
 
 def test_the_next_best_schedule_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # After which nothing else would be tried.
+    monkeypatch.setitem(SYNTHESIZERS, "symmetric", replace(SYNTHESIZERS["symmetric"], in_auto=False))
     break_synthesizer(monkeypatch, "tacos")
     result, after = planned(written(tmp_path, all_gathers()), tmp_path / "plan", options=ONE_TRIAL, cache=tmp_path / "cache")
     assert lint_plan(after).findings == ()

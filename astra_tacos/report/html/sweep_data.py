@@ -41,6 +41,7 @@ _SYMBOLS = {
     "p": "pentagon",
     "h": "hexagon",
     "H": "hexagon2",
+    "8": "octagon",
 }
 """Plotly's names of the markers, by matplotlib's."""
 
