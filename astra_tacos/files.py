@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,26 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
         raise ConfigError(f"{path}: exists and is not a {what}: choose another output")
     if path.resolve() == Path.cwd():
         raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+
+
+def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Check that no input is in a directory that will be replaced.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    inputs
+        Files that are read; None for those that are not given.
+
+    Raises
+    ------
+    ConfigError
+        If one is.
+    """
+    inside = [file for file in inputs if file is not None and path.resolve() in file.resolve().parents]
+    if inside:
+        raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

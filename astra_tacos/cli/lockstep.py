@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.console import print_rows, progress
+from astra_tacos.cli.compact import compact_answer
+from astra_tacos.cli.console import progress
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
@@ -80,18 +81,8 @@ def synthesize_lockstep(
         if directory is not None:
             save_lockstep_schedule(schedule, directory)
             write_json(directory / "result.json", result)
-    rows = [("checks", "verified, every send and every round" if with_checks else "not verified")]
-    if output is not None:
-        rows.append(("files", str(output)))
-    rows += [("note", note) for note in notes]
-    return result | {"output": None if output is None else str(output), "notes": notes}, rows
-
-
-def print_lockstep(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
-    """Print the figures, and what else there is to say."""
-    from astra_tacos.report.table import synthesis_rows
-
-    print_rows([*synthesis_rows(result), *rows])
+    checks = "verified, every send and every round" if with_checks else "not verified"
+    return compact_answer(result, checks, output, notes)
 
 
 def _check(schedule: LockstepSchedule, threads: int | None) -> None:

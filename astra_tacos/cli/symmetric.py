@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.console import print_rows, progress
+from astra_tacos.cli.compact import compact_answer
+from astra_tacos.cli.console import progress
 from astra_tacos.cli.first_use import SYMMETRIC, compile_ahead
 
 if TYPE_CHECKING:
@@ -98,18 +99,8 @@ def synthesize_compact(
         with progress("writing"), replaced_directory(output) as directory:
             save_symmetric_schedule(schedule, directory / "schedule.npz")
             write_json(directory / "result.json", result)
-    rows = [("checks", "verified, for all NPUs: the network looks the same from each" if with_checks else "not verified")]
-    if output is not None:
-        rows.append(("files", str(output)))
-    rows += [("note", note) for note in notes]
-    return result | {"output": None if output is None else str(output), "notes": notes}, rows
-
-
-def print_compact(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
-    """Print the figures, and what else there is to say."""
-    from astra_tacos.report.table import synthesis_rows
-
-    print_rows([*synthesis_rows(result), *rows])
+    checks = "verified, for all NPUs: the network looks the same from each" if with_checks else "not verified"
+    return compact_answer(result, checks, output, notes)
 
 
 def _asked(

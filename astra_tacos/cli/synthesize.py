@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
-from astra_tacos.cli.lockstep import print_lockstep, synthesize_lockstep, takes_lockstep
+from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
-from astra_tacos.cli.symmetric import print_compact, synthesize_compact, takes_symmetric
+from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def synthesize(
     backend = backend_in_use(network, models, backend)
     if takes_lockstep(topology, what, options.synthesizer):
         result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
-        print_json(result) if as_json else print_lockstep(result, text)
+        print_json(result) if as_json else print_compact(result, text)
         return
     compile_ahead(
         *finding_optimum(topology, what, options),

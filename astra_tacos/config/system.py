@@ -19,7 +19,7 @@ from astra_tacos.errors import ConfigError
 
 COMM_KEYS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 SCHEDULING_POLICIES = ("LIFO", "FIFO", "EXPLICIT")
-COLLECTIVE_OPTIMIZATIONS = ("baseline", "localBWAware")
+BASELINE, LOCAL_BW_AWARE = COLLECTIVE_OPTIMIZATIONS = ("baseline", "localBWAware")
 NATIVE_ALGORITHMS = ("ring", "oneRing", "direct", "oneDirect", "halvingDoubling", "oneHalvingDoubling", "doubleBinaryTree")
 IGNORED_KEYS = ("boost-mode", "intra-dimension-scheduling", "inter-dimension-scheduling")
 """Keys of ASTRA-sim 1.0 that many files still hold and that ASTRA-sim 2.0 does not read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from astra_tacos.errors import ConfigError
@@ -12,6 +13,7 @@ from astra_tacos.run.backend import Backend
 SCRIPT = "run_astra_sim.sh"
 LOG = "log"
 _GROUPS = "comm_group.json"
+_MEMORY = "--remote-memory-configuration=remote_memory.json"
 
 
 def check_script_name(workload: str) -> None:
@@ -58,32 +60,12 @@ def write_run_script(
     ConfigError
         If the workload's name has control characters.
     """
-    check_script_name(workload)
-    comment = f"# {_one_line(note)}\n" if note else ""
-    built = f", built with {needs}" if needs else ""
-    groups = f"  --comm-group-configuration={_GROUPS} \\\n" if has_groups else ""
-    path = directory / SCRIPT
-    path.write_text(
-        f"""#!/bin/sh
-# {verb} this directory on ASTRA-sim's {backend} analytical backend{built}.
-{comment}set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of {backend.binary}{built}}}"
-case $ASTRA_SIM_BIN in
-  /*) ;;
-  */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
-esac
-CDPATH='' cd -- "$(dirname -- "$0")"
-exec "$ASTRA_SIM_BIN" \\
-  --workload-configuration={shlex.quote(workload)} \\
-  --system-configuration=system.json \\
-  --network-configuration=network.yml \\
-  --remote-memory-configuration=remote_memory.json \\
-{groups}  --logging-folder={LOG} "$@"
-""",
-        encoding="utf-8",
-        errors="surrogateescape",
-    )
-    path.chmod(path.stat().st_mode | 0o111)
+    comments = [f"{verb} this directory on ASTRA-sim's {backend} analytical backend{f', built with {needs}' if needs else ''}."]
+    comments += [_one_line(note)] if note else []
+    program = f"{backend.binary}{f', built with {needs}' if needs else ''}"
+    options = ["--network-configuration=network.yml", _MEMORY]
+    options += [f"--comm-group-configuration={_GROUPS}"] if has_groups else []
+    _write(directory / SCRIPT, workload, comments, program, [*options, f"--logging-folder={LOG}"])
 
 
 def write_ns3_script(path: Path, workload: str) -> None:
@@ -94,12 +76,36 @@ def write_ns3_script(path: Path, workload: str) -> None:
     ConfigError
         If the workload's name has control characters.
     """
+    options = [f"--network-configuration={CONFIG_FILE}", _MEMORY, f"--logical-topology-configuration={LOGICAL_FILE}"]
+    comments = ["Replays this directory on ASTRA-sim's ns-3 backend."]
+    program = "AstraSimNetwork, ASTRA-sim's program for ns-3"
+    _write(path, workload, comments, program, [*options, "--comm-group-configuration=empty"])
+
+
+def _write(path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str]) -> None:
+    """Write a script that starts a program in its own directory.
+
+    Parameters
+    ----------
+    path
+        The script.
+    workload
+        Prefix of the workload's traces, from its directory.
+    comments
+        Lines of comment, without control characters.
+    program
+        What ASTRA_SIM_BIN has to be the path of.
+    options
+        Options of the program after those of the workload and the system.
+    """
     check_script_name(workload)
+    remarks = "\n".join(f"# {comment}" for comment in comments)
+    arguments = " \\\n  ".join(options)
     path.write_text(
         f"""#!/bin/sh
-# Replays this directory on ASTRA-sim's ns-3 backend.
+{remarks}
 set -eu
-: "${{ASTRA_SIM_BIN:?set it to the path of AstraSimNetwork, ASTRA-sim's program for ns-3}}"
+: "${{ASTRA_SIM_BIN:?set it to the path of {program}}}"
 case $ASTRA_SIM_BIN in
   /*) ;;
   */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
@@ -108,10 +114,7 @@ CDPATH='' cd -- "$(dirname -- "$0")"
 exec "$ASTRA_SIM_BIN" \\
   --workload-configuration={shlex.quote(workload)} \\
   --system-configuration=system.json \\
-  --network-configuration={CONFIG_FILE} \\
-  --remote-memory-configuration=remote_memory.json \\
-  --logical-topology-configuration={LOGICAL_FILE} \\
-  --comm-group-configuration=empty "$@"
+  {arguments} "$@"
 """,
         encoding="utf-8",
         errors="surrogateescape",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.config.system import SystemConfig
+from astra_tacos.config.system import BASELINE, LOCAL_BW_AWARE, SystemConfig
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
@@ -32,7 +32,6 @@ _SPLIT_FROM_BYTES = 1 << 18
 _MOST_SPLIT = 3
 _PATTERNS = {key: pattern for pattern, key in PATTERN_KEYS.items()}
 _Link = TypeVar("_Link", Dimension, LinkSpec)
-_BASELINE, _LOCAL = "baseline", "localBWAware"
 _READ_AND_WRITE = 3
 """A native reduction takes two reads and a write of its message at `local-mem-bw`."""
 
@@ -54,10 +53,10 @@ class NativeSystem:
 
     algorithms: tuple[str, ...]
     splits: int = 1
-    optimization: str = _BASELINE
+    optimization: str = BASELINE
 
     def __str__(self) -> str:
-        notes = [self.optimization] if self.optimization != _BASELINE else []
+        notes = [self.optimization] if self.optimization != BASELINE else []
         notes += [f"{self.splits} splits"] if self.splits > 1 else []
         return f"native ({', '.join(self.algorithms)}{'; ' if notes else ''}{', '.join(notes)})"
 
@@ -263,7 +262,7 @@ class _Sweep:
 
     def run(self) -> Mapping[NativeSystem, int]:
         """Times in ns of the systems that run."""
-        optimizations = (_BASELINE, _LOCAL) if len(self._sizes) > 1 and self._pattern == "all-reduce" else (_BASELINE,)
+        optimizations = (BASELINE, LOCAL_BW_AWARE) if len(self._sizes) > 1 and self._pattern == "all-reduce" else (BASELINE,)
         for optimization in optimizations:
             for mix in self._mixes(optimization):
                 self._time(NativeSystem(mix, 1, optimization))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from astra_tacos.config.system import COMM_KEYS, SCHEDULING_POLICIES
+from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.planner.native_configuration import BASELINE, LOCAL_BW_AWARE, NativeConfiguration, configuration_of
+from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.config.system import COMM_KEYS, SystemConfig
+from astra_tacos.config.system import BASELINE, COMM_KEYS, SystemConfig
 from astra_tacos.run.run import NATIVE, Run
-
-BASELINE, LOCAL_BW_AWARE = "baseline", "localBWAware"
 
 
 @dataclass(frozen=True, slots=True)

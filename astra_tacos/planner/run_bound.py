@@ -112,7 +112,8 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution,
     """
     actions = workload_actions(workload.carried_run)
     groups = _groups(workload, topology)
-    least = {key: _least(topology, each, number < _MOST_EXACT) for number, (key, (each, _)) in enumerate(groups.items())}
+    ports = _ports(topology)
+    least = {key: _least(topology, ports, each, number < _MOST_EXACT) for number, (key, (each, _)) in enumerate(groups.items())}
     found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups, least)}
     in_step_ns = None
     if workload.run.workload.num_nodes <= MOST_NODES:
@@ -147,13 +148,22 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
     return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
 
 
-def _least(topology: Topology, collective: Collective, with_distances: bool) -> _Least:
+def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes per ns into and out of each device, float64[num_devices] each."""
+    into, out_of = np.zeros(topology.num_devices), np.zeros(topology.num_devices)
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    np.add.at(into, topology.link_dst, rate)
+    np.add.at(out_of, topology.link_src, rate)
+    return into, out_of
+
+
+def _least(
+    topology: Topology, ports: tuple[NDArray[np.float64], NDArray[np.float64]], collective: Collective, with_distances: bool
+) -> _Least:
     members = np.asarray(collective.member_npus)
     alone = np.zeros((len(members), topology.num_npus), np.bool_)
     alone[np.arange(len(members)), members] = True
-    into, out_of = np.zeros(topology.num_devices), np.zeros(topology.num_devices)
-    np.add.at(into, topology.link_dst, bytes_per_ns(topology.link_bandwidth_gibps))
-    np.add.at(out_of, topology.link_src, bytes_per_ns(topology.link_bandwidth_gibps))
+    into, out_of = ports
     entering, leaving = entering_bytes(collective, alone), entering_bytes(collective, ~alone)
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))

@@ -14,7 +14,7 @@ from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import LOG, SCRIPT, check_script_name, write_run_script
-from astra_tacos.files import check_replaceable, write_json
+from astra_tacos.files import check_outside, check_replaceable, write_json
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.recording import REPLAY_FILE
 
@@ -69,10 +69,7 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     """
     check_script_name(inputs.workload.name)
     check_replaceable(path, "plan of astra_tacos", _is_own)
-    used = (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory)
-    inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
-    if inside:
-        raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+    check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:

@@ -13,9 +13,10 @@ from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nod
 from astra_tacos.planner.distinct_collective import DistinctCollective, find_distinct_collectives
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
 from astra_tacos.planner.instances import Instances, match_instances
+from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.run.run import NATIVE, Run, read_run
+from astra_tacos.run.run import Run, read_run
 from astra_tacos.topology.composition import build_topology
 
 
@@ -81,10 +82,8 @@ def baseline_run(run: Run, baseline: str | None) -> Run:
     if baseline is None:
         return run
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
-    system = replace(run.system, native=native, custom={}, per_node={}, per_node_source=None)
-    system = replace(system, preferred_dataset_splits=system.preferred_dataset_splits or 1)
-    nothing = np.full_like(run.implementation, NATIVE)
-    return replace(run, system=system, prefixes=(), collectives=(), implementation=nothing)
+    splits = run.system.preferred_dataset_splits or 1
+    return native_run(run, replace(run.system, native=native, preferred_dataset_splits=splits))
 
 
 def read_inputs(inputs: RunInputs) -> Run:

@@ -10,7 +10,7 @@ from typing import Any
 
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.export.run_script import LOG, check_script_name
-from astra_tacos.files import check_replaceable, replaced_directory
+from astra_tacos.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.linter.finding import Finding, Severity
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.repairer.change import Change, Log
@@ -86,10 +86,7 @@ def check_repair_output(path: Path, inputs: RepairInputs) -> None:
     """
     check_script_name(inputs.workload.name)
     check_replaceable(path, "repaired or imported run of astra_tacos", _is_own)
-    used = (inputs.workload, inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory)
-    inside = [file for file in used if file is not None and path.resolve() in file.resolve().parents]
-    if inside:
-        raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+    check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:
