@@ -38,6 +38,11 @@ _MOST_RANKS = 8
     help="Native algorithm of all collectives in the run before; by default those of its system file.",
 )
 @search_options(without=("max_sends", "link_model"), trials=4)
+@click.option(
+    "--max-messages",
+    type=click.IntRange(1),
+    help="About how many messages ASTRA-sim may have to simulate; by default 20 times as many as native collectives take.",
+)
 @click.option("--jobs", type=click.IntRange(1), hidden=True, help="The former name of --threads.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
@@ -62,6 +67,7 @@ def plan(
     astra_sim_bin: Path | None,
     baseline: str | None,
     options: SearchOptions,
+    max_messages: int | None,
     jobs: int | None,
     cache: Path | None,
     no_cache: bool,
@@ -99,6 +105,7 @@ def plan(
             options=options if options.threads or not jobs else replace(options, threads=jobs),
             cache=None if no_cache else cache or default_cache(),
             asked=asked,
+            most_messages=max_messages,
             on_native=on_progress,
             on_progress=on_progress,
         )
@@ -144,6 +151,7 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
     rows += _native_rows(result) + _bound_rows(result)
+    rows += _message_rows(result)
     rows += _judge_rows(result)
     for when in ("before", "after"):
         if when in measured:
@@ -201,6 +209,17 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
         what = "the least if the members of collectives begin and end together and nobody relays"
         rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
     return rows
+
+
+def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """What the planned run costs the simulator."""
+    from astra_tacos.units import format_time
+
+    counts = result.messages
+    before = "" if counts.before is None else f"{counts.before:,} -> "
+    above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
+    took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
+    return [("messages", f"{before}{counts.after:,} ({took}{above})")]
 
 
 def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 
 from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
@@ -42,12 +42,15 @@ class NativeRun:
         The end of the run.
     impossible
         Why no network takes so little time; "" if one may.
+    num_messages
+        How many messages it has.
     """
 
     configuration: NativeConfiguration
     patterns: tuple[str, ...]
     end_ns: int
     impossible: str = ""
+    num_messages: int = 0
 
     def __str__(self) -> str:
         marked = f", not physically possible: {self.impossible}" if self.impossible else ""
@@ -69,6 +72,8 @@ class BestNative:
         The fastest run; None if none ends.
     fastest_possible
         The fastest one that is physically possible; None if there is none.
+    base
+        The fastest possible one that has no more messages than the planned run may have; None if there is none.
     num_replays
         How many configurations were tried.
     was_cut_off
@@ -79,6 +84,7 @@ class BestNative:
 
     fastest: NativeRun | None
     fastest_possible: NativeRun | None
+    base: NativeRun | None
     num_replays: int
     was_cut_off: bool
     refusal: str = ""
@@ -92,7 +98,10 @@ class BestNative:
 
 
 def best_native(
-    workload: Workload, backend: Backend, on_progress: Callable[[int, int], None] = lambda done, total: None
+    workload: Workload,
+    backend: Backend,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    most_messages: int | None = None,
 ) -> BestNative:
     """Search the native configurations of a run: algorithms by pattern and dimension, optimization, splits and policy.
 
@@ -108,12 +117,16 @@ def best_native(
         The network model.
     on_progress
         Called with how many configurations were tried, and about how many there are.
+    most_messages
+        How many messages the planned run may have, whose native collectives run as in `base`; None for any number.
     """
     search = _Search(workload, backend, on_progress)
     search.climb()
     ran = search.ran()
     fastest, possible = (min(runs, key=search.rank, default=None) for runs in (ran, search.possible()))
-    return BestNative(fastest, possible, search.num_replays, search.was_cut_off, "" if ran else search.refusal)
+    few = [run for run in search.possible() if most_messages is None or run.num_messages <= most_messages]
+    base = min(few, key=search.rank, default=None)
+    return BestNative(fastest, possible, base, search.num_replays, search.was_cut_off, "" if ran else search.refusal)
 
 
 def why_impossible(run: Run, backend: Backend, end_ns: int) -> str:
@@ -140,7 +153,7 @@ class _Search:
         whole = workload.instances.pattern[workload.instances.num_members == workload.run.workload.num_ranks]
         self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
         # Where there are no queues, everything is replayed with queues, too.
-        self._messages = max(_messages(workload), 1) * (1 if backend.models_congestion else 2)
+        self._messages = max(int(native_messages(workload).sum()), 1) * (1 if backend.models_congestion else 2)
         self._left = MOST_MESSAGES
         self._own = configuration_of(workload.run)
         self._runs: dict[NativeConfiguration, NativeRun | None] = {}
@@ -209,9 +222,9 @@ class _Search:
         self._left -= messages
         run = configuration.run(self._run)
         try:
-            end_ns = replay_run(run, self._backend).end_ns
-            why = why_impossible(run, self._backend, end_ns)
-            self._runs[configuration] = NativeRun(configuration, self.patterns, end_ns, why)
+            outcome = replay_run(run, self._backend)
+            why = why_impossible(run, self._backend, outcome.end_ns)
+            self._runs[configuration] = NativeRun(configuration, self.patterns, outcome.end_ns, why, outcome.num_messages)
         except AstraTacosError as error:
             self._runs[configuration] = None
             self.refusal = self.refusal or str(error)
@@ -240,13 +253,3 @@ def _policies(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
     for policy in SCHEDULING_POLICIES:
         if policy != "EXPLICIT":
             yield replace(best, policy=policy)
-
-
-def _messages(workload: Workload) -> int:
-    """About how many messages the run's native collectives take, unsplit."""
-    instances = workload.instances
-    sizes = [dimension.size - 1 for dimension in workload.run.network.dimensions]
-    members = instances.num_members
-    per_member = (members - 1).clip(0, sum(sizes) if sizes else math.inf)
-    twice = 1 + (instances.pattern == CommType.ALL_REDUCE)
-    return int((members * per_member * twice).sum())

@@ -46,6 +46,8 @@ class DistinctCollective:
         What the first of them sees of the network, by reach; equal ones are left out.
     shape
         Hash of those views.
+    most_messages
+        About how many messages each of them may take, as the whole run may have so many only.
     """
 
     collective: str
@@ -56,6 +58,7 @@ class DistinctCollective:
     count: int
     views: Mapping[Reach, GroupTopology]
     shape: str
+    most_messages: int = _MOST_SENDS
 
     @property
     def num_members(self) -> int:
@@ -70,7 +73,7 @@ class DistinctCollective:
     @property
     def max_sends(self) -> int:
         """Limit on the sends of its traces, a power of two, so that a simulation of the whole run stays short."""
-        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
+        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS, self.most_messages)
         return 1 << (room.bit_length() - 1)
 
     @property

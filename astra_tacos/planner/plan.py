@@ -19,6 +19,7 @@ from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
+from astra_tacos.planner.message_limit import limit_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
@@ -60,6 +61,7 @@ def plan(
     cache: Path | None = None,
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     compare_backends: bool = True,
+    most_messages: int | None = None,
     on_native: Progress = lambda done, total: None,
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
@@ -83,6 +85,8 @@ def plan(
         Figures to add to the result and `plan.json`; nothing else depends on it.
     compare_backends
         Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
+    most_messages
+        About how many messages the planned run may have; None for 20 times as many as native collectives take.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
@@ -98,13 +102,13 @@ def plan(
     if options.link_model != "auto":
         raise ConfigError(f"link model: found {options.link_model!r}, expected 'auto': a plan takes what its backend does")
     check_output(output, inputs)
-    workload = find_workload(inputs)
+    workload, limit = limit_messages(find_workload(inputs), most_messages)
     network = workload.run.network
     model = choose_backend(backend, network)
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload.run, baseline)
     kept = SynthesisCache(cache)
-    native = best_native(workload, model, on_native)
+    native = best_native(workload, model, on_native, limit)
     base = _base(start, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions, extras = _solve_all(workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress)
@@ -137,7 +141,7 @@ def plan(
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *notes)
         result = plan_result(
-            workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native, bound
+            workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native, bound, limit
         )
         rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json(), rows, COLUMNS)
@@ -155,9 +159,9 @@ class _Base:
 
 def _base(start: Run, native: BestNative) -> _Base:
     """The fastest physically possible native run, so that what stays native is as fast as it can be; else the run before."""
-    if native.fastest_possible is None:
+    if native.base is None:
         return _Base(start)
-    configuration = native.fastest_possible.configuration
+    configuration = native.base.configuration
     return _Base(configuration.run(start), configuration)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.judge.judges import FIGURES
 from astra_tacos.planner.best_native import BestNative
+from astra_tacos.planner.message_limit import MessageCounts
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_judgement import JudgedRun
 from astra_tacos.planner.solution import Solution
@@ -114,6 +115,8 @@ class PlanResult:
         The fastest native configuration of the run, and how it was found.
     bound
         What the run takes at least, whatever algorithms its collectives have.
+    messages
+        How many messages ASTRA-sim has to simulate.
     """
 
     backend: Backend
@@ -131,6 +134,7 @@ class PlanResult:
     notes: tuple[str, ...]
     native: BestNative
     bound: RunBound
+    messages: MessageCounts
 
     @property
     def efficiency(self) -> float | None:
@@ -154,10 +158,13 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native", "bound")}
+        own = {
+            name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native", "bound", "messages")
+        }
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
+        own |= self.messages.to_json()
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
             own |= judged.to_json()
@@ -176,6 +183,7 @@ def plan_result(
     notes: tuple[str, ...],
     native: BestNative,
     bound: RunBound,
+    limit: int,
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -201,6 +209,8 @@ def plan_result(
         The fastest native configuration of the run.
     bound
         What the run takes at least.
+    limit
+        About how many messages the planned run may have.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -257,6 +267,7 @@ def plan_result(
         notes=notes,
         native=native,
         bound=bound,
+        messages=MessageCounts(limit, None if isinstance(before, str) else before.num_messages, after.num_messages),
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

@@ -22,6 +22,8 @@ from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import Trace
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000
@@ -97,6 +99,7 @@ def replay_run(
         link_dst=model.link_dst,
         link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
+        num_messages=_num_messages(workload, casts, state),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
         loads=link_loads(compiled, casts, state, run.network) if route_loads and not chosen.models_congestion else None,
     )
@@ -337,6 +340,19 @@ def _programs_run(casts: Casts, state: kernels.Progress) -> NDArray[np.int32]:
 def _replaced(casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
     named = np.where(casts.custom >= 0, casts.custom, casts.native)
     return np.flatnonzero((state.ran >= 0) & (state.ran != named))
+
+
+def _num_messages(workload: Trace, casts: Casts, state: kernels.Progress) -> int:
+    """Sends of the workload that ran, and those of the programs that its collective nodes ran."""
+    total = int(np.count_nonzero((workload.kind == NodeType.COMM_SEND) & (state.finish_ns[: workload.num_nodes] >= 0)))
+    ran = state.ran[: workload.num_nodes]
+    for cast in np.unique(ran[ran >= 0]).tolist():
+        program = casts.programs[int(casts.cast_program[cast])]
+        before = np.concatenate(([0], np.cumsum(program.kind == NodeType.COMM_SEND)))
+        sends = np.diff(before[program.rank_first])
+        positions = casts.native_position if program.native else casts.position
+        total += int(sends[positions[np.flatnonzero(ran == cast)]].sum())
+    return total
 
 
 def _approximations(casts: Casts, state: kernels.Progress) -> tuple[str, ...]:

@@ -79,6 +79,8 @@ class RunOutcome:
         int32[num_links], devices at the ends of each directed link, switches after the NPUs; empty if the backend has no links.
     link_bytes, link_busy_ns
         int64[num_links], bytes that each link carried, and time for which it was held.
+    num_messages
+        How many messages ranks sent each other, those of collectives and others.
     transmissions, loads
         None unless asked for; `loads` only if the backend has no links.
     """
@@ -97,6 +99,7 @@ class RunOutcome:
     link_dst: NDArray[np.int32]
     link_bytes: NDArray[np.int64]
     link_busy_ns: NDArray[np.int64]
+    num_messages: int
     transmissions: Transmissions | None
     loads: LinkLoads | None = None
 

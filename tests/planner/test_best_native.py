@@ -115,7 +115,7 @@ def test_planning_from_splits_is_no_different(tmp_path: Path) -> None:
 def test_a_run_of_too_many_messages_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MOST_MESSAGES", 10)
     best = found(written(tmp_path, two_patterns()))
-    assert best == BestNative(None, None, 0, True, best.refusal)
+    assert best == BestNative(None, None, None, 0, True, best.refusal)
     assert "too many to replay" in best.refusal
 
 
