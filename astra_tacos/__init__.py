@@ -102,6 +102,11 @@ _PUBLIC = {
         "Step": "generator.step",
         "Parallelism": "generator.parallelism",
         "Transformer": "generator.model",
+        "LayeredStep": "generator.layered_step",
+        "LayeredModel": "generator.layered_model",
+        "ModelLayer": "generator.layered_model",
+        "LAYERED_MODELS": "generator.models",
+        "read_layer_file": "generator.layer_file",
         "Device": "generator.device",
     },
     "Export": {

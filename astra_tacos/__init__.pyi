@@ -25,7 +25,11 @@ from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.export.run_directory import RunDirectory, write_run_directory
 from astra_tacos.generator.device import Device
 from astra_tacos.generator.directory import GeneratedRun, generate
+from astra_tacos.generator.layer_file import read_layer_file
+from astra_tacos.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.generator.layered_step import LayeredStep
 from astra_tacos.generator.model import Transformer
+from astra_tacos.generator.models import LAYERED_MODELS
 from astra_tacos.generator.parallelism import Parallelism
 from astra_tacos.generator.step import Step
 from astra_tacos.linter.finding import Finding
@@ -69,6 +73,7 @@ __all__ = [
     "CHUNKED_BOUNDS",
     "COLLECTIVES",
     "EXPORTERS",
+    "LAYERED_MODELS",
     "SYNTHESIZERS",
     "AstraTacosError",
     "Backend",
@@ -83,10 +88,13 @@ __all__ = [
     "Exporter",
     "Finding",
     "GeneratedRun",
+    "LayeredModel",
+    "LayeredStep",
     "LinkSpec",
     "LintReport",
     "LockstepSchedule",
     "MissingExtraError",
+    "ModelLayer",
     "NetworkConfig",
     "NodeType",
     "Parallelism",
@@ -134,6 +142,7 @@ __all__ = [
     "lower_bound",
     "make_collective",
     "plan",
+    "read_layer_file",
     "read_network",
     "read_run",
     "read_trace",

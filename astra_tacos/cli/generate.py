@@ -1,4 +1,4 @@
-"""`astra-tacos generate`: one training step of a transformer as ASTRA-sim's input files."""
+"""`astra-tacos generate`: training steps of a model as ASTRA-sim's input files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import click
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
+from astra_tacos.generator.models import LAYERED_MODELS
 from astra_tacos.generator.pipeline import PIPELINE_SCHEDULES
 from astra_tacos.generator.presets import PRESETS
 
 if TYPE_CHECKING:
     from astra_tacos.generator.directory import GeneratedRun
+    from astra_tacos.generator.layered_model import LayeredModel
     from astra_tacos.generator.model import Transformer
 
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
+_MIB = 1 << 20
 _WIDTH = re.compile(r"([0-9]{1,18})([xX]?)")
 
 
@@ -43,7 +46,17 @@ def _degree(name: str, text: str) -> _Decorator:
 @click.option(
     "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, from the fastest-varying to the slowest."
 )
-@click.option("--model", type=click.Choice(list(PRESETS)), help="Sizes of a published model; the options below override them.")
+@click.option(
+    "--model",
+    type=click.Choice([*PRESETS, *LAYERED_MODELS]),
+    help="Sizes of a published model. The options below override those of a transformer; the last four are data-parallel only.",
+)
+@click.option(
+    "--layer-file",
+    type=click.Path(path_type=Path),
+    metavar="CSV",
+    help="A model as a list of layers: name,parameters,forward_flops,backward_flops (or _us) and perhaps activations.",
+)
 @_size("layers", "Layers.")
 @_size("hidden", "Width of the model.")
 @click.option("--ffn", metavar="F|Nx", help="Width of the MLP, or a multiple of the model's: 4x, the default.")
@@ -58,11 +71,27 @@ def _degree(name: str, text: str) -> _Decorator:
 @_size("top-k", "Experts that a token goes through; by default 1.")
 @_size("dtype-bytes", "Bytes of a parameter, activation or gradient; by default 2.")
 @_degree("micro-batches", "Micro-batches of a step.")
-@_degree("batch", "Sequences of a micro-batch, for each copy of the model.")
+@_degree("batch", "Sequences (or samples) of a micro-batch, for each copy of the model.")
+@_degree("steps", "Training steps: the forward pass of a layer waits for the update of its parameters.")
+@_degree("virtual-stages", "Chunks of layers of each pipeline stage.")
 @click.option(
     "--schedule", type=click.Choice(list(PIPELINE_SCHEDULES)), default="1f1b", show_default=True, help="Schedule of the pipeline."
 )
 @_degree("buckets", "Parts of a layer's gradients, each reduced as soon as it is computed.")
+@click.option(
+    "--bucket-mb",
+    type=click.FloatRange(0, min_open=True),
+    metavar="MiB",
+    help="Buckets across layers instead, closed once they have so many MiB: PyTorch's DDP, whose default is 25.",
+)
+@click.option(
+    "--first-bucket-mb",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="MiB",
+    help="The same for the first bucket of a step.",
+)
 @click.option(
     "--optimizer-sharding",
     "--zero",
@@ -89,8 +118,13 @@ def generate(
     order: str,
     micro_batches: int,
     batch: int,
+    steps: int,
+    virtual_stages: int,
     schedule: str,
     buckets: int,
+    bucket_mb: float | None,
+    first_bucket_mb: float,
+    layer_file: Path | None,
     shards_optimizer: bool,
     sequence_parallel: bool,
     durations: bool,
@@ -100,7 +134,7 @@ def generate(
     as_json: bool,
     **sizes: Any,
 ) -> None:
-    """Generate a training run for ASTRA-sim: one step of a transformer on dp x tp x pp ranks.
+    """Generate a training run for ASTRA-sim: steps of a transformer on dp x tp x pp ranks, or of a list of layers on dp ranks.
 
     DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, there must
     be as many ranks as NPUs.
@@ -110,25 +144,55 @@ def generate(
     """
     from astra_tacos.generator.device import Device
     from astra_tacos.generator.directory import generate as write
+    from astra_tacos.generator.layered_step import LayeredStep
     from astra_tacos.generator.parallelism import Parallelism, axis_order
     from astra_tacos.generator.step import Step
 
-    step = Step(
-        model=_model(sizes),
-        parallelism=Parallelism(dp, tp, pp, ep, axis_order(order)),
-        micro_batches=micro_batches,
-        batch=batch,
-        schedule=schedule,
-        buckets=buckets,
-        shards_optimizer=shards_optimizer,
-        sequence_parallel=sequence_parallel,
-    )
+    split = Parallelism(dp, tp, pp, ep, axis_order(order))
+    reduction: dict[str, Any] = {
+        "micro_batches": micro_batches,
+        "batch": batch,
+        "steps": steps,
+        "buckets": buckets,
+        "bucket_bytes": 0 if bucket_mb is None else round(bucket_mb * _MIB),
+        "first_bucket_bytes": 0 if bucket_mb is None else round(first_bucket_mb * _MIB),
+        "shards_optimizer": shards_optimizer,
+    }
+    layered = _layered(sizes, layer_file)
+    step: Step | LayeredStep
+    if layered is not None:
+        if sequence_parallel or virtual_stages > 1:
+            raise click.UsageError("A list of layers is data-parallel: found --sequence-parallel or --virtual-stages.")
+        step = LayeredStep(layered, split, **reduction)
+    else:
+        more: dict[str, Any] = {"schedule": schedule, "sequence_parallel": sequence_parallel, "virtual_stages": virtual_stages}
+        step = Step(_model(sizes), split, **reduction, **more)
     with progress("generating"):
         run = write(step, output, Device(peak_tflops, memory_bandwidth, durations), network_path)
     if as_json:
         print_json({"output": str(run.path)} | run.result)
         return
     _print(run, network_path)
+
+
+def _layered(sizes: dict[str, Any], layer_file: Path | None) -> LayeredModel | None:
+    """The model as a list of layers; None for a transformer."""
+    from dataclasses import replace
+
+    from astra_tacos.generator.layer_file import read_layer_file
+
+    name = sizes["model"]
+    if layer_file is None and name not in LAYERED_MODELS:
+        return None
+    given = [f"--{key.removeprefix('is_').replace('_', '-')}" for key, value in sizes.items() if value is not None]
+    given = [option for option in given if option not in ("--dtype-bytes", *([] if layer_file else ["--model"]))]
+    if given:
+        raise click.UsageError(f"Got {given[0]}, which says nothing about a list of layers.")
+    dtype_bytes = sizes["dtype_bytes"]
+    if layer_file is not None:
+        return read_layer_file(layer_file, dtype_bytes or 4)
+    model = LAYERED_MODELS[name]()
+    return replace(model, dtype_bytes=dtype_bytes) if dtype_bytes else model
 
 
 def _model(sizes: dict[str, Any]) -> Transformer:

@@ -35,27 +35,32 @@ class Block:
 
     Parameters
     ----------
-    weights
-        Number of its parameters on the rank.
+    tensors
+        Numbers of parameters of its tensors on the rank, in the order in which a framework registers them.
     forward, input_gradient, weight_gradient
         Costs of the forward pass, and of the two parts of the backward pass.
     """
 
-    weights: int
+    tensors: tuple[int, ...]
     forward: Cost
     input_gradient: Cost
     weight_gradient: Cost
 
+    @property
+    def weights(self) -> int:
+        """Number of its parameters on the rank."""
+        return sum(self.tensors)
 
-def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, more_ops: int = 0) -> Block:
+
+def _block(rows: int, tensors: tuple[int, ...], used: int, moved: int, dtype_bytes: int, more_ops: int = 0) -> Block:
     """The costs of a block of matrices.
 
     Parameters
     ----------
     rows, used
         Number of rows, and of weights that each row is multiplied with.
-    weights
-        Number of weights on the rank, all of which are read.
+    tensors
+        Numbers of weights of its tensors on the rank, all of which are read.
     moved
         Number of activations that are read and written.
     dtype_bytes
@@ -63,9 +68,10 @@ def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, mor
     more_ops
         Number of operations without weights in the forward pass.
     """
+    weights = sum(tensors)
     products, num_bytes = 2 * rows * used, dtype_bytes * (weights + moved)
     return Block(
-        weights,
+        tensors,
         Cost(products + more_ops, num_bytes),
         Cost(products + 2 * more_ops, num_bytes),
         Cost(products, num_bytes + dtype_bytes * weights),  # gradients accumulate: they are read and written
@@ -74,15 +80,17 @@ def _block(rows: int, weights: int, used: int, moved: int, dtype_bytes: int, mor
 
 def attention(model: Transformer, tokens: int, tp: int) -> Block:
     """Attention: queries, keys and values, scores and their use, output; `tokens` is the number in a micro-batch."""
-    weights = model.attention_weights // tp
+    weights, keys = model.attention_weights // tp, model.hidden * model.kv_width // tp
+    queries = weights // 2 - keys
     moved = tokens * (2 * model.hidden + 2 * (2 * model.hidden + 2 * model.kv_width) // tp)
-    return _block(tokens, weights, weights, moved, model.dtype_bytes, 4 * tokens * model.sequence * model.hidden // tp)
+    tensors = (queries, keys, keys, weights - queries - 2 * keys)
+    return _block(tokens, tensors, weights, moved, model.dtype_bytes, 4 * tokens * model.sequence * model.hidden // tp)
 
 
 def mlp(model: Transformer, tokens: int, tp: int) -> Block:
     """The MLP of a layer without experts."""
     weights = model.mlp_weights // tp
-    return _block(tokens, weights, weights, _mlp_moved(model, tokens, tp), model.dtype_bytes)
+    return _block(tokens, _mlp_tensors(model, weights), weights, _mlp_moved(model, tokens, tp), model.dtype_bytes)
 
 
 def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
@@ -101,7 +109,12 @@ def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
     """
     rows = tokens * model.top_k
     used = model.mlp_weights // tp
-    return _block(rows, model.experts // ep * used, used, _mlp_moved(model, rows, tp), model.dtype_bytes)
+    tensors = model.experts // ep * _mlp_tensors(model, used)
+    return _block(rows, tensors, used, _mlp_moved(model, rows, tp), model.dtype_bytes)
+
+
+def _mlp_tensors(model: Transformer, weights: int) -> tuple[int, ...]:
+    return (weights // (3 if model.is_gated else 2),) * (3 if model.is_gated else 2)
 
 
 def _mlp_moved(model: Transformer, rows: int, tp: int) -> int:
@@ -111,14 +124,14 @@ def _mlp_moved(model: Transformer, rows: int, tp: int) -> int:
 def router(model: Transformer, tokens: int) -> Block:
     """The router: scores of the experts for each token; it is not sharded."""
     weights = model.router_weights
-    return _block(tokens, weights, weights, tokens * (model.hidden + model.experts), model.dtype_bytes)
+    return _block(tokens, (weights,), weights, tokens * (model.hidden + model.experts), model.dtype_bytes)
 
 
 def head(model: Transformer, tokens: int, tp: int) -> Block:
     """The output head: scores of a shard of the vocabulary."""
     shard = vocabulary_shard(model, tp)
     weights = model.hidden * shard
-    return _block(tokens, weights, weights, tokens * (model.hidden + shard), model.dtype_bytes)
+    return _block(tokens, (weights,), weights, tokens * (model.hidden + shard), model.dtype_bytes)
 
 
 def embedding(model: Transformer, tokens: int) -> Cost:

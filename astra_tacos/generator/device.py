@@ -43,6 +43,11 @@ class Device:
             if not (math.isfinite(rate) and 0 < rate <= 1e300):
                 raise ConfigError(f"{name}: found {rate}, expected a number above 0")
 
+    @property
+    def ops_per_us(self) -> float:
+        """Operations that it does in a microsecond."""
+        return self.peak_tflops * _OPS_PER_TFLOP / _US_PER_S
+
     def duration_us(self, cost: Cost) -> int:
         """Duration in microseconds by the roofline model (Williams et al. 2009), rounded; ASTRA-sim takes 1 ns for 0."""
         seconds = max(cost.num_ops / (self.peak_tflops * _OPS_PER_TFLOP), cost.num_bytes / (self.memory_gbps * BYTES_PER_GB))

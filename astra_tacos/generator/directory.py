@@ -15,6 +15,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.generator.columns import StageColumns, stage_columns
 from astra_tacos.generator.device import Device
+from astra_tacos.generator.layered_step import LayeredStep, layered_nodes
 from astra_tacos.generator.parallelism import GroupKind, Groups, number_groups
 from astra_tacos.generator.program import Node
 from astra_tacos.generator.stage import stage_nodes
@@ -54,7 +55,9 @@ def check_output(path: Path) -> None:
     check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES)
 
 
-def generate(step: Step, path: str | Path, device: Device | None = None, network: str | Path | None = None) -> GeneratedRun:
+def generate(
+    step: Step | LayeredStep, path: str | Path, device: Device | None = None, network: str | Path | None = None
+) -> GeneratedRun:
     """Write `workload/w.<rank>.et`, `comm_group.json` if there are groups, and `{system,remote_memory,generated}.json`.
 
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
@@ -62,7 +65,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
     Parameters
     ----------
     step
-        The training step.
+        The training steps, of a transformer or of a list of layers.
     path
         Directory to write.
     device
@@ -84,7 +87,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
             raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
     check_output(path)
     _check_size(step, [step.least_nodes] * split.pp)
-    stages = [stage_nodes(step, stage) for stage in range(split.pp)]
+    stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
     _check_size(step, [len(nodes) for nodes in stages])
     groups = number_groups(split, step.group_kinds)
     result = _result(step, device, stages, groups)
@@ -100,7 +103,7 @@ def generate(step: Step, path: str | Path, device: Device | None = None, network
     return GeneratedRun(path, result)
 
 
-def _check_size(step: Step, nodes: list[int]) -> None:
+def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
     """Check the total size; `nodes` is the number of nodes of a rank of each stage."""
     total = sum(nodes) * (step.parallelism.num_ranks // step.parallelism.pp)
     for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
@@ -109,7 +112,7 @@ def _check_size(step: Step, nodes: list[int]) -> None:
             raise ConfigError(f"found {number:,} nodes {what} or more, expected at most {most:,}: {remedy}")
 
 
-def _write_traces(step: Step, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:
+def _write_traces(step: Step | LayeredStep, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:
     split = step.parallelism
     stage, lane, num_lanes = split.coordinate("pp").tolist(), split.lane().tolist(), split.num_ranks // split.pp
     for rank in range(split.num_ranks):
@@ -133,7 +136,7 @@ def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
     }
 
 
-def _result(step: Step, device: Device, stages: list[list[Node]], groups: Groups) -> dict[str, Any]:
+def _result(step: Step | LayeredStep, device: Device, stages: list[list[Node]], groups: Groups) -> dict[str, Any]:
     """The content of `generated.json`; totals are over all ranks."""
     split = step.parallelism
     lanes = split.num_ranks // split.pp
@@ -152,7 +155,7 @@ def _result(step: Step, device: Device, stages: list[list[Node]], groups: Groups
         "num_ranks": split.num_ranks,
         "num_nodes": lanes * sum(map(len, stages)),
         "parameters": step.model.parameters,
-        "tokens": step.tokens * step.micro_batches * split.dp,
+        "tokens": step.samples * step.micro_batches * split.dp * step.steps,
         "num_ops": ops,
         "communication": dict(sorted(collectives.items())),
         "groups": kinds,

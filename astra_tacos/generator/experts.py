@@ -27,6 +27,7 @@ class Experts:
         self._rows = step.tokens * model.top_k
         block = cost.experts(model, step.tokens, split.tp, split.ep)
         self._block = ShardedBlock(step, program, "experts", number, block, self._rows)
+        self._owner = f"layer{number}"
         self._routed: dict[int, int] = {}
 
     @property
@@ -35,13 +36,20 @@ class Experts:
         return self._block.weights
 
     @property
+    def tensors(self) -> tuple[int, ...]:
+        """Numbers of parameters of the experts' tensors."""
+        return self._block.tensors
+
+    @property
     def router_weights(self) -> int:
         """Parameters of the router."""
         return self._router.weights
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass after node `source`, and return the id of its last node."""
-        routed = self._program.compute(self._block.label("router_forward", micro_batch), self._router.forward, source)
+        routed = self._program.compute(
+            self._block.label("router_forward", micro_batch), self._router.forward, source, *self._program.updated(self._owner)
+        )
         self._routed[micro_batch] = routed
         at = self._exchange("forward_dispatch", micro_batch, routed)
         at = self._block.forward(micro_batch, at)

@@ -49,23 +49,23 @@ class Layer:
         dense = expert = None
         if gradients:
             name = f"layer{self._number}"
-            dense = gradients.buckets(f"{name}_gradient", GroupKind.DATA, self.dense_weights)
+            dense = gradients.buckets(name, GroupKind.DATA, self.dense_weights)
             if self._experts:
-                expert = gradients.buckets(f"{name}_expert_gradient", GroupKind.EXPERT_DATA, self.expert_weights)
+                expert = gradients.buckets(f"{name}_expert", GroupKind.EXPERT_DATA, self.expert_weights)
         if self._experts:
             at, of_experts, of_router = self._experts.backward(micro_batch, source)
             if dense and expert:
-                expert.add(self.expert_weights, of_experts)
-                dense.add(self._experts.router_weights, of_router)
+                expert.add(self._experts.tensors, of_experts)
+                dense.add((self._experts.router_weights,), of_router)
         else:
             at = self._mlp.input_gradient(micro_batch, source)
             at = self._mlp.reduce("backward", micro_batch, at, self._rows)
             of_mlp = self._mlp.weight_gradient(micro_batch)
             if dense:
-                dense.add(self._mlp.weights, of_mlp)
+                dense.add(self._mlp.tensors, of_mlp)
         at = self._attention.input_gradient(micro_batch, at)
         at = self._attention.reduce("backward", micro_batch, at, self._rows)
         of_attention = self._attention.weight_gradient(micro_batch)
         if dense:
-            dense.add(self._attention.weights, of_attention)
+            dense.add(self._attention.tensors, of_attention)
         return at

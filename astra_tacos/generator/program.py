@@ -7,6 +7,7 @@ deadlock. Receives have no dependencies.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -66,10 +67,25 @@ class Node:
 
 @dataclass(slots=True)
 class Program:
-    """The nodes of a stage, chained in program order as they are added."""
+    """The nodes of a stage, chained in program order as they are added.
+
+    Parameters
+    ----------
+    parallelism
+        Parallelism of the training.
+    nodes
+        The nodes so far.
+    prefix
+        Begin of the names of the nodes that are added; with several training steps, `step0_` and so on.
+    updated
+        Adds the updates of some parameters, by the name of what they belong to, and returns the ids of the nodes after which they
+        may be used; no node in the first training step.
+    """
 
     parallelism: Parallelism
     nodes: list[Node] = field(default_factory=list)
+    prefix: str = ""
+    updated: Callable[[str], tuple[int, ...]] = lambda owner: ()
     _latest_compute: int | None = None
     _latest_communication: int | None = None
 
@@ -142,6 +158,7 @@ class Program:
 
     def _add(self, kind: NodeType, label: Label, data: tuple[int, ...], before: int | None, **more: object) -> int:
         data = tuple(sorted(set(data)))
+        label = Label(self.prefix + label.text, label.number)
         ctrl = () if before is None or before in data else (before,)
         self.nodes.append(Node(kind, label, data, ctrl, **more))  # type: ignore[arg-type]
         return len(self.nodes) - 1

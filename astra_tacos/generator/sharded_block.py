@@ -28,6 +28,7 @@ class ShardedBlock:
     def __init__(self, step: Step, program: Program, name: str, layer: int | None, block: Block, rows: int) -> None:
         self._step, self._program, self._name, self._layer, self._block = step, program, name, layer, block
         self._rows = rows
+        self._owner = name if layer is None else f"layer{layer}" + ("_expert" if name == "experts" else "")
         self._forward: dict[int, tuple[int, int]] = {}
         self._backward: dict[int, tuple[int, int]] = {}
 
@@ -35,6 +36,11 @@ class ShardedBlock:
     def weights(self) -> int:
         """Parameters that a rank holds."""
         return self._block.weights
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Numbers of parameters of its tensors, in order of registration."""
+        return self._block.tensors
 
     def label(self, what: str, micro_batch: int) -> Label:
         """Name of a node."""
@@ -45,7 +51,8 @@ class ShardedBlock:
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
         whole = self._gather("forward", micro_batch, source)
-        computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole)
+        ready = self._program.updated(self._owner)
+        computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole, *ready)
         self._forward[micro_batch] = source, computed
         return computed
 
