@@ -23,7 +23,7 @@ LEVELS = (
     {"run"},
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "report", "linter"},
-    {"export"},
+    {"export", "converter"},
     {"judge"},
     {"generator", "planner", "optimizer"},
     {"repairer"},

@@ -13,7 +13,7 @@ import click
 from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import backend_option, json_option, network_option
-from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
+from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
@@ -26,6 +26,7 @@ from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.converter.candidate import Candidate
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
@@ -102,6 +103,7 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
     default=auto_synthesizers,
     help="ring,direct,...,auto; by default all that auto tries.",
 )
+@candidate_option
 @collective_options
 @search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
 @backend_option(of_schedules=True)
@@ -121,6 +123,7 @@ def compare(
     network_path: Path | None,
     sizes: tuple[int, ...],
     synthesizers: tuple[str, ...],
+    candidate_paths: tuple[Path, ...],
     collective_name: str,
     root: int | None,
     options: SearchOptions,
@@ -153,13 +156,14 @@ def compare(
     network = read_network(network_path)
     topology = build_topology(network)
     rows: list[CompareRow] = []
-    total = len(sizes) * (len(synthesizers) + 1)
+    candidates = read_candidates(candidate_paths)
+    total = len(sizes) * (len(synthesizers) + len(candidates) + 1)
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)  # a wrong root is so for every size
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
     with progress("comparing") as on_progress:
         on_progress(0, total)
         what = collective_name, root, options, sizes, synthesizers, with_checks
-        for row in compared_rows(topology, *what, network=network, backend=backend):
+        for row in compared_rows(topology, *what, network=network, backend=backend, candidates=candidates):
             rows.append(row)
             on_progress(min(len(rows), total), total)
     rows = _mark_best(rows)
@@ -185,6 +189,7 @@ def compared_rows(
     *,
     network: NetworkConfig | None = None,
     backend: Backend | None = None,
+    candidates: tuple[Candidate, ...] = (),
 ) -> Iterator[CompareRow]:
     """A row per size and synthesizer, as they get done; where one cannot do it, the row says why.
 
@@ -204,6 +209,8 @@ def compared_rows(
         The network as its file has it, to judge schedules on; None to leave that out.
     backend
         The backend to make schedules for; None for the one on which stock ASTRA-sim comes closest to the prediction.
+    candidates
+        Programs of files, which get rows like synthesizers.
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
@@ -214,28 +221,36 @@ def compared_rows(
     for size in sizes:
         least: int | None = None
         bounds: list[int] = []
-        for name in synthesizers:
+        makers: tuple[str | Candidate, ...] = (*synthesizers, *candidates)
+        for maker in makers:
+            name = maker if isinstance(maker, str) else maker.name
             row = CompareRow(topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size, name)
             begin = time.perf_counter()
             try:
                 what = asked_collective(collective_name, topology.num_npus, size, root, options)
-                asked, models, _ = timed_for(replace(options, synthesizer=name), topology, what, backend)
-                found = search(topology, what, asked)
+                own = maker if isinstance(maker, str) else AUTO
+                asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
+                if isinstance(maker, str):
+                    found = search(topology, what, asked)
+                    schedule, searched, remark = found.schedule, found.describe(), ""
+                else:
+                    schedule = maker.schedule(topology, what, models, options.reduce_bandwidth_gbps).schedule
+                    searched, remark = {}, maker.note(schedule.collective)
             except (ConfigError, SynthesisError) as error:
                 yield replace(row, refusal=str(error))
                 continue
             seconds = time.perf_counter() - begin
             if with_checks:
-                check_schedule(found.schedule)
-            figures = certify(found.schedule) | found.describe()
+                check_schedule(schedule)
+            figures = certify(schedule) | searched
             figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
             if network is not None:
-                judged = judge_schedule(found.schedule, network, backend_in_use(network, models, backend))
+                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend))
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]
-                    judged = with_other_choices(judged, found.schedule, network, asked)
-                figures |= {**judged.to_json(), "judge_notes": "; ".join(judged.notes)}
+                    judged = with_other_choices(judged, schedule, network, asked)
+                figures |= {**judged.to_json(), "judge_notes": "; ".join(filter(None, (*judged.notes, remark)))}
             row = CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
             bounds.append(figures["bound_ns"])
             yield row

@@ -1,4 +1,4 @@
-"""`astra-tacos import`: a run of PyTorch's traces."""
+"""`astra-tacos import`: a run of PyTorch's traces, or of a collective algorithm that somebody else made."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.first_use import REPAIRING, compile_ahead
-from astra_tacos.cli.options import OptionalFiles, backend_option, json_option, optional_files
+from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
 from astra_tacos.cli.repair import print_repair
+from astra_tacos.cli.search_options import search_options
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+_OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_sends", "trials", "seed", "threads")
+"""Options that a program, which is finished, has no use for."""
 
 
 @click.command(name="import")
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says.",
 )
 @click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `repair`; may be given several times.")
+@click.option("--size", "size_bytes", type=Size(), help="Of a program: size of its collective, as --size of synthesize.")
+@search_options(without=_OF_SEARCHES)
 @backend_option()
 @click.option("--all", "show_all", is_flag=True, help="Show every change, not only the first one of a step.")
 @json_option
@@ -35,6 +42,8 @@ def import_run(
     output: Path,
     ranks: int | None,
     without: tuple[str, ...],
+    size_bytes: int | None,
+    options: SearchOptions,
     backend: Backend | None,
     show_all: bool,
     as_json: bool,
@@ -43,11 +52,23 @@ def import_run(
 
     \b
     astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
+    astra-tacos import PROGRAM.xml --size 64MiB --network N.yml --output DIR
 
     FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `repair`.
+
+    An MSCCL XML becomes a schedule once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
     """
+    if any(path.suffix == ".xml" for path in traces):
+        from astra_tacos.cli.import_program import import_program
+
+        if len(traces) > 1 or ranks is not None or without or files != OptionalFiles(None, files.network, None, None, Path()):
+            raise click.UsageError("An MSCCL XML is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
+        import_program(traces[0], files.network, size_bytes, output, options, backend, as_json)
+        return
+    if size_bytes is not None:
+        raise click.UsageError("--size is for an MSCCL XML: traces say how large their collectives are.")
     from astra_tacos.importer.import_run import ImportOptions
     from astra_tacos.importer.import_run import import_run as make_run
     from astra_tacos.repairer.inputs import RepairInputs

@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
-from astra_tacos.cli.search_options import search_options
+from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, PlanResult
@@ -37,6 +37,7 @@ _MOST_RANKS = 8
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
     help="Native algorithm of all collectives in the run before; by default those of its system file.",
 )
+@candidate_option
 @search_options(without=("max_sends", "link_model"), trials=4)
 @click.option(
     "--max-messages",
@@ -66,6 +67,7 @@ def plan(
     in_astra_sim: bool,
     astra_sim_bin: Path | None,
     baseline: str | None,
+    candidate_paths: tuple[Path, ...],
     options: SearchOptions,
     max_messages: int | None,
     jobs: int | None,
@@ -95,6 +97,7 @@ def plan(
     asked = Asked(with_relays=relay, together=together)
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     check_output(output, inputs)
+    candidates = read_candidates(candidate_paths)
     compile_ahead(*PLANNING, *ALL_SEARCHING)
     with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
         result = make_plan(
@@ -106,6 +109,7 @@ def plan(
             cache=None if no_cache else cache or default_cache(),
             asked=asked,
             most_messages=max_messages,
+            candidates=candidates,
             on_native=on_progress,
             on_progress=on_progress,
         )

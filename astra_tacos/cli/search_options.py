@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.console import progress
+from astra_tacos.cli.first_use import PROGRAMS, compile_ahead
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.errors import ConfigError
@@ -18,6 +21,7 @@ from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
+    from astra_tacos.converter.candidate import Candidate
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _Command = Callable[..., None]
@@ -160,6 +164,31 @@ def collective_options(command: _Command) -> _Command:
     return click.option(
         "--collective", "collective_name", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True
     )(decorated)
+
+
+candidate_option = click.option(
+    "--candidate",
+    "candidate_paths",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE.xml",
+    help="Also take this program (MSCCL XML), once the oracle has proven it; may be given several times.",
+)
+
+
+def read_candidates(paths: tuple[Path, ...]) -> tuple[Candidate, ...]:
+    """The programs of --candidate, proven."""
+    if not paths:
+        return ()
+    from astra_tacos.converter.candidate import read_candidate
+
+    compile_ahead(*PROGRAMS)
+    with progress("proving candidates"):
+        candidates = [read_candidate(path) for path in paths]
+    names = [candidate.name for candidate in candidates]
+    if len(set(names)) < len(names):
+        raise click.UsageError("--candidate: found two files of one name, expected names that tell them apart.")
+    return tuple(candidates)
 
 
 def asked_collective(name: str, num_npus: int, size_bytes: int, root: int | None, options: SearchOptions) -> Collective:

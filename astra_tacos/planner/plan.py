@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
+from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
@@ -40,6 +41,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.composition import build_topology
@@ -62,6 +64,7 @@ def plan(
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     compare_backends: bool = True,
     most_messages: int | None = None,
+    candidates: tuple[Candidate, ...] = (),
     on_native: Progress = lambda done, total: None,
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
@@ -87,6 +90,8 @@ def plan(
         Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
     most_messages
         About how many messages the planned run may have; None for 20 times as many as native collectives take.
+    candidates
+        Proven programs of files, which compete with what searches find.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
@@ -111,19 +116,21 @@ def plan(
     native = best_native(workload, model, on_native, limit)
     base = _base(start, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
-    solutions, extras = _solve_all(workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress)
+    solutions, extras = _solve_all(
+        workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
+    )
     bound = run_bound(workload, build_topology(network), solutions)
     before = {model: replay_or_reason(start, model)}
     judges = judges_of_run(network, model)
     with replaced_directory(output) as folder:
-        candidates = _Candidates(folder, inputs, workload)
-        best = candidates.best(solutions, base, replay_or_reason(base.run, model), model)
+        runs = _Candidates(folder, inputs, workload)
+        best = runs.best(solutions, base, replay_or_reason(base.run, model), model)
         own_end = before[model]
         if base.native is not None and not isinstance(own_end, str) and best.after.end_ns >= own_end.end_ns:
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
-            own = candidates.best(solutions, _Base(start), own_end, model)
+            own = runs.best(solutions, _Base(start), own_end, model)
             best = min(own, best, key=lambda run: run.after.end_ns)
-        judged = judge_run(judges, start, candidates.run_of(best), before, {model: best.after})
+        judged = judge_run(judges, start, runs.run_of(best), before, {model: best.after})
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
@@ -131,13 +138,13 @@ def plan(
             quick = tuple(_quick(options, solution) for solution in solutions)
             before[other] = replay_or_reason(start, other)
             try:
-                theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked())
+                theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked(), candidates=candidates)
                 defects += [note for each in theirs for note in each.defects]
-                run = candidates.best(theirs, _Base(start), before[other], other)
+                run = runs.best(theirs, _Base(start), before[other], other)
             except AstraTacosError:
                 continue  # no plan for it can be replayed
             known = before, {other: run.after}
-            notes += notes_on_other_plan(judged, judge_run(judges, start, candidates.run_of(run), *known), other)
+            notes += notes_on_other_plan(judged, judge_run(judges, start, runs.run_of(run), *known), other)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *notes)
         result = plan_result(
@@ -196,6 +203,8 @@ class _Candidates:
 def _quick(options: SearchOptions, solution: Solution) -> SearchOptions:
     """Options for the same case on another backend: its synthesizer alone, and part of the budget."""
     synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
+    if synthesizer not in SYNTHESIZERS:  # the program of a file
+        synthesizer = options.synthesizer
     budget = max((options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET, 1)
     return replace(options, synthesizer=synthesizer, budget=budget, trials=1)
 
@@ -208,6 +217,7 @@ def _solve_all(
     cache: SynthesisCache,
     asked: Asked,
     on_progress: Progress = lambda done, total: None,
+    candidates: tuple[Candidate, ...] = (),
 ) -> tuple[tuple[Solution, ...], tuple[Extras, ...]]:
     """The solution of each case, and the extra figures asked for."""
     network, cases = workload.run.network, workload.cases
@@ -217,7 +227,7 @@ def _solve_all(
     tasks = list(zip(cases, of_case, strict=True))
     with ThreadPoolExecutor(threads) as pool:
         try:
-            solutions = [pool.submit(solve, case, network, system, model, own, cache) for case, own in tasks]
+            solutions = [pool.submit(solve, case, network, system, model, own, cache, candidates) for case, own in tasks]
             relayed = [
                 pool.submit(with_relays, case, topology, network, model, own, cache)
                 for case, own in (tasks if asked.with_relays else ())

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
+from astra_tacos.converter.candidate import Candidate
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.defects import defect_note
 from astra_tacos.planner.distinct_collective import DistinctCollective
@@ -30,7 +32,7 @@ from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.trace.schema import CommType
-from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.schedule_oracle import check, verify
 from astra_tacos.version import package_version
 
 _WORTH_MORE_SENDS = 0.99
@@ -47,6 +49,7 @@ def solve(
     backend: Backend,
     options: SearchOptions,
     cache: SynthesisCache,
+    candidates: tuple[Candidate, ...] = (),
 ) -> Solution:
     """Synthesize a case, or find it in the cache, and compare it with the native collective.
 
@@ -62,6 +65,8 @@ def solve(
         What is asked of its searches; budget and time limit are for all of them together.
     cache
         Where results are kept. One that a time limit cut off is not.
+    candidates
+        Proven programs of files, which compete with what searches find.
 
     Raises
     ------
@@ -78,6 +83,8 @@ def solve(
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     native_ns = _native_ns(case, network, system, backend) if is_native else None
     identity = case_identity(case, backend, options)
+    if candidates:
+        identity["candidates"] = [candidate.digest for candidate in candidates]
     if case.needs_replay:
         identity["network"] = asdict(network) | {"source": ""}
     try:
@@ -90,7 +97,7 @@ def solve(
     if found is None:
         try:
             may_hold_none = not backend.models_congestion or native_ns is None
-            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none, defects)
+            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none, defects, candidates)
         except (ConfigError, SynthesisError, ReplayError) as error:
             reason = f"no candidate can run there: {error}"
             return Solution(None, reason, native_ns=native_ns, keeps_custom=True, defects=tuple(defects))
@@ -131,6 +138,7 @@ def _best(
     options: SearchOptions,
     may_hold_none: bool,
     defects: list[str],
+    candidates: tuple[Candidate, ...],
 ) -> tuple[Schedule, Solution]:
     """The best candidate that the oracle passes and that can run; if the prediction of the first is exact, without a replay.
 
@@ -146,6 +154,8 @@ def _best(
         Whether to take a schedule whose chunks hold a link for less than 1 ns, where there is nothing else.
     defects
         Filled in: what there is to say of schedules that the oracle refused.
+    candidates
+        Proven programs, each made a schedule of every view of the network.
 
     Raises
     ------
@@ -156,29 +166,61 @@ def _best(
     failure: AstraTacosError | None = None
     was_cut_off = ran_out_of_time = False
     deadline = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
+
+    def together(schedule: Schedule) -> int:
+        return replay_together(schedule, case.pattern, case.size_bytes, case.groups, network, system, backend)
+
     for task in tasks:
         if best is not None and time.monotonic() >= deadline:
             ran_out_of_time = True
             break
         try:
             found = _legal(case, task, _options_of(task, case, options, len(tasks), deadline), defects)
-            if not may_hold_none and holds_no_link(found.schedule):
-                raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
-            together_ns = None
-            if case.needs_replay:
-                groups = case.groups
-                together_ns = replay_together(found.schedule, case.pattern, case.size_bytes, groups, network, system, backend)
+            best = _leader(best, found.schedule, task, case, together, may_hold_none)
         except (ConfigError, SynthesisError, ReplayError) as error:
             failure = error
             continue
         was_cut_off |= found.was_cut_off
         ran_out_of_time |= found.ran_out_of_time
-        made = Solution(found.schedule, "", together_ns, None, task.is_exact)
-        if best is None or _is_better(found.schedule, made, *best):
-            best = found.schedule, made
+    for task in _views(tasks) if candidates else []:
+        for candidate in candidates:
+            if candidate.why_not(task.collective) is not None:
+                continue
+            try:
+                converted = candidate.schedule(task.topology, task.collective, (task.link_model,), options.reduce_bandwidth_gbps)
+                check(converted.schedule)
+                best = _leader(best, converted.schedule, task, case, together, may_hold_none)
+            except (ConfigError, SynthesisError, ReplayError, VerificationError) as error:
+                defects.append(f"{case.name}: {candidate.name} is left out: {error}")
     if best is None:
         raise failure or SynthesisError(f"{case.name}: nothing to try")
     return best[0], replace(best[1], was_cut_off=was_cut_off, ran_out_of_time=ran_out_of_time)
+
+
+def _leader(
+    best: tuple[Schedule, Solution] | None,
+    schedule: Schedule,
+    task: Task,
+    case: DistinctCollective,
+    together: Callable[[Schedule], int],
+    may_hold_none: bool,
+) -> tuple[Schedule, Solution]:
+    """The better one of the leader and a schedule, which is replayed with all its groups at once where that is needed.
+
+    Raises
+    ------
+    SynthesisError, ConfigError, ReplayError
+        If the schedule cannot run.
+    """
+    if not may_hold_none and holds_no_link(schedule):
+        raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
+    made = Solution(schedule, "", together(schedule) if case.needs_replay else None, None, task.is_exact)
+    return (schedule, made) if best is None or _is_better(schedule, made, *best) else best
+
+
+def _views(tasks: list[Task]) -> list[Task]:
+    """One task of every view of the network."""
+    return list({id(task.topology): task for task in tasks}.values())
 
 
 def _legal(case: DistinctCollective, task: Task, options: SearchOptions, defects: list[str]) -> SearchResult:

@@ -47,11 +47,29 @@ def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order:
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
     memory = _before(file, layout, collective)
     violations = run(program, order, memory, naming)
-    root = 0
-    if collective in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
-        root = _root(file, layout, collective, memory)
+    root = _root_of(file, layout, collective, memory)
+    if root is not None:
         violations += _absent_buffers(file, layout, collective, root)
-    return violations + compare(program, memory, _after(file, layout, collective, root), collective, naming)
+    return violations + compare(program, memory, _after(file, layout, collective, root or 0), collective, naming)
+
+
+def stated_values(
+    file: MscclFile, layout: Layout, program: Program, order: Order
+) -> tuple[dict[int, Value], dict[int, Value], int | None]:
+    """What a file's collective has by location before it and after it, and the root of a rooted one.
+
+    Parameters
+    ----------
+    file, layout, program, order
+        As for `check_msccl_values`, which has found no violations.
+    """
+    collective = file.collective
+    assert collective is not None
+    before = _before(file, layout, collective)
+    memory = dict(before)
+    run(program, order, memory, Naming(layout.grain))
+    root = _root_of(file, layout, collective, memory)
+    return before, dict(_after(file, layout, collective, root or 0)), root
 
 
 def _too_few_writes(file: MscclFile, layout: Layout, program: Program, collective: str) -> Violation | None:
@@ -106,8 +124,10 @@ def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int
     }[collective]
 
 
-def _root(file: MscclFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int:
+def _root_of(file: MscclFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
     """The most likely root: the rank whose choice leaves the most places with the value that the collective requires."""
+    if collective not in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
+        return None
     expected = _expected(file, layout, collective)
     votes = np.zeros(file.num_npus, np.int64)
     for npu in range(file.num_npus):

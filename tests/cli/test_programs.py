@@ -1,0 +1,65 @@
+"""Programs of others on the command line: `import FILE.xml`, and `--candidate` of `compare` and `plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers.command import run
+from helpers.msccl_programs import direct_program, ring_all_reduce
+
+NETWORK = "topology: [ FullyConnected ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+
+
+def write(folder: Path) -> None:
+    (folder / "net.yml").write_text(NETWORK)
+    (folder / "ring.xml").write_text(ring_all_reduce(4))
+    (folder / "gather.xml").write_text(direct_program("allgather", 4, 1, in_place=True))
+
+
+def test_import(tmp_path: Path) -> None:
+    write(tmp_path)
+    left = run("import", "ring.xml", "--size", "1MiB", "--output", "out", cwd=tmp_path)
+    assert (left.returncode, left.stderr) == (0, "")
+    text = " ".join(left.stdout.split())
+    assert "in 24 messages (ring.xml, seed 0)" in text or "sends 24 (ring.xml, seed 0)" in text
+    assert "program and schedule verified; the replay takes exactly the predicted time" in text
+    assert run("verify", "out", cwd=tmp_path).returncode == 0
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["file"] == "ring.xml" and result["in_thread_blocks_ns"] <= result["predicted_ns"]
+    replay = run("replay", "--workload", "out/workload/all_reduce", "--system", "out/system.json", "--network", "out/network.yml",
+                 "--directory", "out", "--json", cwd=tmp_path)  # fmt: skip
+    assert json.loads(replay.stdout)["end_ns"] == result["predicted_ns"]
+
+
+def test_import_refuses(tmp_path: Path) -> None:
+    write(tmp_path)
+    for arguments, message in (
+        (["ring.xml"], "Missing option '--size'"),
+        (["ring.xml", "gather.xml", "--size", "1MiB"], "is imported alone"),
+        (["ring.xml", "--size", "2B"], "2 bytes in 4 chunks"),
+    ):
+        left = run("import", *arguments, "--output", "out", cwd=tmp_path)
+        assert left.returncode == 2 and message in left.stderr, left.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_compare(tmp_path: Path) -> None:
+    write(tmp_path)
+    arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml --json"
+    rows = json.loads(run(*arguments.split(), cwd=tmp_path).stdout)["rows"]
+    ring, gather = rows[1:3]
+    assert (ring["synthesizer"], ring["made_by"], ring["verified"]) == ("ring.xml", "ring.xml", True)
+    assert rows[0]["time_ns"] < ring["time_ns"] and ring["num_sends"] == 24
+    assert gather["refusal"].endswith("gather.xml: is of all-gather, not of all-reduce")
+
+
+def test_plan(tmp_path: Path) -> None:
+    """The program of a file is taken where a synthesizer's schedule is slower, and runs with the time of its own run."""
+    write(tmp_path)
+    made = run("import", "gather.xml", "--size", "1MiB", "--network", "net.yml", "--output", "out", "--json", cwd=tmp_path)
+    planning = "plan --workload out/workload/all_gather --system out/system.json --network net.yml --directory out --no-cache "
+    planning += "--json --synthesizer ring --chunks-per-npu 1 --output"
+    found = json.loads(run(*planning.split(), "plan", "--candidate", "gather.xml", cwd=tmp_path).stdout)
+    assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
+    assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
