@@ -129,6 +129,13 @@ def _distance(task: SymmetricTask, index: int) -> NDArray[np.int64]:
     return dimension.building_block.num_crossed(dimension.size, np.zeros_like(members), members)
 
 
+def farthest_ns(task: SymmetricTask, gap_ns: int = 0) -> int:
+    """How long a chunk takes to the NPU that is farthest away, over the fewest hops, if it waits `gap_ns` between them."""
+    classes = {each.dimension: at for at, each in enumerate(task.classes)}
+    hops = [int((_distance(task, at) // _links_per_hop(task)[at]).max()) for at in range(len(task.dimensions))]
+    return sum(count * int(task.delay_ns[classes[at]]) for at, count in enumerate(hops)) + gap_ns * (sum(hops) - 1)
+
+
 def _worst_of_each(bounds: Sequence[Bound]) -> tuple[Bound, ...]:
     worst: dict[str, Bound] = {}
     for bound in bounds:

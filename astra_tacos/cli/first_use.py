@@ -59,7 +59,7 @@ SHARED = (
 """Schedules of collectives in which chunks go to several NPUs."""
 ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
 """Schedules of collectives of which one NPU has or gets everything."""
-SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts")
+SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch")
 SYMMETRIC_PATHS = (f"{_SYMMETRIC}:order_hops", f"{_SYMMETRIC}:earliest_starts")
 SYMMETRIC = (*SYMMETRIC_TREES, *SYMMETRIC_PATHS)
 """Schedules in which all NPUs do the same: of chunks that go to all others, and of chunks that go to one."""

@@ -14,6 +14,7 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 MOST_ROWS = 4_000_000
 """Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
 _MOST_CHUNKS = 512
+_FIRST_TRIES = 4
 _GAIN, _GAIN_OF_MANY, _FEW = 0.999, 0.995, 100_000
 """More chunks have to make a schedule faster by this factor; by the second one, if they make more than so many sends in all."""
 
@@ -33,19 +34,21 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> Symmetr
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
-    best = synthesize_symmetric(replace(task, chunks_per_npu=1))
+    best = synthesize_symmetric(replace(task, chunks_per_npu=1), _FIRST_TRIES)
     least = max(bound.time_ns for bound in symmetric_bounds(task))
     for finer in _finer(task, max_sends):
         if least >= best.collective_time_ns * _GAIN:
             break
         if finer.truncation > 1 / (1 - MOST_TRUNCATED):
-            break
+            continue
         if chunked_symmetric_bound(finer).time_ns >= best.collective_time_ns * _GAIN:
             continue
-        found = synthesize_symmetric(finer)
+        found = synthesize_symmetric(finer, _FIRST_TRIES)
         gain = _GAIN if finer.least_rows * finer.num_npus <= _FEW else _GAIN_OF_MANY
         if found.collective_time_ns < best.collective_time_ns * gain:
             best = found
+    if least < best.collective_time_ns * _GAIN:
+        best = min((best, synthesize_symmetric(best.task)), key=lambda made: made.collective_time_ns)
     return best
 
 

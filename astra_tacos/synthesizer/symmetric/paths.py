@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.csr import members_of
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
@@ -17,7 +18,9 @@ MOST_HOPS = 40_000_000
 """More hops of NPU 0's chunks are refused, as they take too much memory."""
 
 
-_PASSES = 8
+_PASSES, _MOST_VARIANTS, _MANY_COPIES = 8, 8, 64
+_HOPS_OF_MORE, _SHADES = 20_000, 4
+"""Most hops of schedules in random order, in all; by how much the random order tells equal messages apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +35,52 @@ class _MemberPaths:
     to: NDArray[np.int64]
 
 
-def along_paths(task: SymmetricTask) -> Trees:
+def along_paths(task: SymmetricTask, tries: int) -> Trees:
     """Sends of an All-to-All.
 
     A path takes the dimensions one after another; paths begin with different ones, so that no class waits for the others. In
-    each dimension it is as short as possible. Of two ways round, every other path takes the other one.
+    each dimension it is as short as possible. Where several paths are, those are taken by turns that together load classes
+    equally.
+
+    Parameters
+    ----------
+    task
+        Network and chunks.
+    tries
+        Most orders to try where the first is not at the bound.
 
     Raises
     ------
     SynthesisError
         If there are more than `MOST_HOPS` hops.
     """
-    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
-
     chunks = task.chunks_per_npu
-    variants = [(paths, _backwards(task, index, paths)) for index, paths in enumerate(_shortest(task))]
+    variants = [_shortest(task, index) for index in range(len(task.dimensions))]
     hops = sum(
-        len(paths.way) * (task.num_npus // dimension.size) * chunks
-        for (paths, _), dimension in zip(variants, task.dimensions, strict=True)
+        len(paths[0].way) * (task.num_npus // dimension.size) * chunks
+        for paths, dimension in zip(variants, task.dimensions, strict=True)
     )
     if hops > MOST_HOPS:
         raise SynthesisError(f"{task.name}: its paths have {hops:,} hops, expected at most {MOST_HOPS:,}")
-    first, way, to = _hops(task, variants)
+    best = _scheduled(task, variants, None)
+    bound = chunked_symmetric_bound(task).time_ns
+    for seed in range(min(tries, _HOPS_OF_MORE // hops)):
+        if best.time_ns <= bound:
+            break
+        found = _scheduled(task, variants, np.random.default_rng(seed))
+        if found.time_ns < best.time_ns:
+            best = found
+    return best
+
+
+def _scheduled(task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None) -> Trees:
+    """Hops on the classes of links, the message with the longest way before it first; of equal ones in random order, if any."""
+    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
+
+    first, way, to = _hops(task, variants, random)
     left = _work_left(first, task.delay_ns[way])
+    if random is not None:
+        left = left * _SHADES + random.integers(0, _SHADES, len(left), np.int32)
     start = np.empty(len(way), np.int64)
     kernels.order_hops(kernels.Paths(first, way.astype(np.int32), left), task.delay_ns, task.hold_ns, start)
     count_work(0.1 * len(way))
@@ -66,23 +92,28 @@ def along_paths(task: SymmetricTask) -> Trees:
     return Trees(narrow[0], narrow[1], narrow[2], narrow[3], start, start + task.delay_ns[way])
 
 
-def _shortest(task: SymmetricTask) -> list[_MemberPaths]:
-    """For each dimension, paths with the fewest hops, chosen so that its classes carry as equally much as can be."""
+def _shortest(task: SymmetricTask, index: int) -> list[_MemberPaths]:
+    """Paths of a dimension with the fewest hops, in as many variants as it takes to load its classes equally."""
+    dimension = task.dimensions[index]
+    block, size = dimension.building_block, dimension.size
+    ways = [at for at, each in enumerate(task.classes) if each.dimension == index]
+    if task.classes[ways[0]].through_switch:
+        return [_MemberPaths(np.r_[0, np.arange(size)], np.full(size - 1, ways[0]), np.arange(1, size))]
+    translations = block.translations(size)
+    assert translations is not None
+    distance = block.num_crossed(size, np.zeros(size, np.int64), np.arange(size))
+    moves = [int(task.classes[at].moves[0]) for at in ways]
+    before = [translations.offset(np.full(size, move), np.arange(size)) for move in moves]
+    choices = _shortest_counts(distance, before)
+    copies = task.chunks_per_npu * (task.num_npus // size)
+    number = next(count for count in range(min(copies, _MOST_VARIANTS), 0, -1) if copies % count == 0 or copies > _MANY_COPIES)
+    chosen = _balanced(choices * number)
     found = []
-    for index, dimension in enumerate(task.dimensions):
-        block, size = dimension.building_block, dimension.size
-        ways = [at for at, each in enumerate(task.classes) if each.dimension == index]
-        if task.classes[ways[0]].through_switch:
-            found.append(_MemberPaths(np.r_[0, np.arange(size)], np.full(size - 1, ways[0]), np.arange(1, size)))
-            continue
-        translations = block.translations(size)
-        assert translations is not None
-        distance = block.num_crossed(size, np.zeros(size, np.int64), np.arange(size))
-        moves = [int(task.classes[at].moves[0]) for at in ways]
-        before = [translations.offset(np.full(size, move), np.arange(size)) for move in moves]
-        chosen = _balanced(_shortest_counts(distance, before))
-        length = [sum(counts) for counts in chosen]
-        taken = [at for counts in chosen for at, count in enumerate(counts) for _ in range(count)]
+    for variant in range(number):
+        of_variant = chosen[variant * size : (variant + 1) * size]
+        length = [sum(counts) for counts in of_variant]
+        turned = [tuple(enumerate(counts))[:: -1 if variant % 2 else 1] for counts in of_variant]
+        taken = [at for counts in turned for at, count in counts for _ in range(count)]
         to = np.array(moves, np.int64)[taken]
         first = np.concatenate(([0], np.cumsum(length)))
         step = np.arange(len(taken)) - np.repeat(first[:-1], length)
@@ -116,29 +147,25 @@ def _shortest_counts(distance: NDArray[np.int64], before: list[NDArray[np.int64]
 
 
 def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
-    """One choice for each member, so that the sum of squares of what classes carry cannot be made smaller by changing one."""
-    chosen = [each[0] for each in choices]
-    load = np.sum(chosen, axis=0)
+    """One choice for each member, so that the sum of squares of what classes carry cannot be made smaller by changing one.
+
+    At first, all members count as the mean of their choices. They are then fixed one after another.
+    """
+    means = [np.mean(each, axis=0) for each in choices]
+    chosen: list[tuple[int, ...]] = [each[0] for each in choices]
+    load = np.sum(means, axis=0)
     open_to_choice = [member for member, each in enumerate(choices) if len(each) > 1]
-    for _ in range(_PASSES if open_to_choice else 0):
+    for turn in range(_PASSES if open_to_choice else 0):
         changed = False
         for member in open_to_choice:
-            rest = load - chosen[member]
-            best = min(choices[member], key=lambda counts: (int(((rest + counts) ** 2).sum()), counts))
-            if ((rest + best) ** 2).sum() < (load**2).sum():
+            now = np.array(chosen[member]) if turn else means[member]
+            rest = load - now
+            best = min(choices[member], key=lambda counts: (float(((rest + counts) ** 2).sum()), counts))
+            if turn == 0 or ((rest + best) ** 2).sum() < (load**2).sum() - 0.5:
                 chosen[member], load, changed = best, rest + best, True
         if not changed:
             break
     return chosen
-
-
-def _backwards(task: SymmetricTask, index: int, paths: _MemberPaths) -> _MemberPaths:
-    """The same paths the other way round: to member m as they come back from there."""
-    if any(each.through_switch for each in task.classes if each.dimension == index):
-        return paths
-    negative = _negative(task, index)
-    begin, at = members_of(paths.first, negative)
-    return _MemberPaths(begin, against(task)[paths.way[at]], negative[paths.to[at]])
 
 
 def against(task: SymmetricTask) -> NDArray[np.int64]:
@@ -162,7 +189,7 @@ def _negative(task: SymmetricTask, index: int) -> NDArray[np.int64]:
 
 
 def _hops(
-    task: SymmetricTask, variants: list[tuple[_MemberPaths, _MemberPaths]]
+    task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Hops of all chunks: where those of each begin, int64[num_chunks + 1]; and of each hop its class and the NPU it leads to."""
     chunks, count = task.chunks_per_npu, len(task.dimensions)
@@ -171,19 +198,21 @@ def _hops(
     member = [target // stride % size for stride, size in zip(strides, sizes, strict=True)]
     piece = np.tile(np.arange(chunks), task.num_npus - 1)
     turn = np.sum(member, axis=0) + piece  # says with which dimension a message begins
-    # Of the messages to a member, every other one goes the other way round, where both are as short.
+    if random is not None:
+        turn += random.integers(0, count, len(turn))
+    # Messages to a member take its paths by turns.
     coset = [target % stride + target // (stride * size) * stride for stride, size in zip(strides, sizes, strict=True)]
-    backwards = [(each * chunks + piece + index) % 2 for index, each in enumerate(coset)]
-    length = [paths.first[of + 1] - paths.first[of] for (paths, _), of in zip(variants, member, strict=True)]
+    which = [(each * chunks + piece) % len(paths) for each, paths in zip(coset, variants, strict=True)]
+    length = [paths[0].first[of + 1] - paths[0].first[of] for paths, of in zip(variants, member, strict=True)]
     first = np.concatenate(([0], np.cumsum(np.sum(length, axis=0))))
     way, to = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
     place, here = first[:-1].copy(), np.zeros(len(target), np.int64)
     for step in range(count):
         for index in range(count):
             rows = np.flatnonzero((turn + step) % count == index)
-            for variant in (0, 1):
-                some = rows[backwards[index][rows] == variant]
-                paths, of = variants[index][variant], member[index][some]
+            for variant, paths in enumerate(variants[index]):
+                some = rows[which[index][rows] == variant]
+                of = member[index][some]
                 begin, at = members_of(paths.first, of)
                 each = np.repeat(np.arange(len(some)), np.diff(begin))
                 position = place[some][each] + np.arange(len(at)) - begin[each]

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from astra_tacos.csr import group_by
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.synthesizer.symmetric.paths import against, along_paths
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow
 
 NAME = "symmetric"
+TRIES = 96
 _SHORT = 256
 """Reductions are left out of account while trees grow if they are shorter than sends by this factor: sends then keep in step."""
+_MANY = 1 << 16
+"""An All-Reduce of more sends of sums is made in one way only: chunks are gathered after all sums are made."""
 
 
-def synthesize_symmetric(task: SymmetricTask) -> SymmetricSchedule:
+def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSchedule:
     """A symmetric schedule of a collective.
 
     Parameters
     ----------
     task
         The network, the collective and its chunks.
+    tries
+        How many schedules of few sends are made in random order at most, beyond those that are made in any case; the same
+        arguments give the same schedule.
 
     Raises
     ------
@@ -29,51 +38,95 @@ def synthesize_symmetric(task: SymmetricTask) -> SymmetricSchedule:
         If chunks are too small or too large for the links.
     """
     if task.collective == "all-to-all":
-        return _settled(task, along_paths(task))
+        return _schedule(task, along_paths(task, tries))
+    gathered = grow(task, tries)
     if not task.reduces:
-        return _settled(task, grow(task))
-    short = task.reduction_ns * _SHORT < int(task.delay_ns.min())
-    scattered = _reversed(grow(task, 0 if short else task.reduction_ns))
+        return _schedule(task, gathered)
+    scattered = [_reversed(task, gathered)]
+    if task.reduction_ns * _SHORT >= int(task.delay_ns.min()):
+        scattered.append(_reversed(task, grow(task, tries, task.reduction_ns)))
     if not task.gathers:
-        return _settled(task, scattered, num_reducing=task.least_rows)
-    gathered = grow(task)
-    # What is summed up first is gathered first.
-    gathered = replace(gathered, chunk=task.chunks_per_npu - 1 - gathered.chunk)
-    return _settled(task, _one_after_the_other(scattered, gathered), num_reducing=len(scattered.chunk))
+        made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
+    else:
+        made = [each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered)]
+    return min(made, key=lambda schedule: schedule.collective_time_ns)
 
 
-def _reversed(trees: Trees) -> Trees:
-    """The same sends backwards in time and from end to begin: what spread from NPU 0 is summed up there.
-
-    The classes of links that they go over lead the other way then (see `against`), and are as fast.
-    """
+def _reversed(task: SymmetricTask, trees: Trees) -> Trees:
+    """The same sends backwards in time and from end to begin: what spread from NPU 0 is summed up there."""
     last = trees.time_ns
     trees = trees.in_order(np.argsort(-trees.end_ns, kind="stable"))
-    return replace(trees, src=trees.dst, dst=trees.src, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
+    way = against(task)[trees.way].astype(np.int32)
+    return replace(trees, src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
 
 
-def _one_after_the_other(one: Trees, other: Trees) -> Trees:
-    return Trees(
-        np.concatenate((one.chunk, other.chunk)),
-        np.concatenate((one.src, other.src)),
-        np.concatenate((one.dst, other.dst)),
-        np.concatenate((one.way, other.way)),
-        np.concatenate((one.start_ns, other.start_ns)),
-        np.concatenate((one.end_ns, other.end_ns)),
-    )
+def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> Iterator[SymmetricSchedule]:
+    """All-Reduces: chunks are gathered after all sums, as soon as their sum is made, or whenever no sum waits for the link.
+
+    What is summed up first is gathered first.
+    """
+    rows, chunks = len(scattered.chunk), task.chunks_per_npu
+    _, sums, start = _settled(task, scattered, rows)
+    summed = np.zeros(chunks, np.int64)
+    np.maximum.at(summed, sums.chunk, start + task.delay_ns[sums.way] + task.reduction_ns)
+    begun = np.full(chunks, gathered.time_ns)
+    np.minimum.at(begun, gathered.chunk, gathered.start_ns)
+    number = np.empty(chunks, np.int32)
+    number[np.argsort(begun, kind="stable")] = np.argsort(summed, kind="stable")
+    wait = int(summed.max())
+    after = np.full(chunks, wait)
+    at_once = summed[number] - begun
+    for delay in (after, at_once):
+        begin = gathered.start_ns + delay[gathered.chunk]
+        later = replace(gathered, chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
+        trees = sums.followed_by(later)
+        yield _schedule(task, trees, rows)
+        if rows > _MANY:
+            return
+    yield _schedule(task, replace(trees, start_ns=_dispatched(task, trees, rows)), rows)
 
 
-def _settled(task: SymmetricTask, trees: Trees, num_reducing: int = 0) -> SymmetricSchedule:
-    """The schedule with these sends in this order on every class of links, each as early as can be; the first so many reduce."""
+def _dispatched(task: SymmetricTask, trees: Trees, num_reducing: int) -> NDArray[np.int64]:
+    """int64[num_rows], starts of the sends of an All-Reduce if no link waits while it could take one, sums first."""
     from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
-    trees = trees.in_order(np.lexsort((trees.start_ns, np.arange(len(trees.chunk)) >= num_reducing)))
-    reduces = np.arange(len(trees.chunk)) < num_reducing
-    way = np.where(reduces, against(task)[trees.way], trees.way).astype(np.int32)
-    start = np.empty(len(way), np.int64)
+    order = np.lexsort((trees.start_ns, np.arange(len(trees.chunk)) >= num_reducing))
+    sends = trees.in_order(order)
+    copies = np.arange(len(order)) >= num_reducing
+    half = task.chunks_per_npu * task.num_npus
+    base = sends.chunk.astype(np.int64) * task.num_npus
+    leaves = base + sends.src + np.where(copies & (sends.src != 0), half, 0)
+    to = base + sends.dst + np.where(copies, half, 0)
+    first, rows = group_by(leaves, np.arange(len(order)), 2 * half)
+    awaits = np.bincount(to, minlength=2 * half).astype(np.int32)
+    start = np.empty(len(order), np.int64)
+    places = kernels.Places(awaits, first, rows.astype(np.int32), to.astype(np.int32))
+    kernels.dispatch(places, sends.way, task.delay_ns, task.hold_ns, task.reduction_ns, num_reducing, start)
+    given = np.empty_like(start)
+    given[order] = start
+    return given
+
+
+def _schedule(task: SymmetricTask, trees: Trees, num_reducing: int = 0) -> SymmetricSchedule:
+    reduces, trees, start = _settled(task, trees, num_reducing)
+    return SymmetricSchedule(task, trees.chunk, trees.src, trees.dst, reduces, start, start + task.delay_ns[trees.way], NAME)
+
+
+def _settled(task: SymmetricTask, trees: Trees, num_reducing: int) -> tuple[NDArray[np.bool_], Trees, NDArray[np.int64]]:
+    """These sends in their order on every class of links, each as early as can be, of which the first so many reduce.
+
+    Returns
+    -------
+    reduces, trees, start_ns
+        Whether each send reduces, and when it starts; by their starts.
+    """
+    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
+
+    order = np.argsort(trees.start_ns, kind="stable")
+    trees, reduces = trees.in_order(order), order < num_reducing
+    start = np.empty(len(order), np.int64)
     places = 1 if task.collective == "all-to-all" else task.num_npus
-    sends = kernels.Sends(trees.chunk, trees.src, trees.dst, way, reduces)
+    sends = kernels.Sends(trees.chunk, trees.src, trees.dst, trees.way, reduces)
     kernels.earliest_starts(sends, places, task.num_chunks, task.delay_ns, task.hold_ns, task.reduction_ns, start)
     order = np.argsort(start, kind="stable")
-    trees, start, way = trees.in_order(order), start[order], way[order]
-    return SymmetricSchedule(task, trees.chunk, trees.src, trees.dst, reduces[order], start, start + task.delay_ns[way], NAME)
+    return reduces[order], trees.in_order(order), start[order]
