@@ -1,4 +1,4 @@
-"""`astra-tacos import` of a program: an MSCCL XML as a run directory."""
+"""`astra-tacos import` of a program: an MSCCL XML or MSCCL++ plan as a run directory."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import click
 
 from astra_tacos.cli.console import print_json, progress
 from astra_tacos.cli.first_use import REPAIRING, compile_ahead
+from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
 from astra_tacos.cli.repair import print_repair
 from astra_tacos.cli.search_options import search_options
@@ -58,17 +59,18 @@ def import_run(
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `repair`.
 
-    An MSCCL XML becomes a schedule once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
+    A program (MSCCL XML, MSCCL++ plan) becomes a schedule once the oracle has proven it: DIR gets its traces and a run of
+    them, as of `synthesize`.
     """
-    if any(path.suffix == ".xml" for path in traces):
+    if any(is_program(path) for path in traces):
         from astra_tacos.cli.import_program import import_program
 
         if len(traces) > 1 or ranks is not None or without or files != OptionalFiles(None, files.network, None, None, Path()):
-            raise click.UsageError("An MSCCL XML is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
+            raise click.UsageError("A program is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
         import_program(traces[0], files.network, size_bytes, output, options, backend, as_json)
         return
     if size_bytes is not None:
-        raise click.UsageError("--size is for an MSCCL XML: traces say how large their collectives are.")
+        raise click.UsageError("--size is for a program: traces say how large their collectives are.")
     from astra_tacos.importer.import_run import ImportOptions
     from astra_tacos.importer.import_run import import_run as make_run
     from astra_tacos.repairer.inputs import RepairInputs

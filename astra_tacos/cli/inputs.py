@@ -9,9 +9,11 @@ from pathlib import Path
 from astra_tacos.errors import ConfigError
 
 _EXPECTED = (
-    "a run directory, schedule (.npz), MSCCL XML (.xml), network (.yml), PyTorch trace (.json, .json.gz, .tar.gz) "
-    "or trace prefix (PREFIX.0.et, ...)"
+    "a run directory, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace (.json, .json.gz, "
+    ".tar.gz) or trace prefix (PREFIX.0.et, ...)"
 )
+_BEGIN = 1 << 12
+"""Bytes of a JSON file that tell whether it is a plan."""
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
 
 
@@ -23,6 +25,7 @@ class Kind(StrEnum):
     LOCKSTEP = "lockstep schedule"
     SYMMETRIC = "symmetric schedule"
     MSCCL_XML = "MSCCL XML"
+    MSCCLPP_PLAN = "MSCCL++ plan"
     NETWORK = "network"
     TRACE = "trace"
     PYTORCH = "JSON file or archive"
@@ -56,6 +59,8 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if path.is_file() and path.suffix in by_suffix:
         if path.suffix == ".npz" and holds_symmetric(path):
             return Kind.SYMMETRIC, path
+        if path.suffix == ".json" and holds_plan(path):
+            return Kind.MSCCLPP_PLAN, path
         return by_suffix[path.suffix], path
     if not path.name:
         raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
@@ -67,6 +72,20 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if not path.exists():
         raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
     raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
+
+
+def holds_plan(path: Path) -> bool:
+    """Whether a JSON file begins as an MSCCL++ execution plan does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(_BEGIN)
+    return all(key in begin for key in (b'"collective"', b'"protocol"', b'"inplace"'))
+
+
+def is_program(path: Path) -> bool:
+    """Whether a path is a program of one collective: an MSCCL XML or an MSCCL++ plan."""
+    return path.suffix == ".xml" or (path.suffix == ".json" and holds_plan(path))
 
 
 def trace_prefixes(directory: Path) -> list[Path]:

@@ -171,8 +171,8 @@ candidate_option = click.option(
     "candidate_paths",
     type=click.Path(path_type=Path),
     multiple=True,
-    metavar="FILE.xml",
-    help="Also take this program (MSCCL XML), once the oracle has proven it; may be given several times.",
+    metavar="FILE",
+    help="Also take this program (MSCCL XML, MSCCL++ plan), once the oracle has proven it; may be given several times.",
 )
 
 

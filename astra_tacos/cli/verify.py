@@ -28,6 +28,7 @@ _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
     Kind.SCHEDULE: (*CHECKING, *CERTIFYING),
     Kind.MSCCL_XML: PROGRAMS,
+    Kind.MSCCLPP_PLAN: PROGRAMS,
     Kind.TRACE: (*READING, *PROGRAMS),
 }
 
@@ -45,8 +46,9 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
     """Check that PATH is legal and computes its collective.
 
     PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
-    MSCCL XML, or the prefix of a custom collective's traces. With --network, messages must have a channel between their NPUs.
-    Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not be checked.
+    MSCCL XML, an MSCCL++ plan (.json), or the prefix of a custom collective's traces. With --network, messages must have a
+    channel between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result
+    could not be checked.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.report.table import describe_efficiency
@@ -156,8 +158,12 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
         from astra_tacos.verifier.program import verify_msccl_xml
 
         verdict = verify_msccl_xml(path, collective, topology)
+    elif kind is Kind.MSCCLPP_PLAN:
+        from astra_tacos.verifier.program import verify_mscclpp_plan
+
+        verdict = verify_mscclpp_plan(path, collective, topology)
     else:
-        raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule, MSCCL XML or trace prefix")
+        raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule, MSCCL XML, MSCCL++ plan or trace prefix")
     what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
     return Verdict(str(path), what, verdict.violations, verdict.unchecked)
 

@@ -14,7 +14,7 @@ from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import format_size
-from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_xml
+from astra_tacos.verifier.proven_program import ProvenProgram, prove
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ def read_candidate(path: str | Path, collective_name: str | None = None) -> Cand
     Parameters
     ----------
     path
-        An MSCCL XML file.
+        An MSCCL XML, or an MSCCL++ plan (`.json`).
     collective_name
         What a file that says `custom` has to compute.
 
@@ -98,5 +98,5 @@ def read_candidate(path: str | Path, collective_name: str | None = None) -> Cand
     VerificationError
         If the program is not proven to compute its collective.
     """
-    proven = prove_msccl_xml(path, collective_name)
+    proven = prove(path, collective_name)
     return Candidate(proven, sha256(Path(path).read_bytes()).hexdigest())

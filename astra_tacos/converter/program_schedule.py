@@ -12,7 +12,7 @@ from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.converter.carried_values import Carried, carried_values
 from astra_tacos.converter.start_order import Execution, execute
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
@@ -75,6 +75,8 @@ def convert(
     SynthesisError
         If chunks are too small or too large for the links, or ranks add up in ways that no schedule can express.
     """
+    if proven.why_no_schedule:
+        raise SynthesisError(f"{proven.path}: {proven.why_no_schedule}, which no schedule expresses")
     if proven.num_ranks != topology.num_npus:
         ranks = proven.num_ranks
         raise ConfigError(f"{proven.path}: has {ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")

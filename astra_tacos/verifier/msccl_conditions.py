@@ -7,8 +7,10 @@ root, which no executor compares with that of the caller. The oracle therefore i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.verifier.msccl_file import BUFFERS, MscclFile
 from astra_tacos.verifier.msccl_layout import READS_SRC, WRITES_DST, Layout
@@ -26,6 +28,18 @@ _WITHOUT_OUTPUT = ("reduce", "gather")
 _MOST_LISTED = 1 << 16
 
 
+class Ranks(Protocol):
+    """What a file says beside its layout."""
+
+    @property
+    def num_npus(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def copies(self) -> NDArray[np.int64]:
+        """int64[num_copies, 3], GPU, place in its input and in its output of what is copied before all steps."""
+
+
 def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
     """Violations of the postcondition of the file's collective.
 
@@ -40,31 +54,43 @@ def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order:
     order
         The order of its actions.
     """
-    collective = file.collective
-    assert collective is not None
+    assert file.collective is not None
+    violations, root = check_values(file, file.collective, layout, program, order)
+    return violations + (list(_absent_buffers(file, layout, file.collective, root)) if root is not None else [])
+
+
+def check_values(
+    file: Ranks, collective: str, layout: Layout, program: Program, order: Order
+) -> tuple[list[Violation], int | None]:
+    """Violations of a collective's postcondition, and the root of a rooted one.
+
+    Parameters
+    ----------
+    file, collective
+        The file, and its collective.
+    layout, program, order
+        As for `check_msccl_values`.
+    """
     if too_few := _too_few_writes(file, layout, program, collective):
-        return [too_few]
+        return [too_few], None
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
     memory = _before(file, layout, collective)
     violations = run(program, order, memory, naming)
     root = _root_of(file, layout, collective, memory)
-    if root is not None:
-        violations += _absent_buffers(file, layout, collective, root)
-    return violations + compare(program, memory, _after(file, layout, collective, root or 0), collective, naming)
+    after = _after(file, layout, collective, root or 0)
+    return violations + compare(program, memory, after, collective, naming), root
 
 
 def stated_values(
-    file: MscclFile, layout: Layout, program: Program, order: Order
+    file: Ranks, collective: str, layout: Layout, program: Program, order: Order
 ) -> tuple[dict[int, Value], dict[int, Value], int | None]:
-    """What a file's collective has by location before it and after it, and the root of a rooted one.
+    """What a collective has by location before it and after it, and the root of a rooted one.
 
     Parameters
     ----------
-    file, layout, program, order
-        As for `check_msccl_values`, which has found no violations.
+    file, collective, layout, program, order
+        As for `check_values`, which has found no violations.
     """
-    collective = file.collective
-    assert collective is not None
     before = _before(file, layout, collective)
     memory = dict(before)
     run(program, order, memory, Naming(layout.grain))
@@ -72,7 +98,7 @@ def stated_values(
     return before, dict(_after(file, layout, collective, root or 0)), root
 
 
-def _too_few_writes(file: MscclFile, layout: Layout, program: Program, collective: str) -> Violation | None:
+def _too_few_writes(file: Ranks, layout: Layout, program: Program, collective: str) -> Violation | None:
     """One violation instead of very many, if the steps write fewer places than have to change."""
     ranks = 1 if collective in _WITHOUT_OUTPUT else file.num_npus
     # Places that are correct from the start, if in place: a part of every rank, or the buffer of a root.
@@ -84,7 +110,7 @@ def _too_few_writes(file: MscclFile, layout: Layout, program: Program, collectiv
     return Violation("chunk-missing", f"{collective}: {counts}")
 
 
-def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value]:
+def _before(file: Ranks, layout: Layout, collective: str) -> dict[int, Value]:
     """Values before the program runs, by location."""
     memory: dict[int, Value] = {}
     size = int(layout.size[BUFFERS.index("i")])
@@ -100,7 +126,7 @@ def _before(file: MscclFile, layout: Layout, collective: str) -> dict[int, Value
     return memory | copied
 
 
-def _after(file: MscclFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
+def _after(file: Ranks, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
     """Locations and the values that they must have after the program; `root` is that of a rooted collective."""
     expected = _expected(file, layout, collective)
     for npu in [root] if collective in _WITHOUT_OUTPUT else range(file.num_npus):
@@ -109,7 +135,7 @@ def _after(file: MscclFile, layout: Layout, collective: str, root: int) -> Itera
             yield first + k, expected(root, npu, k)
 
 
-def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
+def _expected(file: Ranks, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
     """A function from root, rank and location in its output buffer to the value that a rooted collective leaves there."""
     every, whole, part = (1 << file.num_npus) - 1, layout.whole, layout.part
     return {
@@ -124,7 +150,7 @@ def _expected(file: MscclFile, layout: Layout, collective: str) -> Callable[[int
     }[collective]
 
 
-def _root_of(file: MscclFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
+def _root_of(file: Ranks, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
     """The most likely root: the rank whose choice leaves the most places with the value that the collective requires."""
     if collective not in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
         return None

@@ -11,11 +11,13 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_conditions import check_msccl_values
+from astra_tacos.verifier.msccl_conditions import check_msccl_values, check_values
 from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
 from astra_tacos.verifier.msccl_layout import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.msccl_rules import check_rules
+from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
+from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_refused
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order, check_alike, check_races, find_order
 from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
@@ -134,6 +136,55 @@ def judge_msccl_file(file: MscclFile, collective_name: str | None = None, topolo
         violations += faults
         num_messages = program.num_messages
     return ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
+
+
+def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
+    """Judge an MSCCL++ execution plan by the executor's limits, its memory model and its result.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+    collective_name, topology
+        As for `verify_msccl_xml`.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not a well-formed plan (the message names the place), or is too large for the oracle.
+    """
+    _check_name(collective_name)
+    return judge_plan_file(read_mscclpp_plan(Path(path)), collective_name, topology)
+
+
+def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
+    """Judge a plan that has been read, as `verify_mscclpp_plan` does."""
+    violations: list[Violation] = []
+    name, unchecked = file.collective, why_refused(file)
+    if name is None:
+        unchecked = f"the file does not say what {file.coll!r} has to compute"
+    elif collective_name not in (None, name):
+        violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
+    if unchecked is not None:
+        return ProgramVerdict(name, file.num_npus, 0, unchecked, tuple(violations))
+    plan = plan_program(file)
+    violations += plan.violations
+    if topology is not None:
+        violations += _check_channels(plan.program, topology)
+    order, deadlocks = find_order(plan.program)
+    strong, _ = find_order(plan.ordered)
+    violations += deadlocks
+    if order is None or strong is None:
+        return ProgramVerdict(name, file.num_npus, 0, _TOO_BROKEN, tuple(violations))
+    first, second = (np.array([pair[end] for pair in plan.in_order], np.int64) for end in (0, 1))
+    for pair in np.flatnonzero(~order.comes_before(first, second)).tolist():
+        names = [plan.program.describe(int(op[pair])) for op in (first, second)]
+        text = f"{names[0]} and {names[1]} use one channel or semaphore in no certain order"
+        violations.append(Violation("signal-order", text, npu=int(plan.program.op_rank[first[pair]])))
+    violations += check_races(plan.ordered, strong, order) + late_writes(plan, order)
+    assert name is not None
+    violations += check_values(file, name, plan.layout, plan.program, order)[0]
+    return ProgramVerdict(name, file.num_npus, plan.program.num_messages, None, tuple(dict.fromkeys(violations)))
 
 
 def _check_name(name: str | None) -> None:

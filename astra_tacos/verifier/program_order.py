@@ -112,9 +112,17 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
     ]
 
 
-def check_races(program: Program, order: Order) -> list[Violation]:
-    """A violation for each data race: two accesses whose order changes the result, and depends on timing."""
-    from astra_tacos.verifier._order_kernels import conflicts
+def check_races(program: Program, order: Order, weak: Order | None = None) -> list[Violation]:
+    """A violation for each data race: two accesses whose order changes the result, and depends on timing.
+
+    Parameters
+    ----------
+    program, order
+        The program and its order.
+    weak
+        An order that is enough for a write after a read, which nothing has to become visible for; None for the same.
+    """
+    from astra_tacos.verifier._order_kernels import READ, conflicts
 
     buffers = program.buffers
     if buffers is None:
@@ -126,9 +134,11 @@ def check_races(program: Program, order: Order) -> list[Violation]:
     size = conflicts(location, op, mode, none, none)
     first, second = np.empty(size, np.int64), np.empty(size, np.int64)
     conflicts(location, op, mode, first, second)
-    unsure = np.flatnonzero(~order.comes_before(op[first], op[second]))
+    is_sure = order.comes_before(op[first], op[second])
+    if weak is not None:
+        is_sure |= (mode[first] == READ) & weak.comes_before(op[first], op[second])
     violations = []
-    for pair in unsure:
+    for pair in np.flatnonzero(~is_sure):
         at = int(location[first[pair]])
         names = [program.describe(int(op[row[pair]])) for row in (first, second)]
         message = f"{buffers.describe(at)}: {names[0]} and {names[1]} use it in no certain order"

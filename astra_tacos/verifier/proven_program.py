@@ -10,10 +10,14 @@ from astra_tacos.verifier.msccl_conditions import stated_values
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.msccl_layout import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
-from astra_tacos.verifier.program import judge_msccl_file
+from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
+from astra_tacos.verifier.mscclpp_program import plan_program, why_no_schedule
+from astra_tacos.verifier.program import ProgramVerdict, judge_msccl_file, judge_plan_file
 from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Order, find_order
 from astra_tacos.verifier.program_values import Value
+
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +39,8 @@ class ProvenProgram:
         places in the whole buffer; of an All-to-All, a Broadcast or a Scatter, `rank * whole` later.
     least_bytes, most_bytes
         The sizes of the whole buffer for which the file is meant; None for no limit.
+    why_no_schedule
+        What it does that no schedule expresses; empty if there is nothing.
     """
 
     path: Path
@@ -48,6 +54,7 @@ class ProvenProgram:
     after: dict[int, Value]
     least_bytes: int | None = None
     most_bytes: int | None = None
+    why_no_schedule: str = ""
 
     @property
     def num_ranks(self) -> int:
@@ -79,23 +86,19 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
     """
     file = read_msccl_xml(Path(path))
     verdict = judge_msccl_file(file, collective_name)
-    if verdict.violations:
-        many = f"{len(verdict.violations):,} violations, the first: " if len(verdict.violations) > 1 else ""
-        raise VerificationError(f"{path}: {many}{verdict.violations[0]}")
-    if verdict.unchecked is not None or verdict.collective is None:
-        raise VerificationError(f"{path}: result not checked: {verdict.unchecked}, expected a program that can be proven")
-    file = replace(file, collective=verdict.collective)
+    name = _proven_collective(path, verdict)
+    file = replace(file, collective=name)
     # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
     layout = lay_out(file, in_place=(file.placements or (False,))[0])
     program, _ = msccl_program(file, layout)
     order, _ = find_order(program)
     assert order is not None
-    before, after, root = stated_values(file, layout, program, order)
+    before, after, root = stated_values(file, name, layout, program, order)
     return ProvenProgram(
         Path(path),
         program,
         order,
-        verdict.collective,
+        name,
         root,
         layout.whole,
         layout.part,
@@ -104,3 +107,63 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
         file.least_bytes or None,
         file.most_bytes or None,
     )
+
+
+def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
+    """Prove an MSCCL++ execution plan.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+    collective_name
+        As for `verify_mscclpp_plan`.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not a well-formed plan.
+    VerificationError
+        If the oracle finds violations, or has no model of what the plan does.
+    """
+    file = read_mscclpp_plan(Path(path))
+    verdict = judge_plan_file(file, collective_name)
+    name = _proven_collective(path, verdict)
+    plan = plan_program(file)
+    order, _ = find_order(plan.program)
+    assert order is not None
+    before, after, root = stated_values(file, name, plan.layout, plan.program, order)
+    return ProvenProgram(
+        Path(path),
+        plan.program,
+        order,
+        name,
+        root,
+        plan.layout.whole,
+        plan.layout.part,
+        before,
+        after,
+        file.least_bytes or None,
+        file.most_bytes if 0 < file.most_bytes < _NO_LIMIT else None,
+        why_no_schedule(file),
+    )
+
+
+def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
+    """Prove the program of a file: an MSCCL++ plan if its name ends in `.json`, else an MSCCL XML.
+
+    Parameters
+    ----------
+    path, collective_name
+        As for `prove_msccl_xml`, which says what is raised, too.
+    """
+    return (prove_mscclpp_plan if Path(path).suffix == ".json" else prove_msccl_xml)(path, collective_name)
+
+
+def _proven_collective(path: str | Path, verdict: ProgramVerdict) -> str:
+    if verdict.violations:
+        many = f"{len(verdict.violations):,} violations, the first: " if len(verdict.violations) > 1 else ""
+        raise VerificationError(f"{path}: {many}{verdict.violations[0]}")
+    if verdict.unchecked is not None or verdict.collective is None:
+        raise VerificationError(f"{path}: result not checked: {verdict.unchecked}, expected a program that can be proven")
+    return verdict.collective

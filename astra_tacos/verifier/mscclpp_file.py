@@ -1,0 +1,378 @@
+"""Reader of MSCCL++ execution plans (JSON). A malformed file raises a `ConfigError` that names the place.
+
+Source: `ExecutionPlan::Impl` in microsoft/mscclpp, src/core/executor/execution_plan.cc (1f5f065).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.json_text import parse_json_object
+from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import read_bounded
+
+MAX_FILE_BYTES = 1 << 28
+BUFFER_NAMES = ("i", "o", "s")
+SYNC_OPS = ("signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release")
+DATA_OPS = (
+    "put",
+    "pws",
+    "pwsf",
+    "get",
+    "copy",
+    "re",
+    "res",
+    "rre",
+    "rres",
+    "ppkt",
+    "rppkt",
+    "respkt",
+    "repkt",
+    "recpkt",
+    "recspkt",
+    "cpkt",
+    "upkt",
+    "glres",
+    "gstore",
+    "gstorepkt",
+)
+_OPS = (*SYNC_OPS, *DATA_OPS, "nop", "barrier", "pipeline")
+_COLLECTIVES = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+}
+_CHANNELS = ("memory", "port", "switch")
+_MOST_CHUNKS = 1 << 20
+_MOST_RANKS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Chunks of a buffer that an operation reads or writes.
+
+    Parameters
+    ----------
+    ranks
+        Whose buffer it is: one rank's, or those of all ranks that a switch channel joins.
+    buffer
+        `i`, `o` or `s`.
+    index, size
+        The first chunk, and how many.
+    is_remote, is_switch
+        Whether it is reached through a remote buffer, or through a switch channel.
+    """
+
+    ranks: tuple[int, ...]
+    buffer: str
+    index: int
+    size: int
+    is_remote: bool = False
+    is_switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOp:
+    """An operation of a thread block.
+
+    Parameters
+    ----------
+    name
+        One of the names of the format.
+    sources, targets
+        What it reads and writes.
+    channel_type
+        `memory`, `port`, `switch`, or empty.
+    channels
+        Channels of the rank, by their numbers in `PlanGpu.channels`.
+    semaphores
+        Semaphores of the rank.
+    barrier, num_blocks
+        Number of a barrier and how many thread blocks it joins.
+    part, num_parts
+        The thread block's place in its group, and the size of the group.
+    adds_by
+        How it adds values up: `sum`, `min` or `max`; empty if the file does not say.
+    """
+
+    name: str
+    sources: tuple[Slice, ...] = ()
+    targets: tuple[Slice, ...] = ()
+    channel_type: str = ""
+    channels: tuple[int, ...] = ()
+    semaphores: tuple[int, ...] = ()
+    barrier: int = -1
+    num_blocks: int = 0
+    part: int = 0
+    num_parts: int = 1
+    adds_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGpu:
+    """A rank of a plan.
+
+    Parameters
+    ----------
+    chunks
+        Number of chunks of its input, output and scratch buffer.
+    blocks
+        Operations of every thread block.
+    channels
+        Type and peer of its memory and port channels.
+    semaphores
+        The initial value of each of its semaphores.
+    """
+
+    chunks: tuple[int, int, int]
+    blocks: tuple[tuple[PlanOp, ...], ...]
+    channels: tuple[tuple[str, int], ...]
+    semaphores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanFile:
+    """An MSCCL++ execution plan.
+
+    Parameters
+    ----------
+    path, name
+        Where it is from, and what it calls itself.
+    coll, collective
+        Name of the collective in the file, and in this package (None if the file's name does not tell enough).
+    protocol, in_place
+        `Simple` or `LL`, and whether input and output are one buffer.
+    gpus
+        Its ranks.
+    least_bytes, most_bytes
+        The sizes that it is meant for.
+    """
+
+    path: Path
+    name: str
+    coll: str
+    collective: str | None
+    protocol: str
+    in_place: bool
+    gpus: tuple[PlanGpu, ...]
+    least_bytes: int
+    most_bytes: int
+
+    @property
+    def num_npus(self) -> int:
+        """Number of ranks."""
+        return len(self.gpus)
+
+    @property
+    def copies(self) -> NDArray[np.int64]:
+        """int64[0, 3], what MSCCL XML has and plans have not."""
+        return np.empty((0, 3), np.int64)
+
+
+def read_mscclpp_plan(path: Path) -> PlanFile:
+    """Read an execution plan.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, is not JSON, or an entry is missing, unknown or out of bounds.
+    """
+    try:
+        text = read_bounded(path, MAX_FILE_BYTES, "an MSCCL++ plan").decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8, expected an MSCCL++ plan") from None
+    top = _Entry(parse_json_object(text, path), str(path))
+    gpus = top.entries("gpus")
+    if not 1 <= len(gpus) <= _MOST_RANKS:
+        raise ConfigError(f"{path}: gpus: found {len(gpus)}, expected 1 to {_MOST_RANKS}")
+    for rank, gpu in enumerate(gpus):
+        if gpu.whole("id") != rank:
+            raise ConfigError(f"{gpu.where}: id is {gpu.whole('id')}, expected {rank}: ranks in order")
+    coll = top.text("collective")
+    return PlanFile(
+        path,
+        top.text("name"),
+        coll,
+        _COLLECTIVES.get(coll),
+        top.choice("protocol", ("Simple", "LL")),
+        top.flag("inplace"),
+        tuple(_read_gpu(gpu, len(gpus)) for gpu in gpus),
+        top.whole("min_message_size", 0),
+        top.whole("max_message_size", 0),
+    )
+
+
+def _read_gpu(gpu: _Entry, num_ranks: int) -> PlanGpu:
+    chunks = tuple(gpu.whole(f"{name}_chunks", most=_MOST_CHUNKS) for name in ("input", "output", "scratch"))
+    channels: list[tuple[str, int]] = []
+    groups: list[tuple[str, tuple[int, ...]]] = []
+    numbers: dict[str, list[int]] = {"memory": [], "port": []}
+    for channel in gpu.entries("channels"):
+        kind = channel.choice("channel_type", _CHANNELS)
+        if kind == "switch":
+            buffer = channel.choice("buffer_type", BUFFER_NAMES)
+            for group in channel.entries("rank_groups"):
+                groups.append((buffer, group.ranks("ranks", num_ranks)))
+        else:
+            for peer in channel.ranks("connected_to", num_ranks):
+                numbers[kind].append(len(channels))
+                channels.append((kind, peer))
+    remote = [
+        (entry.rank("rank", num_ranks), entry.choice("type", BUFFER_NAMES), entry.choices("access_channel_types", _CHANNELS))
+        for entry in gpu.entries("remote_buffers", may_be_absent=True)
+    ]
+    blocks = gpu.entries("threadblocks")
+    for number, block in enumerate(blocks):
+        if block.whole("id") != number:
+            raise ConfigError(f"{block.where}: id is {block.whole('id')}, expected {number}: thread blocks in order")
+    semaphores = tuple(entry.whole("init_value") for entry in gpu.entries("semaphores", may_be_absent=True))
+    read = tuple(_Block(block, gpu.whole("id"), numbers, groups, remote, len(semaphores)).ops() for block in blocks)
+    return PlanGpu((chunks[0], chunks[1], chunks[2]), read, tuple(channels), semaphores)
+
+
+class _Block:
+    """A thread block with its own numbers of channels and remote buffers."""
+
+    def __init__(
+        self,
+        block: _Entry,
+        rank: int,
+        numbers: dict[str, list[int]],
+        groups: list[tuple[str, tuple[int, ...]]],
+        remote: list[tuple[int, str, tuple[str, ...]]],
+        num_semaphores: int,
+    ) -> None:
+        self.block, self.rank, self.groups, self.num_semaphores = block, rank, groups, num_semaphores
+        self.channels: dict[str, list[int]] = {kind: [] for kind in _CHANNELS}
+        self.remote: dict[str, list[tuple[int, str]]] = {kind: [] for kind in _CHANNELS}
+        for entry in block.entries("channels", may_be_absent=True):
+            kind = entry.choice("channel_type", _CHANNELS)
+            most = len(groups) if kind == "switch" else len(numbers[kind])
+            for number in entry.wholes("channel_ids", most):
+                self.channels[kind].append(number if kind == "switch" else numbers[kind][number])
+        for entry in block.entries("remote_buffer_refs", may_be_absent=True):
+            kind = entry.choice("access_channel_type", _CHANNELS)
+            for number in entry.wholes("remote_buffer_ids", len(remote)):
+                if kind not in remote[number][2]:
+                    raise ConfigError(f"{entry.where}: remote buffer {number} is not for {kind} channels")
+                self.remote[kind].append(remote[number][:2])
+
+    def ops(self) -> tuple[PlanOp, ...]:
+        return tuple(self._op(op) for op in self.block.entries("ops"))
+
+    def _op(self, op: _Entry) -> PlanOp:
+        name = op.choice("name", _OPS)
+        if name == "pipeline":
+            return PlanOp(name)
+        kind = op.choice("channel_type", (*_CHANNELS, "none")) if "channel_type" in op.value else ""
+        channels: tuple[int, ...] = ()
+        if "channel_ids" in op.value and kind in ("memory", "port"):
+            own = self.channels[kind]
+            channels = tuple(own[number] for number in op.wholes("channel_ids", len(own)))
+        group = op.entry("tbg_info") if "tbg_info" in op.value else None
+        part, parts = (0, 1) if group is None else (group.whole("tb_id"), group.whole("tbg_size", least=1, most=1 << 10))
+        if part >= parts:
+            raise ConfigError(f"{op.where}: tb_id is {part}, expected less than tbg_size, {parts}")
+        is_acquire = name in ("sem_acquire", "sem_release")
+        return PlanOp(
+            name,
+            tuple(self._slice(entry, kind) for entry in op.entries("src_buff", may_be_absent=True)),
+            tuple(self._slice(entry, kind) for entry in op.entries("dst_buff", may_be_absent=True)),
+            kind,
+            channels,
+            op.wholes("semaphore_ids", self.num_semaphores) if is_acquire else (),
+            op.whole("barrier_id", most=1 << 16) if name == "barrier" else -1,
+            op.whole("num_threadblocks", least=1, most=1 << 16) if name == "barrier" else 0,
+            part,
+            parts,
+            op.choice("reduce_op", ("sum", "min", "max")) if "reduce_op" in op.value else "",
+        )
+
+    def _slice(self, entry: _Entry, kind: str) -> Slice:
+        index, size = entry.whole("index", most=_MOST_CHUNKS), entry.whole("size", least=1, most=_MOST_CHUNKS)
+        if "switch_channel_id" in entry.value:
+            own = self.channels["switch"]
+            number = own[entry.whole("switch_channel_id", most=len(own) - 1)] if own else entry.refuse("no switch channel")
+            buffer, ranks = self.groups[number]
+            return Slice(ranks, buffer, index, size, is_remote=True, is_switch=True)
+        if "buffer_id" in entry.value:
+            known = self.remote.get(kind, [])
+            if not known:
+                entry.refuse(f"thread block has no remote buffer for {kind or 'no'} channels")
+            rank, buffer = known[entry.whole("buffer_id", most=len(known) - 1)]
+            return Slice((rank,), buffer, index, size, is_remote=True)
+        return Slice((self.rank,), entry.choice("type", BUFFER_NAMES), index, size)
+
+
+class _Entry:
+    """An object of the file, with its place in words."""
+
+    def __init__(self, value: dict[str, Any], where: str) -> None:
+        self.value, self.where = value, where
+
+    def refuse(self, what: str) -> Any:
+        raise ConfigError(f"{self.where}: {what}")
+
+    def _get(self, key: str) -> Any:
+        if key not in self.value:
+            self.refuse(f"{key} is missing")
+        return self.value[key]
+
+    def text(self, key: str) -> str:
+        found = self._get(key)
+        return found if isinstance(found, str) else str(self.refuse(f"{key} is {str(found)[:40]!r}, expected a text"))
+
+    def flag(self, key: str) -> bool:
+        found = self._get(key)
+        return found if isinstance(found, bool) else bool(self.refuse(f"{key} is {str(found)[:40]!r}, expected true or false"))
+
+    def choice(self, key: str, choices: Iterable[str]) -> str:
+        found = self._get(key)
+        if found not in tuple(choices):
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected one of {', '.join(choices)}")
+        return str(found)
+
+    def choices(self, key: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+        found = self._get(key)
+        if not isinstance(found, list) or any(each not in choices for each in found):
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of {', '.join(choices)}")
+        return tuple(found)
+
+    def whole(self, key: str, default: int | None = None, *, least: int = 0, most: int = (1 << 64) - 1) -> int:
+        found = default if default is not None and key not in self.value else self._get(key)
+        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected a whole number, {least} to {most}")
+        return int(found)
+
+    def wholes(self, key: str, limit: int) -> tuple[int, ...]:
+        found = self._get(key)
+        if not isinstance(found, list) or any(not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < limit for n in found):
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of numbers below {limit}")
+        return tuple(found)
+
+    def rank(self, key: str, num_ranks: int) -> int:
+        return self.whole(key, most=num_ranks - 1)
+
+    def ranks(self, key: str, num_ranks: int) -> tuple[int, ...]:
+        return self.wholes(key, num_ranks)
+
+    def entry(self, key: str) -> _Entry:
+        found = self._get(key)
+        if not isinstance(found, dict):
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected an object")
+        return _Entry(found, f"{self.where}: {key}")
+
+    def entries(self, key: str, *, may_be_absent: bool = False) -> list[_Entry]:
+        if may_be_absent and key not in self.value:
+            return []
+        found = self._get(key)
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of objects")
+        return [_Entry(each, f"{self.where}: {key}[{number}]") for number, each in enumerate(found)]

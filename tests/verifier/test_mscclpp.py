@@ -1,0 +1,141 @@
+"""The oracle for MSCCL++ plans: right ones are proven, and whatever is taken from them is missed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.mscclpp_plans import PLANS, all_gather, all_reduce
+from helpers.networks import topology
+from helpers.peers import peers
+
+from astra_tacos.converter.program_schedule import convert
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.verifier.program import ProgramVerdict, verify_mscclpp_plan
+from astra_tacos.verifier.proven_program import prove
+from astra_tacos.verifier.schedule_oracle import verify
+
+FILES, WHY_NONE = peers("mscclpp_plans/*.json")
+IDLE = {
+    ("all-reduce", "rlxsignal 0.0"),  # what peers read was there from the beginning
+    ("all-reduce", "rlxwait 0.1"),
+    ("all-reduce", "nop 0.2"),
+    ("packets", "nop 0.1"),  # packets order themselves
+    ("all-gather over ports", "nop 0.1"),  # the same thread puts and signals
+    ("two blocks", "nop 0.4"),  # the same thread waits and releases
+}
+"""Operations, with thread block and place, without which a plan computes the same."""
+
+
+def judge(plan: dict[str, Any], folder: Path) -> ProgramVerdict:
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    return verify_mscclpp_plan(path)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_right_plans_are_proven_and_become_schedules(name: str, tmp_path: Path) -> None:
+    verdict = judge(PLANS[name], tmp_path)
+    assert verdict.proven, verdict.violations
+    proven = prove(tmp_path / "plan.json")
+    for block in ("FullyConnected", "Switch"):
+        schedule = convert(proven, topology((block, proven.num_ranks, 50.0, 500.0)), 1 << 20, "pipelined").schedule
+        assert not verify(schedule)
+
+
+def mutants(plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Plans without one operation of rank 0, or with one index or size changed."""
+    for number, block in enumerate(plan["gpus"][0]["threadblocks"]):
+        for at, op in enumerate(block["ops"]):
+            changed = copy.deepcopy(plan)
+            del changed["gpus"][0]["threadblocks"][number]["ops"][at]
+            yield f"{op['name']} {number}.{at}", changed
+            for key in ("src_buff", "dst_buff"):
+                for place in range(len(op.get(key, []))):
+                    for what, by in (("index", 1), ("size", 1)):
+                        changed = copy.deepcopy(plan)
+                        changed["gpus"][0]["threadblocks"][number]["ops"][at][key][place][what] += by
+                        yield f"{what} of {op['name']}", changed
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_change_is_found(name: str, tmp_path: Path) -> None:
+    for what, plan in mutants(PLANS[name]):
+        verdict = judge(plan, tmp_path)
+        if (name, what) not in IDLE:
+            assert verdict.violations, (what, plan["gpus"][0])
+
+
+def codes(plan: dict[str, Any], folder: Path) -> set[str]:
+    return {violation.code for violation in judge(plan, folder).violations}
+
+
+def ops(plan: dict[str, Any], rank: int = 0, block: int = 0) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = plan["gpus"][rank]["threadblocks"][block]["ops"]
+    return found
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    plan = all_gather(2)
+    del ops(plan)[1]  # threads signal before others have written, so a reader behind the wait would race
+    ops(plan, 1).extend([{"name": "nop"}, {"name": "copy", "src_buff": [{"type": "o", "index": 0, "size": 1}],
+                                           "dst_buff": [{"type": "o", "index": 1, "size": 1}]}])  # fmt: skip
+    assert "race" in codes(plan, tmp_path)
+    plan = all_gather(2)
+    ops(plan)[2]["name"] = "rlxsignal"  # orders no writes
+    ops(plan, 1).extend([{"name": "nop"}, {"name": "copy", "src_buff": [{"type": "o", "index": 0, "size": 1}],
+                                           "dst_buff": [{"type": "o", "index": 1, "size": 1}]}])  # fmt: skip
+    assert "race" in codes(plan, tmp_path)
+    plan = all_gather(2)
+    ops(plan).insert(0, ops(plan)[-1])
+    ops(plan, 1).insert(0, ops(plan, 1)[-1])
+    assert codes(plan, tmp_path) == {"deadlock"}
+    plan = all_reduce(2)
+    ops(plan).append({"name": "barrier", "barrier_id": 0, "num_threadblocks": 2})
+    assert "barrier-count" in codes(plan, tmp_path)
+    plan = all_reduce(2)
+    ops(plan).extend([{"name": "nop"}] * 70)
+    assert codes(plan, tmp_path) == {"limit"}
+
+
+def test_what_the_oracle_has_no_model_of_is_refused(tmp_path: Path) -> None:
+    plan = all_reduce(2)
+    ops(plan).append({"name": "pipeline", "iter_context": {"unit_size": 16, "num_chunks": 1}, "ops": []})
+    verdict = judge(plan, tmp_path)
+    assert not verdict.proven and "gpu 0, tb 0, op 7: pipeline" in str(verdict.unchecked)
+    assert "does not say what 'custom'" in str(judge(all_reduce(2) | {"collective": "custom"}, tmp_path).unchecked)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: plan.pop("protocol"), "protocol is missing"),
+        (lambda plan: ops(plan)[3].update(name="jump"), r"ops\[3\]: name is 'jump', expected one of"),
+        (lambda plan: ops(plan)[3]["src_buff"][1].update(buffer_id=7), "buffer_id is '7', expected a whole number, 0 to 0"),
+        (lambda plan: plan["gpus"][1].update(id=0), "id is 0, expected 1"),
+        (lambda plan: plan["gpus"][0].update(input_chunks=3), "3 chunks of input and 2 of output do not fit|gpu 1"),
+    ],
+)
+def test_malformed_plans_are_refused_in_one_line(change: Any, message: str, tmp_path: Path) -> None:
+    plan = copy.deepcopy(all_reduce(2))
+    change(plan)
+    with pytest.raises(ConfigError, match=message):
+        judge(plan, tmp_path)
+
+
+@pytest.mark.skipif(not FILES, reason=WHY_NONE)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_plans_of_others(path: Path) -> None:
+    assert verify_mscclpp_plan(path).proven
+    proven = prove(path)
+    network = topology(("FullyConnected", proven.num_ranks, 50.0, 500.0))
+    if proven.why_no_schedule:
+        assert path.name == "reduce_nvls.json"
+        with pytest.raises(SynthesisError, match="inside the switch"):
+            convert(proven, network, 1 << 20, "pipelined")
+    else:
+        assert not verify(convert(proven, network, 1 << 20, "pipelined").schedule)
