@@ -9,8 +9,8 @@ from pathlib import Path
 from astra_tacos.errors import ConfigError
 
 _EXPECTED = (
-    "a run directory, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace (.json, .json.gz, "
-    ".tar.gz) or trace prefix (PREFIX.0.et, ...)"
+    "a run directory, planned run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace "
+    "(.json, .json.gz, .tar.gz) or trace prefix (PREFIX.0.et, ...)"
 )
 _BEGIN = 1 << 12
 """Bytes of a JSON file that tell whether it is a plan."""
@@ -21,6 +21,7 @@ class Kind(StrEnum):
     """What a path given to a command holds."""
 
     RUN_DIRECTORY = "run directory"
+    PLANNED_RUN = "planned run"
     SCHEDULE = "schedule"
     LOCKSTEP = "lockstep schedule"
     SYMMETRIC = "symmetric schedule"
@@ -44,6 +45,8 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if (path / "schedule.npz").is_file():
         schedule = path / "schedule.npz"
         return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
+    if (path / "plan.json").is_file():
+        return Kind.PLANNED_RUN, path
     if (path / "schedule.json").is_file():
         return Kind.LOCKSTEP, path
     by_suffix = {

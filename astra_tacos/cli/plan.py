@@ -14,7 +14,7 @@ from astra_tacos.cli.options import RunFiles, backend_option, json_option, netwo
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 
 if TYPE_CHECKING:
-    from astra_tacos.planner.plan_result import CaseFigures, PlanResult
+    from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
     from astra_tacos.planner.run_files import RunInputs
     from astra_tacos.planner.whole_network import Asked
     from astra_tacos.run.backend import Backend
@@ -180,6 +180,10 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
         "share",
     )
     print_table("collectives (before and after: the most time that a rank spends in them)", header, map(_row, result.cases))
+    if result.joint:
+        columns = ("joint schedules", "ranks", "count", "chunks", "predicted ns", "apart ns", "after ns")
+        title = "several groups as one schedule, whose ranks pass chunks on for one another (times of one, on average)"
+        print_table(title, columns, map(_joint_row, result.joint))
     left = [case for case in result.cases if case.reason]
     if left:
         echo("")
@@ -248,6 +252,11 @@ def _which(case: CaseFigures) -> str:
     rank, node = case.first_node
     nodes = f"{case.count * case.members:,} nodes, the first rank {rank}, node {node}"
     return f"{case.collective} of {format_size(case.size_bytes)}, group of ranks {ranks}{more} ({nodes})"
+
+
+def _joint_row(joint: JointFigures) -> tuple[str, ...]:
+    counts = joint.count, joint.chunks_per_npu, joint.predicted_ns, joint.apart_ns, joint.spent_ns
+    return (", ".join(joint.collectives), str(len(joint.ranks)), *(f"{each:,}" for each in counts))
 
 
 def _row(case: CaseFigures) -> tuple[str, ...]:

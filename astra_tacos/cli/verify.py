@@ -30,6 +30,7 @@ _KERNELS = {
     Kind.MSCCL_XML: PROGRAMS,
     Kind.MSCCLPP_PLAN: PROGRAMS,
     Kind.TRACE: (*READING, *PROGRAMS),
+    Kind.PLANNED_RUN: (*READING, *PROGRAMS),
 }
 
 
@@ -41,14 +42,20 @@ _KERNELS = {
     type=click.Choice(list(COLLECTIVES)),
     help="Collective that a trace or XML has to compute; by default inferred from it.",
 )
+@click.option(
+    "--before",
+    type=click.Path(path_type=Path),
+    metavar="PREFIX",
+    help="Workload that a planned run was made of: it has to have the same compute, messages and collectives.",
+)
 @json_option
-def verify(path: Path, network_path: Path | None, collective: str | None, as_json: bool) -> None:
+def verify(path: Path, network_path: Path | None, collective: str | None, before: Path | None, as_json: bool) -> None:
     """Check that PATH is legal and computes its collective.
 
     PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
-    MSCCL XML, an MSCCL++ plan (.json), or the prefix of a custom collective's traces. With --network, messages must have a
-    channel between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result
-    could not be checked.
+    MSCCL XML, an MSCCL++ plan (.json), the prefix of a custom collective's traces, or a planned run (all its collectives are
+    checked). With --network, messages must have a channel between their NPUs. Exit code 0 means that PATH is proven correct; 1
+    that there are violations, or that its result could not be checked.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.report.table import describe_efficiency
@@ -59,10 +66,16 @@ def verify(path: Path, network_path: Path | None, collective: str | None, as_jso
     kind, target = identify(path)
     if kind in (Kind.SCHEDULE, Kind.LOCKSTEP, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
+    if kind is Kind.PLANNED_RUN and (network_path is not None or collective is not None):
+        raise click.UsageError("--network and --collective are for traces and XML: a planned run names its own.")
+    if kind is not Kind.PLANNED_RUN and before is not None:
+        raise click.UsageError("--before is for planned runs.")
     compile_ahead(*_KERNELS.get(kind, ()))
     with progress("verifying"):
         if kind is Kind.RUN_DIRECTORY:
             verdicts = _verify_run(target, topology, collective)
+        elif kind is Kind.PLANNED_RUN:
+            verdicts = [_verify_planned(target, before)]
         else:
             verdicts = [_verify_one(kind, target, topology, collective)]
     proven = all(verdict.proven for verdict in verdicts)
@@ -136,6 +149,26 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
     targets += [(Kind.MSCCL_XML, xml) for xml in sorted(directory.glob("*.xml"))]
     programs = [_verify_one(kind, target, topology, collective, root) for kind, target in targets]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *programs]
+
+
+def _verify_planned(directory: Path, before: Path | None) -> Verdict:
+    from astra_tacos.run.run import read_run
+    from astra_tacos.run.trace_parts import read_trace_parts
+    from astra_tacos.verifier.run_oracle import verify_run
+
+    parts = read_trace_parts(directory / "plan.json")
+    prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
+    if len(prefixes) != 1:
+        raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
+    groups = directory / "comm_group.json"
+    files = directory / "system.json", directory / "network.yml", groups if groups.is_file() else None
+    after = read_run(directory / "workload" / prefixes[0], *files, None, directory)
+    original = None if before is None else read_run(before, *files, None, directory)
+    verdict = verify_run(after, parts, original)
+    what = f"a planned run of {verdict.num_collectives:,} collective nodes"
+    what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
+    what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
+    return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
 
 
 def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None, root: int | None = None) -> Verdict:

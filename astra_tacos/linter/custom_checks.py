@@ -12,7 +12,10 @@ from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
 from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE
+from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import Trace
 from astra_tacos.units import format_size
 
 
@@ -82,7 +85,7 @@ def other_size(facts: Facts) -> Iterator[Found]:
 
     ASTRA-sim ignores the node's comm_size and sends the messages of the trace (`CustomAlgorithm.cc`): a trace fits one size only.
     If the messages of the trace name their chunks, lint computes the size from these. Otherwise it compares the bytes that all
-    ranks receive with the least that the pattern needs.
+    ranks receive with the least that the pattern needs. Nodes of joint traces (`plan`) are left to `verify`.
 
     Remedy: use a trace that is made for this size.
     """
@@ -101,10 +104,18 @@ def other_size(facts: Facts) -> Iterator[Found]:
             if ranks != view.num_ranks:
                 continue
             what = _mismatch(comm_type, size, ranks, buffer, received)
-            if what:
-                row = int(collectives.row[entry])
+            row = int(collectives.row[entry])
+            if what and not _is_one_of_several(workload.trace, row):
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
                 yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
+
+
+def _is_one_of_several(trace: Trace, row: int) -> bool:
+    """Whether a node says that its trace is for collectives of other groups, too."""
+    if trace.workload is None:
+        return False
+    node = node_at(load_rank(trace, int(trace.rank[row])), int(trace.workload.byte_offset[row]))
+    return attribute(node, GROUP_ATTRIBUTE) is not None
 
 
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:

@@ -146,7 +146,7 @@ class _Search:
     """Replays of a run in native configurations, each once."""
 
     def __init__(self, workload: Workload, backend: Backend, on_progress: Callable[[int, int], None]) -> None:
-        self._run, self._backend, self._on_progress = workload.run, backend, on_progress
+        self._run, self._backend, self._on_progress = workload.own_run, backend, on_progress
         of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
         self.patterns = tuple(key for key in COMM_KEYS if key in of_run)
         self._num_dims = max(1, len(workload.run.network.dimensions))

@@ -13,6 +13,7 @@ from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
+from astra_tacos.planner.joint_workload import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis import holds_no_link
@@ -32,9 +33,10 @@ in the run's order. Returns the written run, or the error because of which it ca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateRun:
-    """A planned run: the directory that it was written to, and its replay."""
+    """A planned run: the directory that it was written to, its collectives, some of which may be joint, and its replay."""
 
     folder: Path
+    made: JointWorkload
     solutions: Solutions
     written: WrittenRun
     after: RunOutcome
@@ -53,7 +55,7 @@ class _Trials:
     def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
         """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
         before = None if isinstance(self.before, str) else self.before
-        order = _order(self.workload, solutions, before if in_order_of_before else None)
+        order = order_run(self.workload, solutions, before if in_order_of_before else None)
         run = self.write_and_replay(solutions, order)
         if isinstance(run, AstraTacosError):
             self.failure = run
@@ -147,7 +149,9 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
     for number, solution in enumerate(solutions):
         row = int(workload.instances.nodes.row[np.argmax(of_node == number)])
         named = int(start.implementation[row])
-        if named == NATIVE:
+        nodes = workload.instances.nodes
+        entry = int(np.argmax(of_node == number))
+        if named == NATIVE or nodes.named_group[entry] != nodes.group[entry]:
             own.append("none")
         else:
             is_same = solution.schedule is not None and is_trace_of(solution.schedule, start.collectives[named])
@@ -182,9 +186,23 @@ def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
     return not shift.size or int(np.ptp(shift)) == 0
 
 
-def _order(workload: Workload, solutions: Solutions, before: RunOutcome | None) -> NDArray[np.int64]:
-    """int64, place of each row and collective in an order that all ranks can keep: that of the replay `before`, if possible."""
+def order_run(
+    workload: Workload, solutions: Solutions, before: RunOutcome | None, known_ns: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """int64, place of each row and collective in an order that all ranks can keep: that of the replay `before`, if possible.
+
+    Parameters
+    ----------
+    workload, solutions
+        The run's collectives, and what each case runs.
+    before
+        A replay; None for the order of list scheduling.
+    known_ns
+        int64[num_instances], how long collectives take, 0 where the solutions say it.
+    """
     duration_ns, instance_ns = estimate_durations(workload, solutions)
+    if known_ns is not None:
+        instance_ns = np.where(known_ns > 0, known_ns, instance_ns)
     trace, instances = workload.run.workload, workload.instances
     urgency = None
     if before is not None:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
-from astra_tacos.planner.node_bytes import attribute, load_rank, node_at
-from astra_tacos.planner.patterns import PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
-from astra_tacos.run.groups import check_members, used_groups
+from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
+from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 
@@ -50,6 +50,8 @@ class CollectiveNodes:
         rank, NO_ROOT where the pattern has none.
     members
         Ranks of each group that is used, as its file lists them.
+    named_group
+        int64[n], id of the group that the node names: of one that runs a joint trace, not its own.
     """
 
     row: NDArray[np.int64]
@@ -59,6 +61,7 @@ class CollectiveNodes:
     size_bytes: NDArray[np.int64]
     root: NDArray[np.int64]
     members: Mapping[int, tuple[int, ...]]
+    named_group: NDArray[np.int64]
 
 
 def find_issue_order(trace: Trace) -> IssueOrder:
@@ -97,34 +100,42 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
             raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
     groups = used_groups(run, rows)
     check_members(run, rows, groups)
-    group, members = groups.group, groups.members
-    _look_inside(trace, columns.byte_offset, rows, rank, pattern, root)
+    group = groups.group.copy()
+    _look_inside(run, rows, rank, pattern, root, group)
+    members = members_of(run.groups.members, run.network.num_npus, group)
+    inside = is_member(members, group, rank)
+    if not inside.all():
+        node = trace.describe_node(int(rows[np.argmin(inside)]))
+        raise ConfigError(
+            f"{trace.prefix}: {node}: {GROUP_ATTRIBUTE} is {group[np.argmin(inside)]}, expected a group of its rank"
+        )
     rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
     root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
     for entry in np.flatnonzero(root != NO_ROOT).tolist():
         if root[entry] not in members[int(group[entry])]:
             node = trace.describe_node(int(rows[entry]))
             raise ConfigError(f"{trace.prefix}: {node}: its root is rank {root[entry]}, expected a rank of its group")
-    return CollectiveNodes(rows, rank, group, pattern, size, root, members)
+    return CollectiveNodes(rows, rank, group, pattern, size, root, members, groups.group)
 
 
 def _look_inside(
-    trace: Trace,
-    byte_offset: NDArray[np.int64],
+    run: Run,
     rows: NDArray[np.int64],
     rank: NDArray[np.int64],
     pattern: NDArray[np.int64],
     root: NDArray[np.int64],
+    group: NDArray[np.int64],
 ) -> None:
-    """Details that the columns lack: the patterns of nodes that another type carries, and roots."""
-    needle = PATTERN_ATTRIBUTE.encode()
+    """Details that the columns lack: patterns of nodes that another type carries, roots, and own groups in joint traces."""
+    trace, byte_offset = run.workload, run.columns.byte_offset
+    needles = PATTERN_ATTRIBUTE.encode(), GROUP_ATTRIBUTE.encode()
     rooted = np.isin(pattern, list(ROOTED))
     for one in range(trace.num_ranks):
         entries = np.flatnonzero(rank == one) if trace.num_ranks < 2 else np.arange(*np.searchsorted(rank, (one, one + 1)))
         if not len(entries):
             continue
         data = load_rank(trace, one)
-        if needle not in data and not rooted[entries].any():
+        if not any(needle in data for needle in needles) and not rooted[entries].any():
             continue
         for entry in entries.tolist():
             row = int(rows[entry])
@@ -136,6 +147,13 @@ def _look_inside(
                         f"{trace.prefix}: {trace.describe_node(row)}: {PATTERN_ATTRIBUTE} is {name!r}, expected a pattern"
                     )
                 pattern[entry] = CommType[name]
+            own = attribute(node, GROUP_ATTRIBUTE)
+            if own is not None:
+                if not str(own).isdecimal():
+                    raise ConfigError(
+                        f"{trace.prefix}: {trace.describe_node(row)}: {GROUP_ATTRIBUTE} is {own!r}, expected a number"
+                    )
+                group[entry] = int(own)
             if pattern[entry] in ROOTED:
                 given = attribute(node, *ROOT_ATTRIBUTES)
                 root[entry] = NO_ROOT if given is None else int(given)

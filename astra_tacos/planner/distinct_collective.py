@@ -15,7 +15,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.planner.group_routes import REACHES, Reach
 from astra_tacos.planner.group_topology import GroupTopology, group_topology
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.patterns import COLLECTIVE_NAMES
+from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.topology.topology import Topology
 
 NO_CASE = -1
@@ -73,7 +73,12 @@ class DistinctCollective:
     @property
     def max_sends(self) -> int:
         """Limit on the sends of its traces, a power of two, so that a simulation of the whole run stays short."""
-        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS, self.most_messages)
+        return min(self.most_sends, 1 << (self.most_messages.bit_length() - 1))
+
+    @property
+    def most_sends(self) -> int:
+        """The same, however many messages the run may have."""
+        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
         return 1 << (room.bit_length() - 1)
 
     @property

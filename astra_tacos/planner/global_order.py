@@ -15,7 +15,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.patterns import pattern_name
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace

@@ -11,9 +11,9 @@ from astra_tacos.config.communicator import CommunicatorGroups
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import NodeType

@@ -16,7 +16,7 @@ from astra_tacos.trace.schema import CommType, NodeType
 
 DEFAULT_FACTOR = 20
 """Without a limit, a planned run may have about so many times the messages of the run with native collectives, unsplit."""
-SECONDS_PER_MESSAGE = 25e-6
+SECONDS_PER_MESSAGE = 50e-6
 """What stock ASTRA-sim takes for a message of a custom collective, about: see docs/results.md."""
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.planner.assignment import Assignment
-from astra_tacos.planner.patterns import pattern_name
+from astra_tacos.planner.joint_workload import NO_JOINT, JointWorkload
 from astra_tacos.planner.rewrite import Changes
 from astra_tacos.planner.solution import Solution
-from astra_tacos.planner.workload import Workload
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE
 
 COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collective", "trace", "after", "why")
@@ -18,14 +18,14 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 
 
 def node_rows(
-    workload: Workload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
+    made: JointWorkload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
 ) -> list[list[Any]]:
     """A row of `COLUMNS` for each collective node; `traces` are the names of the traces written.
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
+    made
+        The run and its collectives, some of which may be joint.
     solutions
         The result of each distinct collective.
     assignment
@@ -35,6 +35,7 @@ def node_rows(
     traces
         Names of the traces written.
     """
+    workload = made.workload
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
@@ -45,6 +46,8 @@ def node_rows(
         case = int(workload.of_instance[number])
         if alone[number]:
             why = "a group of one: nothing to do"
+        elif made.of_instance[number] != NO_JOINT:
+            why = "one of several in a joint trace"
         elif case < 0:
             why = "nothing to move"
         else:

@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.converter.candidate import Candidate
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
+from astra_tacos.planner.joint_choice import choose_joint, joint_figures
+from astra_tacos.planner.joint_sets import JointSet
+from astra_tacos.planner.joint_synthesis import JointCollective, synthesize_joint
+from astra_tacos.planner.joint_workload import JointWorkload, apart
 from astra_tacos.planner.message_limit import limit_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.node_log import COLUMNS, node_rows
@@ -33,7 +37,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.whole_network import Asked, Extras, at_once, with_relays
 from astra_tacos.planner.whole_network_schedule import with_own_schedule
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
-from astra_tacos.planner.written_run import write_run
+from astra_tacos.planner.written_run import WrittenRun, write_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
@@ -45,11 +49,14 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.composition import build_topology
+from astra_tacos.verifier.run_oracle import verify_run
 
 _SHARE_OF_BUDGET = 4
 """The plan for another backend gets one part in so many of the budget."""
 _CANDIDATE = "candidate"
 """Begin of the names of the folders that candidate runs are written to."""
+MOST_CHECKED = 1 << 16
+"""Traces of up to so many messages are checked by their data, too: some microseconds a message."""
 Progress = Callable[[int, int], None]
 
 
@@ -111,10 +118,10 @@ def plan(
     network = workload.run.network
     model = choose_backend(backend, network)
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
-    start = baseline_run(workload.run, baseline)
+    start = baseline_run(workload, baseline)
     kept = SynthesisCache(cache)
     native = best_native(workload, model, on_native, limit)
-    base = _base(start, native)
+    base = _base(start, workload, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions, extras = _solve_all(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
@@ -130,6 +137,7 @@ def plan(
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
             own = runs.best(solutions, _Base(start), own_end, model)
             best = min(own, best, key=lambda run: run.after.end_ns)
+        best = runs.joint(best, solutions, base, model, options, kept, limit)
         judged = judge_run(judges, start, runs.run_of(best), before, {model: best.after})
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
@@ -145,13 +153,26 @@ def plan(
                 continue  # no plan for it can be replayed
             known = before, {other: run.after}
             notes += notes_on_other_plan(judged, judge_run(judges, start, runs.run_of(run), *known), other)
+        checked = _check(runs.run_of(best), best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *notes)
         result = plan_result(
-            workload, best.solutions, model, baseline, before[model], best.after, extras, judged, notes, native, bound, limit
+            workload,
+            best.solutions,
+            model,
+            baseline,
+            before[model],
+            best.after,
+            extras,
+            judged,
+            notes,
+            native,
+            bound,
+            limit,
+            joint_figures(best),
         )
-        rows = node_rows(workload, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
-        write_plan(folder, result.to_json(), rows, COLUMNS)
+        rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+        write_plan(folder, result.to_json() | checked, rows, COLUMNS)
         save_recording(_recording(workload, best.after, before[model]), folder / REPLAY_FILE)
     return result
 
@@ -164,12 +185,12 @@ class _Base:
     native: NativeConfiguration | None = None
 
 
-def _base(start: Run, native: BestNative) -> _Base:
+def _base(start: Run, workload: Workload, native: BestNative) -> _Base:
     """The fastest physically possible native run, so that what stays native is as fast as it can be; else the run before."""
     if native.base is None:
         return _Base(start)
     configuration = native.base.configuration
-    return _Base(configuration.run(start), configuration)
+    return _Base(configuration.run(workload.own_run), configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +205,43 @@ class _Candidates:
         """The fastest run on a network model, see `choose_run`."""
 
         def write_and_replay(chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
-            place = self.folder / f"{_CANDIDATE}{len(list(self.folder.glob(f'{_CANDIDATE}*')))}"
-            place.mkdir()
-            written = write_run(place, self.inputs, self.workload, chosen, order, model, base.native)
-            try:
-                after = replay_run(read_inputs(planned_inputs(place, self.inputs)), model, route_loads=True)
-            except (ConfigError, ReplayError) as error:
-                return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
-            return CandidateRun(place, chosen, written, after)
+            return self._write_and_replay(apart(self.workload), chosen, order, base, model)
 
         return choose_run(self.workload, solutions, base.run, before, write_and_replay)
+
+    def joint(
+        self,
+        best: CandidateRun,
+        solutions: tuple[Solution, ...],
+        base: _Base,
+        model: Backend,
+        options: SearchOptions,
+        cache: SynthesisCache,
+        limit: int,
+    ) -> CandidateRun:
+        """A faster run with joint schedules, see `choose_joint`; else the best one."""
+        network = self.workload.run.network
+        topology = build_topology(network)
+
+        def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
+            return synthesize_joint(joint, topology, network, model, options, cache, most_messages)
+
+        def write(made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
+            return self._write_and_replay(made, chosen, order, base, model)
+
+        return choose_joint(self.workload, best, solutions, synthesize, write, options.threads or os.cpu_count() or 1, limit)
+
+    def _write_and_replay(
+        self, made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64], base: _Base, model: Backend
+    ) -> CandidateRun | AstraTacosError:
+        place = self.folder / f"{_CANDIDATE}{len(list(self.folder.glob(f'{_CANDIDATE}*')))}"
+        place.mkdir()
+        written = write_run(place, self.inputs, made, chosen, order, model, base.native)
+        try:
+            after = replay_run(read_inputs(planned_inputs(place, self.inputs)), model, route_loads=True)
+        except (ConfigError, ReplayError) as error:
+            return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
+        return CandidateRun(place, made, chosen, written, after)
 
     def run_of(self, candidate: CandidateRun) -> Run:
         """The run that was written."""
@@ -250,6 +298,22 @@ def _solve_all(
         found = Extras(one.relayed, other.joint, one.defects + other.defects)
         extras.append(with_own_schedule(found, case, solution, topology))
     return solved, tuple(extras)
+
+
+def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
+    """What plan.json says of the oracle's verdict on the run, and of what its traces are for.
+
+    Raises
+    ------
+    VerificationError
+        If the run does not do what the run before did: a defect of this package.
+    """
+    verdict = verify_run(after, written.parts, before, MOST_CHECKED)
+    if verdict.violations:
+        more = f" and {len(verdict.violations) - 1:,} more" if len(verdict.violations) > 1 else ""
+        raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")
+    traces = {prefix: parts.to_json() for prefix, parts in written.parts.items()}
+    return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}
 
 
 def _recording(workload: Workload, after: RunOutcome, before: RunOutcome | str) -> Recording:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,32 @@ class CaseFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class JointFigures:
+    """Figures of several collectives that run one joint schedule; times in ns, of one time that they run, on average.
+
+    Parameters
+    ----------
+    name, collectives, ranks
+        The name of the traces, what they are for (`4 x all-to-all 2 MiB`), and all ranks.
+    count
+        How often they run.
+    chunks_per_npu
+        How finely the one that is cut most finely is cut.
+    predicted_ns, apart_ns, spent_ns
+        Its predicted time, the time of the same collectives in the best run without joint schedules, and in this run.
+    """
+
+    name: str
+    collectives: tuple[str, ...]
+    ranks: tuple[int, ...]
+    count: int
+    chunks_per_npu: int
+    predicted_ns: int
+    apart_ns: int
+    spent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanResult:
     """The result of a plan: times before and after, and the figures of each distinct collective.
 
@@ -117,6 +143,8 @@ class PlanResult:
         What the run takes at least, whatever algorithms its collectives have.
     messages
         How many messages ASTRA-sim has to simulate.
+    joint
+        Collectives of several groups that run joint schedules.
     """
 
     backend: Backend
@@ -135,6 +163,7 @@ class PlanResult:
     native: BestNative
     bound: RunBound
     messages: MessageCounts
+    joint: tuple[JointFigures, ...]
 
     @property
     def efficiency(self) -> float | None:
@@ -159,7 +188,9 @@ class PlanResult:
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
         own = {
-            name: getattr(self, name) for name in self.__slots__ if name not in ("cases", "judged", "native", "bound", "messages")
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in ("cases", "judged", "native", "bound", "messages", "joint")
         }
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
@@ -168,6 +199,7 @@ class PlanResult:
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
             own |= judged.to_json()
+        own |= {"joint": [asdict(each) for each in self.joint]}
         return own | {"cases": [case.to_json() for case in self.cases]}
 
 
@@ -184,6 +216,7 @@ def plan_result(
     native: BestNative,
     bound: RunBound,
     limit: int,
+    joint: tuple[JointFigures, ...],
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -211,6 +244,8 @@ def plan_result(
         What the run takes at least.
     limit
         About how many messages the planned run may have.
+    joint
+        Collectives of several groups that run joint schedules.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -268,6 +303,7 @@ def plan_result(
         native=native,
         bound=bound,
         messages=MessageCounts(limit, None if isinstance(before, str) else before.num_messages, after.num_messages),
+        joint=joint,
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

@@ -14,9 +14,9 @@ from astra_tacos.planner.assignment import Assignment
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.planner.order_dependencies import order_dependencies
-from astra_tacos.planner.patterns import CARRIER, PATTERN_ATTRIBUTE, carrying_type
+from astra_tacos.run.patterns import CARRIER, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_type
+from astra_tacos.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace, WorkloadColumns
 
@@ -29,6 +29,8 @@ class Changes:
     ----------
     group
         int64[n], id of another group, -1 where it stays.
+    own_group
+        int64[n], id of the node's own group where it runs a joint trace, -1 elsewhere.
     node_id
         uint64[n], the id that it has from now on.
     pattern
@@ -38,6 +40,7 @@ class Changes:
     """
 
     group: NDArray[np.int64]
+    own_group: NDArray[np.int64]
     node_id: NDArray[np.uint64]
     pattern: NDArray[np.int64]
     wait_first: NDArray[np.int64]
@@ -52,6 +55,7 @@ def find_changes(
     graph: MergedGraph,
     assignment: Assignment,
     order: NDArray[np.int64],
+    is_joint: NDArray[np.bool_],
 ) -> Changes:
     """The changes that a plan needs; none for a workload that was planned before.
 
@@ -71,9 +75,13 @@ def find_changes(
         Groups and ids of the instances.
     order
         int64[num_nodes + num_instances], place of each row and collective.
+    is_joint
+        bool[num_instances], whether an instance stands for several collectives.
     """
     nodes, instance = instances.nodes, instances.instance
-    group = np.where(assignment.group != instances.group, assignment.group, -1)[instance]
+    assigned = assignment.group[instance]
+    group = np.where(assigned != nodes.named_group, assigned, -1)
+    own_group = np.where(is_joint[instance] & (group >= 0), nodes.group, -1)
     carrying = np.array(list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist())), np.int64)
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
@@ -82,7 +90,7 @@ def find_changes(
     entry_of = np.zeros(trace.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]
-    return Changes(group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
+    return Changes(group, own_group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
 
 
 def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances, changes: Changes, prefix: Path) -> int:
@@ -131,6 +139,8 @@ def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int,
         at(row).id = new_id[row]
     if changes.group[entry] >= 0:
         set_attribute(at(row), "pg_name", "string_val", str(int(changes.group[entry])))
+    if changes.own_group[entry] >= 0:
+        set_attribute(at(row), GROUP_ATTRIBUTE, "string_val", str(int(changes.own_group[entry])))
     if changes.pattern[entry] >= 0:
         set_attribute(at(row), "comm_type", "int64_val", int(CARRIER))
         set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", CommType(int(changes.pattern[entry])).name)

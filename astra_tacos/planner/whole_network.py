@@ -120,7 +120,7 @@ def with_relays(
     if case.num_members == topology.num_npus or case.collective not in COLLECTIVES:
         return Extras(WithRelays())
     identity = _identity(case, network, backend, options) | {"relays": group}
-    cuts = _cuts(case, topology, [group], options, case.max_sends)
+    cuts = _cuts(case, topology, [group], options, case.most_sends)
     if not cuts:
         return Extras(WithRelays())
     found = cache.find(identity, Wanted((topology,), cuts[0][0], {"was_cut_off": "bool"}))
@@ -182,7 +182,7 @@ def at_once(
     identity = _identity(case, network, backend, options) | {"together": groups}
     identities = [identity | {"number": number} for number in range(len(groups))]
     cuts = _cuts(case, topology, groups, options, _JOINT_SENDS)
-    found = _find_all(identities, cuts[0], topology, cache) if cuts else None
+    found = find_all(identities, cuts[0], topology, cache) if cuts else None
     defects: list[str] = []
     if found is not None:
         schedules, alone = found
@@ -274,7 +274,7 @@ def _relayed(schedule: Schedule, was_cut_off: bool, ran_out_of_time: bool) -> Wi
     return WithRelays(*found, was_cut_off, ran_out_of_time)
 
 
-def _find_all(
+def find_all(
     identities: list[dict[str, Any]], collectives: list[Collective], topology: Topology, cache: SynthesisCache
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
     """Schedules of all groups, on one topology, and their times alone; None if one is missing, or they do not go together."""

@@ -14,8 +14,8 @@ from astra_tacos.planner.distinct_collective import DistinctCollective, find_dis
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
 from astra_tacos.planner.instances import Instances, match_instances
 from astra_tacos.planner.native_configuration import native_run
-from astra_tacos.planner.patterns import carrying_type
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.topology.composition import build_topology
 
@@ -38,6 +38,20 @@ class Workload:
     graph: MergedGraph
     cases: tuple[DistinctCollective, ...]
     of_instance: NDArray[np.int64]
+
+    @property
+    def own_run(self) -> Run:
+        """The run in which nodes of joint traces name their own groups again, as native collectives need it."""
+        nodes, columns = self.instances.nodes, self.run.columns
+        moved = np.flatnonzero(nodes.named_group != nodes.group)
+        if not len(moved):
+            return self.run
+        names = [*columns.group_names, *(str(group) for group in np.unique(nodes.group[moved]).tolist())]
+        place = {name: at for at, name in enumerate(names)}
+        group = columns.group.copy()
+        group[nodes.row[moved]] = [place[str(each)] for each in nodes.group[moved].tolist()]
+        columns = replace(columns, group=group, group_names=tuple(names))
+        return replace(self.run, workload=replace(self.run.workload, workload=columns))
 
     @property
     def carried_run(self) -> Run:
@@ -77,10 +91,11 @@ def find_workload(inputs: RunInputs) -> Workload:
     return Workload(run, issue, instances, graph, cases, of_instance)
 
 
-def baseline_run(run: Run, baseline: str | None) -> Run:
+def baseline_run(workload: Workload, baseline: str | None) -> Run:
     """The run to compare with; with one native algorithm for all collectives, if it is named."""
     if baseline is None:
-        return run
+        return workload.run
+    run = workload.own_run
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
     splits = run.system.preferred_dataset_splits or 1
     return native_run(run, replace(run.system, native=native, preferred_dataset_splits=splits))

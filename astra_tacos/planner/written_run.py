@@ -11,23 +11,27 @@ from numpy.typing import NDArray
 from astra_tacos.planner.assignment import Assignment, assign
 from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.instances import Instances
+from astra_tacos.planner.joint_workload import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
-from astra_tacos.planner.patterns import COLLECTIVE_NAMES
 from astra_tacos.planner.rewrite import Changes, find_changes, write_workload
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.trace_folder import write_traces
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE
+from astra_tacos.run.trace_parts import TraceParts, part_of
+from astra_tacos.schedule.joint import JOINT
 from astra_tacos.trace.schema import CommType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenRun:
-    """What was written: names of traces, the assignment of collectives, and the changes of their nodes."""
+    """What was written: names of traces, what they are for by prefix, the assignment of collectives, changes of their nodes."""
 
     traces: tuple[str, ...]
+    parts: dict[str, TraceParts]
     assignment: Assignment
     changes: Changes
 
@@ -35,7 +39,7 @@ class WrittenRun:
 def write_run(
     folder: Path,
     inputs: RunInputs,
-    workload: Workload,
+    made: JointWorkload,
     solutions: tuple[Solution, ...],
     order: NDArray[np.int64],
     backend: Backend,
@@ -49,8 +53,8 @@ def write_run(
         Empty directory to write into.
     inputs
         Files of the run.
-    workload
-        The run and its collectives.
+    made
+        The run and its collectives, some of which may be joint.
     solutions
         The result of each distinct collective.
     order
@@ -65,8 +69,14 @@ def write_run(
     ConfigError
         If there are not enough tags or ids, or a file cannot be read again.
     """
+    workload = made.workload
     run, instances, cases = workload.run, workload.instances, workload.cases
     schedules = {case.name: solution.schedule for case, solution in zip(cases, solutions, strict=True) if solution.schedule}
+    used = set(np.unique(workload.of_instance).tolist())
+    schedules = {
+        case.name: schedules[case.name] for number, case in enumerate(cases) if number in used and case.name in schedules
+    }
+    schedules |= {joint.name: joint.schedule for joint in made.joints}
     kept, own_trace = _kept(workload, solutions)
     idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[_moves_nothing(instances)]).tolist()}
     traces = (*schedules, *kept, *idle)
@@ -77,9 +87,13 @@ def write_run(
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
     own = np.where(_moves_nothing(instances), idling, own)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
+    of_joint = np.array([*(entry_of[joint.name] for joint in made.joints), NATIVE], np.int64)
+    implementation = np.where(made.of_instance == NO_JOINT, implementation, of_joint[made.of_instance])
     in_order = order[run.workload.num_nodes :]
-    assignment = assign(run.workload, instances, implementation, run.groups.members, in_order, run.system)
-    changes = find_changes(run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order)
+    assignment = assign(run.workload, instances, implementation, made.groups, in_order, run.system)
+    changes = find_changes(
+        run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order, made.of_instance != NO_JOINT
+    )
     (folder / WORKLOAD).mkdir()
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
     prefixes = write_traces(folder, run.workload, schedules, kept, idle)
@@ -87,7 +101,12 @@ def write_run(
     needs = backend.needs(len(run.network.dimensions))
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
     write_configurations(folder, inputs, assignment.groups, per_node, backend, needs, keys)
-    return WrittenRun(traces, assignment, changes)
+    collectives = {name: schedule.collective for name, schedule in schedules.items()}
+    parts = {name: TraceParts(each.num_npus, (part_of(each),)) for name, each in collectives.items() if each.name != JOINT}
+    parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in made.joints}
+    parts |= {name: TraceParts(num_ranks, None) for name, (_, num_ranks) in kept.items()}
+    parts |= {name: TraceParts(num_ranks, ()) for name, num_ranks in idle.items()}
+    return WrittenRun(traces, {prefixes[name]: parts[name] for name in traces}, assignment, changes)
 
 
 def _moves_nothing(instances: Instances) -> NDArray[np.bool_]:
@@ -109,7 +128,8 @@ def _kept(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[dict[str
     for number, entry in enumerate(first.tolist()):
         case = int(workload.of_instance[number])
         named = int(run.implementation[instances.nodes.row[entry]])
-        if named == NATIVE or case == NO_CASE or not solutions[case].keeps_custom:
+        is_joint = instances.nodes.named_group[entry] != instances.nodes.group[entry]
+        if named == NATIVE or is_joint or case == NO_CASE or not solutions[case].keeps_custom:
             continue
         if named not in name_of:
             prefix = run.directory / run.prefixes[named]

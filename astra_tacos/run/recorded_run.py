@@ -49,7 +49,7 @@ def record_run(
     after, before
         Outcome of this run, and of the same run before it was planned, if that is to be recorded too.
     pattern
-        int64[num_nodes], `CommType` that each collective node stands for (`planner.patterns`); None for the one in its trace.
+        int64[num_nodes], `CommType` that each collective node stands for (`run.patterns`); None for the one in its trace.
     """
     trace, columns = run.workload, run.columns
     kind = np.full(256, OTHER, np.uint8)

@@ -37,7 +37,7 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files:
     assert own and len(result.cases) - len(own) == sum(case.reason.startswith("native is faster") for case in result.cases)
     assert lint_plan(after).findings == ()
     schedules = [load_schedule(path) for path in (tmp_path / "cache").rglob("*.npz")]
-    assert len(schedules) == len(result.cases)
+    assert len(schedules) >= len(result.cases)  # and of joint ones
     assert any(schedule.sums is not None for schedule in schedules)
     assert all(verify(schedule) == () for schedule in schedules)
     for case in own:
@@ -49,7 +49,7 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files:
     outcome = replay_run(read_inputs(after), result.backend)
     assert outcome.end_ns == result.after_ns
     for case in own:
-        if case.exact and case.together_ns is None:
+        if case.exact and case.together_ns is None and not result.joint:  # which ranks end at different times
             assert case.spent_after_ns == case.predicted_ns
     again, _ = planned(inputs, tmp_path / "again", options=options, cache=tmp_path / "cache", compare_backends=False)
     assert all(case.from_cache for case in again.cases)

@@ -1,0 +1,153 @@
+"""The choice of joint schedules for a whole run, by replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
+from astra_tacos.planner.joint_sets import JointSet, joint_sets
+from astra_tacos.planner.joint_synthesis import JointCollective
+from astra_tacos.planner.joint_workload import JointWorkload, joined
+from astra_tacos.planner.plan_result import JointFigures
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import NATIVE
+from astra_tacos.units import format_size
+
+_MOST_SETS = 32
+"""Sets of collectives that are synthesized together: those that take longest."""
+_MOST_RANKS = 256
+_WORTH = 0.99
+"""A joint schedule is tried where it takes less than this share of what its collectives take now."""
+Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]
+
+
+def choose_joint(
+    workload: Workload,
+    best: CandidateRun,
+    solutions: Solutions,
+    synthesize: Callable[[JointSet, int], JointCollective | None],
+    write: Write,
+    threads: int,
+    most_messages: int,
+) -> CandidateRun:
+    """A faster run in which collectives that are under way at once run joint schedules; `best` if none is faster.
+
+    Tried are all joint schedules that promise to be faster than what runs now, in the order of list scheduling and in that of
+    the best run; then those alone that were faster.
+
+    Parameters
+    ----------
+    workload, best
+        The run's collectives, and the best run so far.
+    solutions
+        The best of each case, which the best run may do without.
+    synthesize
+        Makes the joint schedule of a set, in at most so many messages.
+    write
+        Writes and replays a run, given the place of each row and collective in its order.
+    threads
+        Sets synthesized at a time.
+    most_messages
+        About how many messages the run may have.
+    """
+    nodes = workload.instances.nodes
+    has_own = (workload.run.implementation[nodes.row] != NATIVE) & (nodes.named_group == nodes.group)
+    own_trace = np.zeros(workload.instances.num_instances, np.bool_)
+    np.logical_or.at(own_trace, workload.instances.instance, has_own)
+
+    def may_join(number: int) -> bool:
+        return not (own_trace[number] and best.solutions[int(workload.of_instance[number])].keeps_custom)
+
+    sets = [each for each in joint_sets(workload, best.after, may_join) if len(each.ranks) <= _MOST_RANKS][:_MOST_SETS]
+
+    apart_ns = max(sum(each.apart_ns for each in sets), 1)
+
+    def make(joint: JointSet) -> JointCollective | None:
+        # What the run has left is for the sets, as much as they take of their time together.
+        room = sum(workload.cases[int(workload.of_instance[number])].most_messages for number in joint.instances[0])
+        share = (most_messages - best.after.num_messages) * joint.apart_ns / apart_ns / len(joint.instances)
+        return synthesize(joint, max(room, math.floor(share)))
+
+    with ThreadPoolExecutor(max(threads, 1)) as pool:
+        made = list(pool.map(make, sets))
+    chosen = [
+        joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
+    ]
+    tried: set[tuple[str, ...]] = set()
+    while chosen and tuple(joint.name for joint in chosen) not in tried:
+        tried.add(tuple(joint.name for joint in chosen))
+        run = _fastest(best, solutions, _without_circles(workload, chosen), write)
+        if run is None:
+            break
+        spent = _spent(run)
+        faster = [joint for joint, time_ns in zip(run.made.joints, spent, strict=True) if time_ns < joint.of.apart_ns]
+        if run.after.end_ns < best.after.end_ns:
+            best = run
+        chosen = faster
+    return best
+
+
+def _without_circles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
+    """The workload with those joint collectives that do not make others wait for one another."""
+    made = joined(workload, joints)
+    kept: list[JointCollective] = []
+    if made is None:
+        for joint in joints:
+            if joined(workload, [*kept, joint]) is not None:
+                kept.append(joint)
+        made = joined(workload, kept)
+        assert made is not None  # nothing joined has no circle
+    return made
+
+
+def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, write: Write) -> CandidateRun | None:
+    """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
+    known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
+    runs = []
+    orders: list[RunOutcome | None] = [None, best.after]
+    choices = [best.solutions] if best.solutions == solutions else [best.solutions, solutions]
+    for chosen in choices:
+        for before in orders:
+            run = write(made, chosen, order_run(made.workload, chosen, before, known_ns))
+            if isinstance(run, CandidateRun):
+                runs.append(run)
+    return min(runs, key=lambda each: each.after.end_ns, default=None)
+
+
+def _spent(run: CandidateRun) -> list[int]:
+    """How long each joint collective takes in a run, from when its last rank begins, all times together."""
+    instances = run.made.workload.instances
+    begin, end = np.zeros(instances.num_instances, np.int64), np.zeros(instances.num_instances, np.int64)
+    np.maximum.at(begin, instances.instance, run.after.node_issue_ns[instances.nodes.row])
+    np.maximum.at(end, instances.instance, run.after.node_finish_ns[instances.nodes.row])
+    of_joint, took = run.made.of_instance, end - begin
+    return [int(took[of_joint == number].sum()) for number in range(len(run.made.joints))]
+
+
+def joint_figures(run: CandidateRun) -> tuple[JointFigures, ...]:
+    """Figures of the joint collectives of a run, those that take longest first."""
+    figures = []
+    for joint, spent_ns in zip(run.made.joints, _spent(run), strict=True):
+        parts = [f"{name} {format_size(size)}" for name, size, _, _ in joint.of.parts]
+        kinds = tuple(f"{parts.count(kind)} x {kind}" for kind in dict.fromkeys(parts))
+        count = len(joint.of.instances)
+        figures.append(
+            JointFigures(
+                joint.name,
+                kinds,
+                joint.of.ranks,
+                count,
+                max(part.chunks_per_npu for part in joint.parts),
+                joint.time_ns,
+                joint.of.apart_ns // count,
+                spent_ns // count,
+            )
+        )
+    return tuple(sorted(figures, key=lambda each: (-each.spent_ns * each.count, each.name)))

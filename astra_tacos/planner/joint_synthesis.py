@@ -1,0 +1,158 @@
+"""Joint schedules of collectives that run at once: all their ranks pass chunks on for one another, at common prices of links."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from astra_tacos.collective import make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.planner.group_topology import group_topology
+from astra_tacos.planner.joint_sets import JointSet
+from astra_tacos.planner.synthesis import holds_no_link
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.whole_network import find_all
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.trace_parts import TracePart, part_of
+from astra_tacos.schedule.joint import join
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.synthesizer.routing.joint_routing import together
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.topology.topology import Topology
+from astra_tacos.verifier.schedule_oracle import verify_together
+from astra_tacos.version import package_version
+
+_CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+_MOST_SENDS = 1 << 14
+"""Of a joint schedule: routing them takes some seconds."""
+_WORTH_MORE_SENDS = 0.99
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointCollective:
+    """Several collectives as one, with the schedule that they run.
+
+    Parameters
+    ----------
+    of
+        What they are, and which collectives of the workload.
+    schedule
+        The joint schedule, on the network of their ranks.
+    parts
+        What the chunks of the schedule are for.
+    """
+
+    of: JointSet
+    schedule: Schedule
+    parts: tuple[TracePart, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its traces: joint_all_to_all_2097152B_of_8_3f2a91bc."""
+        kinds = sorted({f"{name.replace('-', '_')}_{size}B" for name, size, _, _ in self.of.parts})
+        what = kinds[0] if len(kinds) == 1 else f"{len(kinds)}_kinds"
+        digest = hashlib.sha256(json.dumps(self.of.parts).encode()).hexdigest()
+        return f"joint_{what}_of_{len(self.of.ranks)}_{digest[:8]}"
+
+    @property
+    def time_ns(self) -> int:
+        """Its predicted time."""
+        return self.schedule.collective_time_ns
+
+
+def synthesize_joint(
+    joint: JointSet,
+    network: Topology,
+    config: NetworkConfig,
+    backend: Backend,
+    options: SearchOptions,
+    cache: SynthesisCache,
+    most_messages: int,
+) -> JointCollective | None:
+    """The fastest joint schedule of any number of chunks that the oracle passes; None if there is none.
+
+    Parameters
+    ----------
+    joint
+        The collectives.
+    network, config, backend
+        What they run on.
+    options
+        Seed and speed of reductions.
+    cache
+        Where results are kept.
+    most_messages
+        How many messages it may have.
+    """
+    ranks = joint.ranks
+    try:
+        view = group_topology(network, config, ranks, "needed")
+    except ConfigError:
+        return None
+    if view.num_routed:
+        return None
+    place = {rank: at for at, rank in enumerate(ranks)}
+    cuts = _cuts(joint, place, min(most_messages, _MOST_SENDS))
+    if not cuts:
+        return None
+    identity: dict[str, Any] = {
+        "joint": joint.parts,
+        "network": asdict(config) | {"source": ""},
+        "backend": backend.name,
+        "seed": options.seed,
+        "reduce_bandwidth_gbps": options.reduce_bandwidth_gbps,
+        "most_messages": most_messages,
+        "version": package_version(),
+    }
+    identities = [identity | {"number": number} for number in range(len(joint.parts))]
+    found = find_all(identities, cuts[0], view.topology, cache)
+    schedules = found[0] if found is not None else None
+    if schedules is None:
+        schedules = _best(cuts, view.topology, backend, options, most_messages)
+        if schedules is None:
+            return None
+        for each, schedule in zip(identities, schedules, strict=True):
+            cache.keep(each, schedule, {"alone_ns": schedule.collective_time_ns})
+    return JointCollective(joint, join(schedules), tuple(part_of(each.collective) for each in schedules))
+
+
+def _best(
+    cuts: list[list[Collective]], topology: Topology, backend: Backend, options: SearchOptions, most_messages: int
+) -> tuple[Schedule, ...] | None:
+    best: tuple[Schedule, ...] | None = None
+    best_ns, best_messages = 0, 0
+    for collectives in cuts:
+        model = backend.link_model_on(topology, collectives[0])[0]
+        try:
+            made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
+        except (ConfigError, SynthesisError):
+            continue  # chunks too small for the links, or some rank cannot be reached
+        messages = sum(each.num_messages for each in made)
+        if messages > most_messages or any(holds_no_link(each) for each in made) or verify_together(made):
+            continue
+        time_ns = max(each.collective_time_ns for each in made)
+        if best is None or time_ns < best_ns * (_WORTH_MORE_SENDS if messages > best_messages else 1):
+            best, best_ns, best_messages = made, time_ns, messages
+    return best
+
+
+def _cuts(joint: JointSet, place: dict[int, int], most_sends: int) -> list[list[Collective]]:
+    """The collectives among the ranks of all, in as many chunks as sends allow; other ranks may at least double them."""
+    cuts = []
+    for count in _CHUNKS:
+        try:
+            collectives = [
+                make_collective(
+                    name, len(place), size, count, None if root is None else place[root], [place[rank] for rank in ranks]
+                )
+                for name, size, root, ranks in joint.parts
+            ]
+        except ConfigError:
+            continue  # fewer bytes than chunks
+        if sum(each.least_sends for each in collectives) <= most_sends:
+            cuts.append(collectives)
+    return cuts

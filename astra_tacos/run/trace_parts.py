@@ -1,0 +1,119 @@
+"""What a custom trace is for: a collective of all its positions, or several of some of them, each with its own chunks.
+
+A planned run states this of every trace that it has (`traces` in plan.json), so that the traces can be judged by what they say
+that they move. Positions are the places of ranks in the group that runs the trace, in ascending order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.config.json_text import read_json_object
+from astra_tacos.errors import ConfigError
+
+_KEYS = ("collective", "size_bytes", "chunks_per_npu", "num_owners", "root", "members")
+
+
+@dataclass(frozen=True, slots=True)
+class TracePart:
+    """One collective of a trace; its chunks follow those of the parts before it.
+
+    Parameters
+    ----------
+    collective, size_bytes, chunks_per_npu
+        As for `make_collective`.
+    members
+        Positions that take part, ascending; the others may pass on what they get.
+    root
+        Position of the root; None for patterns without.
+    num_owners
+        As for `make_collective`.
+    """
+
+    collective: str
+    size_bytes: int
+    chunks_per_npu: int
+    members: tuple[int, ...]
+    root: int | None = None
+    num_owners: int | None = None
+
+    def make(self, num_positions: int) -> Collective:
+        """The collective, among so many positions.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such collective.
+        """
+        arguments = self.collective, num_positions, self.size_bytes, self.chunks_per_npu, self.root
+        return make_collective(*arguments, self.members, self.num_owners)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {key: list(self.members) if key == "members" else getattr(self, key) for key in _KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceParts:
+    """A trace of so many positions, and what it is for; no parts if it moves nothing, None if that is not known."""
+
+    num_positions: int
+    parts: tuple[TracePart, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for plan.json."""
+        parts = None if self.parts is None else [part.to_json() for part in self.parts]
+        return {"positions": self.num_positions, "parts": parts}
+
+
+def part_of(collective: Collective) -> TracePart:
+    """The part that a collective is, of a trace with a position for each of its NPUs."""
+    is_reduced = collective.name == "all-reduce"
+    return TracePart(
+        collective.name,
+        collective.size_bytes,
+        collective.chunks_per_npu,
+        tuple(collective.member_npus.tolist()),
+        collective.root if collective.name in ROOTED else None,
+        collective.num_chunks // collective.chunks_per_npu if is_reduced else None,
+    )
+
+
+def read_trace_parts(path: Path) -> dict[str, TraceParts]:
+    """What the traces of a planned run are for, by prefix.
+
+    Parameters
+    ----------
+    path
+        Its plan.json.
+
+    Raises
+    ------
+    ConfigError
+        If the file does not say it.
+    """
+    found = read_json_object(path).get("traces")
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: found no object 'traces', expected what every trace is for: plan the run again")
+    try:
+        return {
+            prefix: TraceParts(
+                int(entry["positions"]), None if entry["parts"] is None else tuple(_part(part) for part in entry["parts"])
+            )
+            for prefix, entry in found.items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: traces: {error!r}, expected positions and parts of every trace") from None
+
+
+def _part(entry: dict[str, Any]) -> TracePart:
+    numbers = {key: entry[key] for key in ("size_bytes", "chunks_per_npu")}
+    if not all(type(number) is int for number in (*numbers.values(), *entry["members"])):
+        raise ValueError("expected whole numbers")
+    return TracePart(
+        str(entry["collective"]), **numbers, members=tuple(entry["members"]), root=entry["root"], num_owners=entry["num_owners"]
+    )

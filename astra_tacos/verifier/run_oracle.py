@@ -1,0 +1,420 @@
+"""The oracle for planned runs: every collective's members end with what its pattern says, and all else is as it was.
+
+It reads the written files only, and knows nothing of how they were made:
+
+- the traces compute, by what their messages say that they move, the collectives that plan.json says they are for, whatever ranks
+  that are no members pass on;
+- every collective node runs a trace of its own pattern, size, root and ranks, or stays native;
+- the nodes of all ranks that run one trace in one group are in one order on every rank, so that those that meet belong together;
+- if the run before is given: nodes are the same, with the same compute, messages and collectives, and wait for what they waited.
+
+Whether a run goes to its end is for the replay to say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by
+from astra_tacos.errors import ConfigError
+from astra_tacos.run.groups import ALL_RANKS, group_ids, members_of
+from astra_tacos.run.patterns import (
+    COLLECTIVE_NAMES,
+    GROUP_ATTRIBUTE,
+    PATTERN_ATTRIBUTE,
+    RELAY_ATTRIBUTE,
+    ROOT_ATTRIBUTES,
+    ROOTED,
+    pattern_name,
+)
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.trace_parts import TraceParts
+from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.trace import Trace
+from astra_tacos.verifier.chakra_program import chakra_program
+from astra_tacos.verifier.part_conditions import check_parts
+from astra_tacos.verifier.program_order import check_alike, check_races, find_order
+from astra_tacos.verifier.violation import Violation
+
+_NO_ROOT = -1
+_KEPT = ("kind", "duration_us", "size_bytes", "peer", "tag")
+_KEPT_COLUMNS = ("num_ops", "tensor_size", "comm_priority", "is_cpu_op", "own")
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The oracle's verdict on a planned run.
+
+    Parameters
+    ----------
+    num_collectives, num_native
+        Collective nodes, and how many of them run ASTRA-sim's own collectives.
+    num_traces, num_messages
+        Custom traces, and the messages in them.
+    unchecked
+        Traces whose result was not checked, and why.
+    violations
+        All faults that were found.
+    """
+
+    num_collectives: int
+    num_native: int
+    num_traces: int
+    num_messages: int
+    unchecked: tuple[str, ...]
+    violations: tuple[Violation, ...]
+
+    @property
+    def proven(self) -> bool:
+        """Whether everything was checked and there are no violations."""
+        return not self.unchecked and not self.violations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nodes:
+    """Collective nodes of a run, by row: what each has to do. `ranks` are those of its group, ascending."""
+
+    row: NDArray[np.int64]
+    pattern: list[int]
+    size_bytes: list[int]
+    root: list[int]
+    ranks: list[tuple[int, ...]]
+
+
+def verify_run(
+    after: Run, parts: dict[str, TraceParts], before: Run | None = None, most_messages: int | None = None
+) -> RunVerdict:
+    """Judge a planned run.
+
+    Parameters
+    ----------
+    after
+        The planned run.
+    parts
+        What its traces are for, by prefix.
+    before
+        The run that was planned; None if it is not known. Then nodes have to do what they themselves say.
+    most_messages
+        Traces with more messages are not looked into; None to look into all.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read again.
+    """
+    violations: list[Violation] = []
+    unchecked: list[str] = []
+    made: dict[int, list[Collective]] = {}
+    num_messages = 0
+    for number, (prefix, trace) in enumerate(zip(after.prefixes, after.collectives, strict=True)):
+        count = int(np.count_nonzero(trace.kind == NodeType.COMM_SEND))
+        num_messages += count
+        told = parts.get(prefix)
+        if told is None or told.parts is None:
+            unchecked.append(f"{prefix}: nothing says what it is for")
+            continue
+        if trace.num_ranks != told.num_positions:
+            text = f"{prefix}: traces of {trace.num_ranks} ranks, expected {told.num_positions}"
+            violations.append(Violation("rank-count", text))
+            continue
+        try:
+            made[number] = [part.make(told.num_positions) for part in told.parts]
+        except ConfigError as error:
+            violations.append(Violation("no-such-collective", f"{prefix}: {error}"))
+            continue
+        if most_messages is not None and count > most_messages:
+            unchecked.append(f"{prefix}: its {count:,} messages are more than {most_messages:,}")
+            continue
+        found, is_checked = _check_trace(after.directory / prefix, trace.num_ranks, made[number])
+        violations += found
+        if not is_checked:
+            unchecked.append(f"{prefix}: it does not name the chunks that it moves")
+    if before is not None:
+        violations += _compare(before, after)
+    nodes = _collective_nodes(after)
+    if before is not None:
+        place = _places(before.workload, after.workload) if before.workload.num_ranks == after.workload.num_ranks else None
+        if place is not None:
+            asked = _collective_nodes(before)
+            nodes = replace(asked, row=place[asked.row])
+    violations += _check_nodes(after, nodes, made)
+    violations += _check_sequences(after, nodes)
+    is_native = after.implementation[nodes.row] == NATIVE
+    counts = len(nodes.row), int(np.count_nonzero(is_native)), len(after.prefixes), num_messages
+    return RunVerdict(*counts, tuple(unchecked), tuple(violations))
+
+
+def _check_trace(prefix: Path, num_ranks: int, collectives: list[Collective]) -> tuple[list[Violation], bool]:
+    """Violations of one trace by its data, and whether its result could be checked."""
+    trace = read_trace(prefix, chunks=True, most_ranks=num_ranks)
+    program, found = chakra_program(trace)
+    if not collectives:
+        if program.num_messages:
+            found.append(Violation("needless-message", f"{program.num_messages} messages, expected none"))
+        return _named(prefix, found), True
+    order, deadlocks = find_order(program)
+    found += deadlocks
+    if order is None:
+        return _named(prefix, found), True
+    found += check_alike(program, order) + check_races(program, order)
+    if program.buffers is None:
+        return _named(prefix, found), bool(found)
+    return _named(prefix, found + check_parts(trace, program, order, collectives)), True
+
+
+def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
+    return [Violation(v.code, f"{prefix.name}: {v.message}", v.send, v.npu, v.chunk, v.time_ns) for v in violations]
+
+
+def _compare(before: Run, after: Run) -> list[Violation]:
+    """Violations for nodes that are not what they were; relays may follow the nodes of a rank."""
+    old, new = before.workload, after.workload
+    if old.num_ranks != new.num_ranks:
+        return [Violation("rank-count", f"{new.num_ranks} ranks, expected {old.num_ranks}")]
+    place = _places(old, new)
+    if place is None:
+        short = int(np.argmax(np.diff(new.rank_first) < np.diff(old.rank_first)))
+        return [Violation("nodes-changed", f"rank {short} has lost nodes", npu=short)]
+    found: list[Violation] = []
+    faults = np.zeros(old.num_nodes, np.bool_)
+    is_collective = old.kind == NodeType.COMM_COLL
+    for name in _KEPT:
+        faults |= getattr(old, name) != getattr(new, name)[place]
+    for name in _KEPT_COLUMNS:
+        faults |= getattr(before.columns, name) != getattr(after.columns, name)[place]
+    faults |= ~is_collective & (old.node_id != new.node_id[place])
+    for row in np.flatnonzero(faults).tolist():
+        found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
+    waits = set(zip(_owners(new).tolist(), new.dep.tolist(), strict=True))
+    for row, dep in zip(_owners(old).tolist(), old.dep.tolist(), strict=True):
+        if dep >= 0 and (int(place[row]), int(place[dep])) not in waits:
+            text = f"{old.describe_node(row)} no longer waits for {old.describe_node(dep)}"
+            found.append(Violation("dependency-lost", text, npu=_rank(old, row)))
+    extra = np.ones(new.num_nodes, np.bool_)
+    extra[place] = False
+    relays = _relays(after)
+    for row in np.flatnonzero(extra & ~relays).tolist():
+        found.append(Violation("nodes-added", f"{new.describe_node(row)} is new, and no relay", npu=_rank(new, row)))
+    return found
+
+
+def _places(old: Trace, new: Trace) -> NDArray[np.int64] | None:
+    """int64[nodes before], the row of each node in the run after; None if a rank has fewer nodes than before."""
+    if (np.diff(new.rank_first) < np.diff(old.rank_first)).any():
+        return None
+    return np.arange(old.num_nodes) + np.repeat(new.rank_first[:-1] - old.rank_first[:-1], np.diff(old.rank_first))
+
+
+def _owners(trace: Trace) -> NDArray[np.int64]:
+    return np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
+
+
+def _rank(trace: Trace, row: int) -> int:
+    return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
+
+
+def _relays(run: Run) -> NDArray[np.bool_]:
+    """bool[num_nodes], nodes that only pass on what others send."""
+    return _with_attribute(run, RELAY_ATTRIBUTE)
+
+
+def _with_attribute(run: Run, name: str) -> NDArray[np.bool_]:
+    trace = run.workload
+    has = np.zeros(trace.num_nodes, np.bool_)
+    for rank in range(trace.num_ranks):
+        data = load_rank(trace, rank)
+        if name.encode() not in data:
+            continue
+        rows = np.arange(int(trace.rank_first[rank]), int(trace.rank_first[rank + 1]))
+        for row in rows[trace.kind[rows] == NodeType.COMM_COLL].tolist():
+            has[row] = attribute(node_at(data, int(run.columns.byte_offset[row])), name) is not None
+    return has
+
+
+def _collective_nodes(run: Run) -> _Nodes:
+    """What each collective node of a run has to do, relays left out."""
+    trace, columns = run.workload, run.columns
+    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
+    group = group_ids(columns)[rows]
+    pattern = columns.comm_type[rows].tolist()
+    root = np.full(len(rows), _NO_ROOT, np.int64).tolist()
+    is_relay = np.zeros(len(rows), np.bool_)
+    rank = trace.rank[rows]
+    for one in range(trace.num_ranks):
+        entries = np.flatnonzero(rank == one)
+        data = load_rank(trace, one)
+        names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE, RELAY_ATTRIBUTE)
+        told = any(name.encode() in data for name in names)
+        if not told and not any(pattern[entry] in ROOTED for entry in entries.tolist()):
+            continue
+        for entry in entries.tolist():
+            node = node_at(data, int(columns.byte_offset[rows[entry]]))
+            carried = attribute(node, PATTERN_ATTRIBUTE)
+            if carried in CommType.__members__:
+                pattern[entry] = int(CommType[carried])
+            if pattern[entry] in ROOTED:
+                given = attribute(node, *ROOT_ATTRIBUTES)
+                root[entry] = _NO_ROOT if given is None else int(given)
+            own = attribute(node, GROUP_ATTRIBUTE)
+            if own is not None and str(own).isdecimal():
+                group[entry] = int(own)
+            is_relay[entry] = attribute(node, RELAY_ATTRIBUTE) is not None
+    members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
+    ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
+    kept = np.flatnonzero(~is_relay).tolist()
+    of_node = [ranks.get(int(group[entry]), ()) for entry in kept]
+    roots = [
+        min(of_group, default=_NO_ROOT) if root[entry] == _NO_ROOT and pattern[entry] in ROOTED else root[entry]
+        for entry, of_group in zip(kept, of_node, strict=True)
+    ]
+    return _Nodes(rows[kept], [pattern[each] for each in kept], trace.size_bytes[rows[kept]].tolist(), roots, of_node)
+
+
+def _check_nodes(after: Run, nodes: _Nodes, made: dict[int, list[Collective]]) -> list[Violation]:
+    """Violations for nodes whose trace is not for them."""
+    found: list[Violation] = []
+    trace = after.workload
+    in_group = group_ids(after.columns)
+    members = members_of(after.groups.members, after.network.num_npus, np.unique(in_group[nodes.row]))
+    sorted_members = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
+    position = {number: {rank: at for at, rank in enumerate(ranks)} for number, ranks in sorted_members.items()}
+    known: dict[tuple[object, ...], str] = {}
+    for row, pattern, size, root, ranks in zip(
+        nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks, strict=True
+    ):
+        number, group = int(after.implementation[row]), int(in_group[row])
+        rank = _rank(trace, row)
+        if number == NATIVE:
+            kept = after.columns.comm_type[row] == pattern and sorted_members.get(group) == ranks
+            if pattern in COLLECTIVE_NAMES and not kept:
+                text = f"{trace.describe_node(row)} runs a native collective of another pattern or group"
+                found.append(Violation("wrong-collective", text, npu=rank))
+            continue
+        if number not in made:
+            continue
+        key = number, group, pattern, size, root, ranks, rank
+        if key not in known:
+            at = position.get(group, {})
+            known[key] = _why_not(made[number], at, rank, (pattern, size, root, ranks))
+        if known[key]:
+            text = f"{trace.describe_node(row)} ({pattern_name(pattern)} of {size:,} bytes) runs {after.prefixes[number]}"
+            found.append(Violation("wrong-collective", f"{text}: {known[key]}", npu=rank))
+    return found
+
+
+def _why_not(
+    collectives: list[Collective], position: dict[int, int], rank: int, what: tuple[int, int, int, tuple[int, ...]]
+) -> str:
+    """Why a trace, run by ranks at those positions, is not what a rank's node has to do; "" if it is."""
+    pattern, size, root, ranks = what
+    if not collectives:
+        return "" if len(ranks) < 2 or size < 1 else "it does nothing"
+    own = [each for each in collectives if position.get(rank, -1) in each.member_npus]
+    if len(own) != 1:
+        return f"it is for {len(own)} collectives of this rank, expected one"
+    (collective,) = own
+    at = [position.get(each, -1) for each in ranks]
+    if collective.name != COLLECTIVE_NAMES.get(CommType(pattern)) or collective.size_bytes != size:
+        return f"which is for {collective.name} of {collective.size_bytes:,} bytes"
+    if collective.member_npus.tolist() != at:
+        return f"which is for other ranks than its group's {', '.join(map(str, ranks))}"
+    if collective.root is not None and collective.root != position.get(root, -1):
+        return f"whose root is not rank {root}"
+    return ""
+
+
+def _check_sequences(after: Run, nodes: _Nodes) -> list[Violation]:
+    """Violations where ranks do not agree on the order of nodes that run one trace, or native pattern, in one group."""
+    trace = after.workload
+    in_group = group_ids(after.columns)
+    wanted = {
+        row: (pattern, size, root, ranks)
+        for row, pattern, size, root, ranks in zip(
+            nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks, strict=True
+        )
+    }
+    found: list[Violation] = []
+    sequences: dict[tuple[int, int, int], dict[int, list[int]]] = defaultdict(dict)
+    for rank in range(trace.num_ranks):
+        rows = [row for row in _in_order(trace, rank) if row in wanted or trace.kind[row] == NodeType.COMM_COLL]
+        depth = _depths(trace, rank, {row for row in rows if row not in wanted or len(wanted[row][3]) > 1})
+        chained = [row for row in rows if row in depth]
+        for one, other in pairwise(chained):
+            if depth[other] != depth[one] + 1:
+                text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
+                found.append(Violation("no-order", text, npu=rank))
+                break
+        for row in chained:
+            number = int(after.implementation[row])
+            native = int(after.columns.comm_type[row]) if number == NATIVE else 0
+            sequences[int(in_group[row]), number, native].setdefault(rank, []).append(row)
+    for (group, number, _), of_rank in sequences.items():
+        name = "native collectives" if number == NATIVE else after.prefixes[number]
+        if len({len(rows) for rows in of_rank.values()}) > 1:
+            found.append(Violation("out-of-step", f"group {group}: ranks run {name} unequally often"))
+            continue
+        expected = after.groups.members.get(group, tuple(range(trace.num_ranks)) if group == ALL_RANKS else ())
+        if set(of_rank) != set(expected):
+            text = f"group {group}: {len(of_rank)} of {len(expected)} ranks run {name}"
+            found.append(Violation("rank-missing", text))
+            continue
+        found += _disagreements(trace, group, name, of_rank, wanted)
+    return found
+
+
+def _disagreements(
+    trace: Trace, group: int, name: str, of_rank: dict[int, list[int]], wanted: dict[int, tuple[int, int, int, tuple[int, ...]]]
+) -> list[Violation]:
+    """The first place at which ranks of one collective run nodes of different ones."""
+    for turn in zip(*of_rank.values(), strict=True):
+        of_ranks: dict[tuple[int, ...], set[tuple[int, int, int]]] = defaultdict(set)
+        for row in turn:
+            if row in wanted:
+                of_ranks[wanted[row][3]].add(wanted[row][:3])
+        for ranks, asked in of_ranks.items():
+            if len(asked) > 1:
+                text = f"group {group}: {name} meets different collectives of ranks {', '.join(map(str, ranks[:8]))}"
+                return [Violation("out-of-step", f"{text} ({trace.describe_node(turn[0])})")]
+    return []
+
+
+def _in_order(trace: Trace, rank: int) -> list[int]:
+    """Rows of a rank in an order that its dependencies allow; those in circles are left out."""
+    begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
+    first, last = int(trace.dep_first[begin]), int(trace.dep_first[end])
+    needed = trace.dep[first:last] - begin
+    row = np.repeat(np.arange(end - begin), np.diff(trace.dep_first[begin : end + 1]))
+    row, needed = row[needed >= 0], needed[needed >= 0]
+    next_first, after = group_by(needed, row, end - begin)
+    waits = np.bincount(row, minlength=end - begin).tolist()
+    ready = [each for each in range(end - begin) if not waits[each]]
+    firsts, following = next_first.tolist(), after.tolist()
+    order = []
+    while ready:
+        each = ready.pop()
+        order.append(begin + each)
+        for other in following[firsts[each] : firsts[each + 1]]:
+            waits[other] -= 1
+            if not waits[other]:
+                ready.append(other)
+    return order
+
+
+def _depths(trace: Trace, rank: int, collectives: set[int]) -> dict[int, int]:
+    """How many collectives there are on the longest way to each, itself counted; they are in one order if no two are alike."""
+    begin = int(trace.rank_first[rank])
+    depth: dict[int, int] = {}
+    for row in _in_order(trace, rank):
+        needed = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
+        most = max((depth.get(each, 0) for each in needed if each >= begin), default=0)
+        depth[row] = most + (row in collectives)
+    return {row: depth[row] for row in sorted(depth, key=lambda each: depth[each]) if row in collectives}

@@ -1,0 +1,129 @@
+"""Collectives of several groups that run at once become one schedule of all their ranks, if the whole run gains."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp
+from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
+
+from astra_tacos.collective import make_collective
+from astra_tacos.planner.joint_sets import joint_sets
+from astra_tacos.planner.joint_synthesis import JointCollective
+from astra_tacos.planner.joint_workload import joined
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE
+from astra_tacos.run.trace_parts import part_of, read_trace_parts
+from astra_tacos.schedule.joint import join
+from astra_tacos.synthesizer.routing.joint_routing import together
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.trace.schema import CommType
+from astra_tacos.verifier.run_oracle import verify_run
+
+PAIRS = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}
+SIZE = 1 << 20
+
+
+def of_pairs(rank: int) -> list[Any]:
+    """Experts of pairs: computation, All-to-All, computation, All-to-All, and gradients of all."""
+    own = rank // 2 + 1
+    exchanges = [coll(1, [0], CommType.ALL_TO_ALL, SIZE, own), comp(2, [1], us=2), coll(3, [2], CommType.ALL_TO_ALL, SIZE, own)]
+    return [comp(0, us=3), *exchanges, coll(4, [3], size=1 << 14)]
+
+
+MOE = RunFiles(ranks=[of_pairs(rank) for rank in range(8)], groups=PAIRS, topology=("FullyConnected",), npus=(8,))
+
+
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunInputs, PlanResult, RunInputs]:
+    folder = tmp_path_factory.mktemp("moe")
+    inputs = written(folder, MOE)
+    return inputs, *quickly_planned(inputs, folder / "plan")
+
+
+def test_pairs_use_the_links_of_all(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+    _, result, after = moe
+    assert result.speed_up_over_best_native is not None
+    assert result.speed_up_over_best_native > 2
+    (joint,) = result.joint
+    assert (joint.collectives, joint.ranks, joint.count) == (("4 x all-to-all 1 MiB",), tuple(range(8)), 2)
+    assert joint.predicted_ns == joint.spent_ns < joint.apart_ns / 2
+    assert result.after_ns >= result.bound.end_ns
+    assert replay_run(read_inputs(after)).end_ns == result.after_ns
+    report = lint_plan(after)
+    assert (report.errors, report.warnings) == ({}, {})
+
+
+def test_nodes_keep_their_own_group_in_an_attribute(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+    inputs, _, after = moe
+    groups = json.loads(after.groups.read_text()) if after.groups else {}
+    for rank, (old, new) in enumerate(zip(messages(inputs), messages(after), strict=True)):
+        for node in (1, 3):
+            named = attributes(new[node])
+            assert named[GROUP_ATTRIBUTE] == attributes(old[node])["pg_name"] == str(rank // 2 + 1)
+            assert groups[named["pg_name"]] == list(range(8))
+
+
+def test_the_oracle_passes_what_relays_did(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+    inputs, _, after = moe
+    verdict = verify_run(read_inputs(after), read_trace_parts(after.system.parent / "plan.json"), read_inputs(inputs))
+    assert verdict.proven
+    assert verdict.violations == ()
+
+
+def test_a_plan_of_a_plan_is_the_same(moe: tuple[RunInputs, PlanResult, RunInputs], tmp_path: Path) -> None:
+    _, first, after = moe
+    again, _ = quickly_planned(after, tmp_path / "again")
+    assert (again.before_ns, again.after_ns, again.best_native_ns) == (first.after_ns, first.after_ns, first.best_native_ns)
+    assert contents(tmp_path / "again") == contents(after.system.parent)
+
+
+def test_the_same_for_any_number_of_threads(moe: tuple[RunInputs, PlanResult, RunInputs], tmp_path: Path) -> None:
+    inputs, _, after = moe
+    planned(inputs, tmp_path / "plan", options=replace(QUICK, threads=1))
+    assert contents(tmp_path / "plan") == contents(after.system.parent)
+
+
+def different(rank: int) -> list[Any]:
+    """Groups that do different things at about the same time."""
+    kinds = [CommType.ALL_TO_ALL, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_REDUCE]
+    return [
+        comp(0, us=3 + rank // 4),
+        coll(1, [0], kinds[rank // 2], SIZE >> rank // 4, rank // 2 + 1),
+        coll(2, [1], size=1 << 12),
+    ]
+
+
+def test_different_patterns_and_sizes_go_together(tmp_path: Path) -> None:
+    ranks = [different(rank) for rank in range(8)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups=PAIRS, topology=("FullyConnected",), npus=(8,)))
+    result, after = quickly_planned(inputs, tmp_path / "plan")
+    assert [len(joint.collectives) for joint in result.joint] == [4]
+    parts = read_trace_parts(tmp_path / "plan" / "plan.json")
+    assert verify_run(read_inputs(after), parts, read_inputs(inputs)).proven
+    report = lint_plan(after)
+    assert report.errors == {}
+
+
+def test_what_waits_for_one_another_is_not_joined(tmp_path: Path) -> None:
+    inputs = written(tmp_path, MOE)
+    workload = find_workload(inputs)
+    sets = joint_sets(workload, replay_run(workload.run), lambda number: True)
+    assert [(len(each.parts), len(each.instances)) for each in sets] == [(4, 2)]
+    topology = build_topology(workload.run.network)
+    collectives = [make_collective(name, 8, size, 1, None, ranks) for name, size, _, ranks in sets[0].parts]
+    made = together(topology, collectives, "blocking")
+    parts = tuple(part_of(each.collective) for each in made)
+    first, second = sets[0].instances
+    crossed = replace(sets[0], instances=((*first[:2], *second[2:]), (*second[:2], *first[2:])))
+    assert joined(workload, [JointCollective(sets[0], join(made), parts)]) is not None
+    wrong = replace(sets[0], instances=((first[0], second[0]),))
+    assert joined(workload, [JointCollective(wrong, join(made), parts)]) is None
+    assert joined(workload, [JointCollective(crossed, join(made), parts)]) is None

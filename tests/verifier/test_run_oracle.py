@@ -1,0 +1,192 @@
+"""The oracle for planned runs passes what `plan` writes, and finds what is wrong in runs that were changed afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command import run as command
+from helpers.lint_runs import RunFiles, coll, comp, recv, send
+from helpers.plans import quickly_planned, written
+
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.run.trace_parts import read_trace_parts
+from astra_tacos.trace.node_messages import encode_messages, read_messages
+from astra_tacos.trace.schema import CommType
+from astra_tacos.verifier.run_oracle import RunVerdict, verify_run
+
+GATHER, REDUCE = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
+OF_RANK = [1, 1, 2, 2]
+
+
+def of_rank(rank: int) -> list[Any]:
+    """Two collectives of pairs and one of all, computation and a message."""
+    message = send(4, 1, [3]) if rank == 0 else recv(4, 0, [3]) if rank == 1 else comp(4, [3], us=2)
+    own = OF_RANK[rank]
+    return [
+        comp(0, us=3),
+        coll(1, [0], GATHER, 1 << 14, own),
+        coll(2, [1], REDUCE, 1 << 12, own),
+        coll(3, [2], size=1 << 13),
+        message,
+    ]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunInputs, Path]:
+    folder = tmp_path_factory.mktemp("run")
+    inputs = written(folder, RunFiles(ranks=[of_rank(rank) for rank in range(4)], groups={"1": [0, 1], "2": [2, 3]}, npus=(4,)))
+    quickly_planned(inputs, folder / "plan")
+    return inputs, folder / "plan"
+
+
+def judged(inputs: RunInputs, plan: Path, *, with_before: bool = True) -> RunVerdict:
+    files = plan / "system.json", plan / "network.yml", plan / "comm_group.json"
+    after = read_inputs(RunInputs(plan / "workload" / inputs.workload.name, *files, directory=plan))
+    return verify_run(after, read_trace_parts(plan / "plan.json"), read_inputs(inputs) if with_before else None)
+
+
+def changed(path: Path, change: Callable[[list[Any]], None]) -> None:
+    """Change the nodes of a trace file."""
+    metadata, nodes = read_messages(path)
+    change(nodes)
+    path.write_bytes(encode_messages(metadata, nodes))
+
+
+def value(node: Any, name: str) -> Any:
+    return next(entry for entry in node.attr if entry.name == name)
+
+
+@pytest.mark.parametrize("with_before", [True, False])
+def test_a_plan_passes(made: tuple[RunInputs, Path], with_before: bool) -> None:
+    inputs, plan = made
+    verdict = judged(inputs, plan, with_before=with_before)
+    assert verdict.violations == ()
+    assert verdict.proven
+    assert (verdict.num_collectives, verdict.num_native) == (12, 0)
+    assert verdict.num_traces == 3
+    assert json.loads((plan / "plan.json").read_text())["verified"]
+
+
+def longer(nodes: list[Any]) -> None:
+    nodes[0].duration_micros += 1
+
+
+def elsewhere(nodes: list[Any]) -> None:
+    value(nodes[4], "comm_tag").int32_val += 1
+
+
+def forgets(nodes: list[Any]) -> None:
+    for deps in (nodes[1].data_deps, nodes[1].ctrl_deps):
+        del deps[:]
+
+
+def smaller(nodes: list[Any]) -> None:
+    entry = value(nodes[1], "comm_size")
+    setattr(entry, entry.WhichOneof("value"), 1 << 13)
+
+
+def swapped(nodes: list[Any]) -> None:
+    nodes[1].id, nodes[2].id = nodes[2].id, nodes[1].id
+
+
+def lost(nodes: list[Any]) -> None:
+    del nodes[-1]
+
+
+def extra(nodes: list[Any]) -> None:
+    copy = type(nodes[0])()
+    copy.CopyFrom(nodes[0])
+    copy.id = 1000
+    nodes.append(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (longer, "nodes-changed"),
+        (elsewhere, "nodes-changed"),
+        (forgets, "dependency-lost"),
+        (smaller, "nodes-changed"),
+        (swapped, "wrong-collective"),
+        (lost, "nodes-changed"),
+        (extra, "nodes-added"),
+    ],
+)
+def test_changed_nodes_are_found(made: tuple[RunInputs, Path], tmp_path: Path, change: Callable[..., None], code: str) -> None:
+    inputs, plan = made
+    shutil.copytree(plan, tmp_path / "plan")
+    changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.0.et", change)
+    assert code in {violation.code for violation in judged(inputs, tmp_path / "plan").violations}
+
+
+def not_ordered(nodes: list[Any]) -> None:
+    del nodes[2].ctrl_deps[:], nodes[2].data_deps[:]
+
+
+def test_collectives_without_an_order_are_found(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+    inputs, plan = made
+    shutil.copytree(plan, tmp_path / "plan")
+    changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.3.et", not_ordered)
+    codes = {violation.code for violation in judged(inputs, tmp_path / "plan", with_before=False).violations}
+    assert "no-order" in codes
+
+
+def other_chunk(nodes: list[Any]) -> None:
+    node = next(node for node in nodes if any(entry.name == "msg_chunk_idx" for entry in node.attr))
+    entry = value(node, "msg_chunk_idx")
+    kind = entry.WhichOneof("value")
+    setattr(entry, kind, (getattr(entry, kind) + 1) % 4)
+
+
+def half(nodes: list[Any]) -> None:
+    for node in nodes:
+        for entry in node.attr:
+            if entry.name == "comm_size":
+                kind = entry.WhichOneof("value")
+                setattr(entry, kind, getattr(entry, kind) // 2)
+
+
+def test_traces_that_compute_something_else_are_found(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+    inputs, plan = made
+    for number, change in enumerate((other_chunk, half)):
+        folder = tmp_path / str(number)
+        shutil.copytree(plan, folder)
+        for path in sorted((folder / "collective").glob("all_reduce*")):
+            if change is half or path.name.endswith(".0.et"):
+                changed(path, change)
+        found = judged(inputs, folder).violations
+        assert found
+        assert any(violation.code == "message-size" for violation in found) or change is other_chunk
+
+
+def test_what_traces_are_said_to_be_for_is_checked(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+    inputs, plan = made
+    shutil.copytree(plan, tmp_path / "plan")
+    figures = json.loads((plan / "plan.json").read_text())
+    for told in figures["traces"].values():
+        told["parts"][0]["size_bytes"] *= 2
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps(figures))
+    codes = {violation.code for violation in judged(inputs, tmp_path / "plan").violations}
+    assert {"wrong-collective", "message-size"} <= codes
+
+
+def test_the_command_says_what_was_checked(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+    inputs, plan = made
+    done = command("verify", str(plan), "--before", str(inputs.workload), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ok: a planned run of 12 collective nodes, 3 traces" in done.stdout
+    shutil.copytree(plan, tmp_path / "plan")
+    changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.0.et", longer)
+    done = command("verify", "plan", "--before", str(inputs.workload), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "rank 0, node 0 is not what it was" in done.stdout
+    (tmp_path / "plan" / "plan.json").write_text("{}")
+    done = command("verify", "plan", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "found no object 'traces'" in done.stderr
