@@ -135,6 +135,7 @@ PARTS = {
     "matching",
     "packing",
     "branchings",
+    "columns",
     "routing",
     "dispatch",
     "rings",

@@ -12,6 +12,7 @@ from astra_tacos.bounds.partition import partition
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.topology.topology import Topology
 
 BOUNDS = ANY_ALGORITHM
@@ -40,7 +41,8 @@ def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> B
 
 
 def all_bounds(topology: Topology, collective: Collective, timing: Timing) -> tuple[Bound, ...]:
-    """Every bound, in the order of `BOUNDS`."""
+    """Every bound, in the order of `BOUNDS`. ConfigError if a member of the collective is a device that only forwards."""
+    check_endpoints(topology, collective)
     return tuple(bound(topology, collective, timing) for bound in BOUNDS.values())
 
 

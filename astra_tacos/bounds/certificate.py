@@ -37,7 +37,8 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     return {
         "network": topology.name,
         "topology": topology.describe_shape(),
-        "num_npus": topology.num_npus,
+        "num_npus": topology.num_endpoints,
+        **({"num_forwarding": len(topology.forwarding)} if topology.forwarding else {}),
         "num_links": topology.num_links,
         "collective": collective.name,
         "size_bytes": collective.size_bytes,

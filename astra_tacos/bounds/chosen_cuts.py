@@ -44,7 +44,8 @@ def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing)
 def describe_side(topology: Topology, npus: NDArray[np.int64], links: NDArray[np.int64]) -> str:
     """A set of NPUs and the links into it, or out of it, in words."""
     bandwidth = float(topology.link_bandwidth_gibps[links].sum())
-    return f"{len(npus)} NPU{'s' * (len(npus) != 1)} behind {len(links)} link{'s' * (len(links) != 1)}, {bandwidth:.6g} GiB/s"
+    count = int(np.count_nonzero(npus < topology.num_endpoints))
+    return f"{count} NPU{'s' * (count != 1)} behind {len(links)} link{'s' * (len(links) != 1)}, {bandwidth:.6g} GiB/s"
 
 
 @lru_cache(maxsize=4)

@@ -64,5 +64,6 @@ def root_distance_ns(topology: Topology, collective: Collective, timing: Timing)
 def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:
     hop = timing.channel_delay_ns[:, 0].astype(np.float64)
     if collective.only_reduces:
-        hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
+        # Every partial sum is added where it arrives, unless that only forwards.
+        hop = hop + float(timing.reduction_ns[0]) * (topology.channel_dst < topology.num_endpoints)
     return topology.channel_graph(hop)

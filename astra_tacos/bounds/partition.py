@@ -41,10 +41,11 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     """
     bounds = []
     for group in weak_partitions(topology, collective):
-        links, parts = links_between(topology, group), int(group.max()) + 1
+        links = links_between(topology, group)
         messages = _messages(collective, group)
         time = smallest_time(topology, collective, timing, links, messages)
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
+        parts = len(np.unique(group[: topology.num_endpoints]))
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
         bounds.append(Bound("partition", time, where, (), tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
@@ -75,6 +76,8 @@ def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64]
 
 def links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Links such that every message between parts uses at least one of them."""
+    if topology.forwarding:
+        return _links_at_parts(topology, npu_group)
     group = device_groups(topology, npu_group)
     src, dst, bandwidth = topology.link_src, topology.link_dst, topology.link_bandwidth_gibps
     direct = (group[src] >= 0) & (group[dst] >= 0) & (group[src] != group[dst])
@@ -92,6 +95,16 @@ def links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
     for number, (ups, downs) in enumerate(choices):
         direct = direct | (ups & (choice[dst] == number)) | (downs & (choice[src] == number))
     return np.flatnonzero(direct)
+
+
+def _links_at_parts(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The links into parts that have NPUs, or those out of them, whichever carry less: a message crosses one of either kind."""
+    has_npus = np.zeros(int(npu_group.max()) + 1, np.bool_)
+    has_npus[npu_group[: topology.num_endpoints]] = True
+    src, dst = npu_group[topology.link_src], npu_group[topology.link_dst]
+    between = src != dst
+    choices = [np.flatnonzero(between & has_npus[end]) for end in (dst, src)]
+    return min(choices, key=lambda links: float(topology.link_bandwidth_gibps[links].sum()))
 
 
 def _largest_part(topology: Topology, group: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from astra_tacos.cli.first_use import INSPECTING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.units import format_size
+
+if TYPE_CHECKING:
+    from astra_tacos.topology.topology import Topology
 
 _LISTED = 16
 
@@ -70,14 +73,15 @@ def _network(path: Path) -> dict[str, Any]:
     from astra_tacos.topology.composition import build_topology
 
     network = read_network(path)
-    topology = build_topology(network)
+    topology = build_topology(network, may_forward=True)
     bandwidth, latency = topology.link_bandwidth_gibps, topology.link_latency_ns
     switches = [f"{topology.num_npus} to {topology.num_devices - 1}"] if topology.has_switches else []
     return {
         "topology": topology.describe_shape(),
-        "npus": topology.num_npus,
+        "npus": topology.num_endpoints,
         "switches": topology.num_switches,
         "switch_ids": switches,
+        **(_fabric(topology) if topology.forwarding else {}),
         "links": topology.num_links,
         "channels": topology.num_channels,
         "dimensions": [
@@ -87,6 +91,23 @@ def _network(path: Path) -> dict[str, Any]:
         "latency_ns": {"least": float(latency.min()), "most": float(latency.max())},
         "failed_links": [f"{src} -> {dst}" for src, dst in network.failed_links],
         "overridden_links": [f"{link.src} -> {link.dst}" for link in network.link_overrides],
+    }
+
+
+def _fabric(topology: Topology) -> dict[str, Any]:
+    """What there is to say of a graph with devices that only forward."""
+    from collections import Counter
+
+    from astra_tacos.bounds.bisection import bisection_gibps
+    from astra_tacos.topology.distances import hops_between_npus
+
+    kinds = Counter(device.kind for device in topology.forwarding)
+    hops, bisection = hops_between_npus(topology), bisection_gibps(topology)
+    return {
+        "forwarding": dict(sorted(kinds.items())),
+        "forwarding_ids": f"{topology.num_endpoints} to {topology.num_npus - 1}",
+        "diameter_links": hops,
+        "bisection_gibps": {"least found": bisection},
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,15 +191,22 @@ def read_candidates(paths: tuple[Path, ...]) -> tuple[Candidate, ...]:
     return tuple(candidates)
 
 
-def asked_collective(name: str, num_npus: int, size_bytes: int, root: int | None, options: SearchOptions) -> Collective:
+def asked_collective(
+    name: str,
+    num_npus: int,
+    size_bytes: int,
+    root: int | None,
+    options: SearchOptions,
+    members: Sequence[int] | None = None,
+) -> Collective:
     """The collective of that size, in one chunk per NPU where the search is to choose.
 
     Parameters
     ----------
-    name, num_npus, size_bytes, root
+    name, num_npus, size_bytes, root, members
         As `make_collective` takes them.
     options
         How finely to cut it.
     """
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    return make_collective(name, num_npus, size_bytes, chunks, root)
+    return make_collective(name, num_npus, size_bytes, chunks, root, members)

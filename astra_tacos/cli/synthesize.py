@@ -100,8 +100,8 @@ def synthesize(
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
-    topology = build_topology(network)
-    what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options)
+    topology = build_topology(network, may_forward=True)
+    what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options, topology.endpoints)
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
     if takes_lockstep(topology, what, options.synthesizer):

@@ -16,6 +16,7 @@ from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
+from astra_tacos.config.node_table import ForwardingDevice, read_node_table
 from astra_tacos.config.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
@@ -24,7 +25,7 @@ MAX_NPUS = 1_000_000
 _MIN_BANDWIDTH_GIBPS, _MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 _MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
-_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links")
+_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
 
 
@@ -62,7 +63,8 @@ class LinkSpec:
 class NetworkConfig:
     """A network as its file describes it: dimensions, or an explicit list of links, with failures and overrides.
 
-    Dimension 0 varies fastest: NPU id = c0 + n0 * (c1 + n1 * c2 ...). Devices past the NPUs are switches.
+    Dimension 0 varies fastest: NPU id = c0 + n0 * (c1 + n1 * c2 ...). Devices past the NPUs are switches, or in a list of links
+    other devices that forward.
     """
 
     source: str
@@ -73,6 +75,8 @@ class NetworkConfig:
     link_overrides: tuple[LinkSpec, ...] = ()
     ns3: Ns3Config = DEFAULT_NS3
     """How ASTRA-sim's ns-3 backend would be configured for it."""
+    forwarding: tuple[ForwardingDevice, ...] = ()
+    """In a list of links: the devices after the NPUs, which only forward (switches, NICs, ...), in the order of their ids."""
 
     @property
     def name(self) -> str:
@@ -84,7 +88,7 @@ class NetworkConfig:
         """Number of NPUs."""
         if self.dimensions:
             return math.prod(dimension.size for dimension in self.dimensions)
-        return 1 + max(max(link.src, link.dst) for link in self.links)
+        return 1 + max(max(link.src, link.dst) for link in self.links) - len(self.forwarding)
 
 
 def read_network(path: str | Path) -> NetworkConfig:
@@ -108,9 +112,13 @@ def read_network(path: str | Path) -> NetworkConfig:
     if "links" in extension:
         if "topology" in extension:
             raise ConfigError(f"{path}: astra_tacos gives both links and topology, expected one of them")
-        links = _explicit_links(path, extension["links"])
-        _check_count(path, document, links)
-        return NetworkConfig(str(path), (), links, failed_links, overrides)
+        links = _explicit_links(path, extension["links"], may_be_parallel="switches" in extension or "nodes" in extension)
+        forwarding = _forwarding(path, extension, links)
+        _check_count(path, document, links, len(forwarding))
+        return NetworkConfig(str(path), (), links, failed_links, overrides, forwarding=forwarding)
+    for key in ("switches", "nodes"):
+        if key in extension:
+            raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
     dimensions = _dimensions(path, document, extension)
     return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
 
@@ -175,6 +183,10 @@ def check_values(network: NetworkConfig) -> None:
         If one is out of range, a link leads from a device to itself, or a device id is negative.
     """
     source = network.source
+    if network.forwarding and (network.dimensions or network.num_npus < 2):
+        raise ConfigError(
+            f"{source}: {len(network.forwarding)} devices only forward, expected them in a list of links of 2 or more NPUs"
+        )
     for index, dimension in enumerate(network.dimensions):
         if dimension.size < 1:
             raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected at least 1")
@@ -329,7 +341,7 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
     return tuple(overrides.values())
 
 
-def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
+def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tuple[LinkSpec, ...]:
     if not isinstance(value, str):
         raise ConfigError(f"{path}: astra_tacos.links is {describe(value)}, expected the path of a CSV file")
     table = path.parent / value
@@ -339,8 +351,8 @@ def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
         where = Path(f"{table}:{line}")
         ends = (_npu(where, "src", src), _npu(where, "dst", dst))
         if ends[0] == ends[1]:
-            raise ConfigError(f"{where}: the link leads from NPU {ends[0]} to itself, expected two NPUs")
-        if ends in seen:
+            raise ConfigError(f"{where}: the link leads from device {ends[0]} to itself, expected two devices")
+        if ends in seen and not may_be_parallel:
             raise ConfigError(
                 f"{where}: link {ends[0]} -> {ends[1]} was given in line {seen[ends]}, expected one (with the summed bandwidth)"
             )
@@ -351,24 +363,40 @@ def _explicit_links(path: Path, value: object) -> tuple[LinkSpec, ...]:
     return tuple(links)
 
 
-def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec]) -> None:
-    """Check that the NPUs of the links are those of `npus_count`, where it is given.
+def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSpec]) -> tuple[ForwardingDevice, ...]:
+    """The devices that only forward: the last ones, as many as `switches` says or the table `nodes` lists."""
+    count = extension.get("switches")
+    if "switches" in extension and (isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_NPUS):
+        raise ConfigError(f"{path}: astra_tacos.switches is {describe(count)}, expected the number of devices that only forward")
+    num_devices = 1 + max(max(link.src, link.dst) for link in links)
+    if "nodes" not in extension:
+        if count is not None and count > num_devices - 2:
+            raise ConfigError(f"{path}: astra_tacos.switches is {count:,} of {num_devices:,} devices, expected at least 2 NPUs")
+        return (ForwardingDevice(),) * (count or 0)
+    table = extension["nodes"]
+    if not isinstance(table, str):
+        raise ConfigError(f"{path}: astra_tacos.nodes is {describe(table)}, expected the path of a CSV file")
+    forwarding = read_node_table(path.parent / table, num_devices)
+    if count is not None and count != len(forwarding):
+        raise ConfigError(f"{path}: astra_tacos.switches is {count:,}, but {table} lists {len(forwarding):,} that are no NPUs")
+    return forwarding
 
-    Every other device would be a switch, which a list of links cannot have.
-    """
+
+def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec], num_forwarding: int) -> None:
+    """Check that the NPUs of the links are those of `npus_count`, where it is given."""
     if "npus_count" not in document:
         return
     sizes = _sizes(path, _list(path, document, "npus_count"))
-    count, found = math.prod(sizes), 1 + max(max(link.src, link.dst) for link in links)
+    count, found = math.prod(sizes), 1 + max(max(link.src, link.dst) for link in links) - num_forwarding
     if count != found:
         raise ConfigError(
             f"{path}: astra_tacos.links has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both "
-            "(a list of links has no switches: every id is an NPU)"
+            "(astra_tacos.switches says how many devices after the NPUs only forward)"
         )
 
 
 def _npu(where: Path, key: str, text: str) -> int:
     npu = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
     if not 0 <= npu < MAX_NPUS:
-        raise ConfigError(f"{where}: {key} is {describe(text)}, expected an NPU id of 0 to {MAX_NPUS - 1}")
+        raise ConfigError(f"{where}: {key} is {describe(text)}, expected a device id of 0 to {MAX_NPUS - 1}")
     return npu

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from astra_tacos.config.link_table import COLUMNS
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.config.node_table import ForwardingDevice, node_table_lines
 
 LINK_TABLE = "links.csv"
+NODE_TABLE = "nodes.csv"
 
 
 def network_yaml(dimensions: Sequence[Dimension], extension: Sequence[str] = ()) -> str:
@@ -29,11 +31,17 @@ def network_yaml(dimensions: Sequence[Dimension], extension: Sequence[str] = ())
 
 
 def write_network(network: NetworkConfig, path: Path) -> None:
-    """Write a network to `path`, and its links, if they are an explicit list, to `links.csv` beside it."""
+    """Write a network to `path`, and links and kinds of devices that are explicit lists to `links.csv`, `nodes.csv` beside it."""
     extension = []
     if network.links:
         extension.append(f"links: {LINK_TABLE}\n")
         path.with_name(LINK_TABLE).write_text("".join(_table(network.links)), encoding="utf-8")
+    if network.forwarding:
+        extension.append(f"switches: {len(network.forwarding)}\n")
+    if any(device != ForwardingDevice() for device in network.forwarding):
+        extension.append(f"nodes: {NODE_TABLE}\n")
+        lines = node_table_lines(network.num_npus, network.forwarding)
+        path.with_name(NODE_TABLE).write_text("".join(lines), encoding="utf-8")
     if network.failed_links:
         extension.append(f"failed_links: [ {', '.join(f'[{src}, {dst}]' for src, dst in network.failed_links)} ]\n")
     if network.link_overrides:

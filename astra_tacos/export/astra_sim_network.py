@@ -72,8 +72,10 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
     Raises
     ------
     ConfigError
-        If no network of ASTRA-sim stands for a dimension.
+        If no network of ASTRA-sim stands for a dimension, or devices only forward.
     """
+    if topology.forwarding:
+        raise ConfigError(f"{topology.name}: no network of ASTRA-sim has devices that only forward")
     chosen = backend or backend_of_model(link_model)
     if chosen.models_congestion:
         return _with_queues(topology, chosen)

@@ -11,6 +11,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.trips import row_before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +74,7 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     """Rows that brought a send's chunk: the last copy that its source had received, otherwise all sends reduced there.
 
     Of a schedule with sums, the rows that brought the value itself; nothing for sums that the source makes (see `operations`).
+    Of a schedule with trips, the row before on the trip for a row that leaves a forwarding device.
 
     Returns
     -------
@@ -103,6 +105,13 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     first_of, last_of = np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
     first_of[row[leaving]] = arrived[since[leaving]]
     last_of[row[leaving]] = arrived[leaving]
+    if schedule.trip is not None:
+        # Behind all deliveries, a list of the rows before: one for each row that leaves a forwarding device.
+        before = row_before(schedule.topology, schedule.channel, schedule.trip)
+        forwards = schedule.src >= schedule.topology.num_endpoints
+        deliveries = np.concatenate((deliveries, before))
+        first_of = np.where(forwards, num_sends + rows, first_of)
+        last_of = np.where(forwards, first_of + (before >= 0), last_of)
     counts = last_of - first_of
     first = np.concatenate(([0], np.cumsum(counts)))
     within = np.arange(first[-1]) - np.repeat(first[:-1], counts)

@@ -14,6 +14,7 @@ from astra_tacos.schedule.messages import MessageSizes, check_messages, message_
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_values
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.topology.topology import Topology
 
 
@@ -42,11 +43,16 @@ class Schedule:
     sums, value
         The values that rows carry, and int32[num_sends], which one each row carries; then no row reduces, and NPUs add up
         the parts that they have (see `additions`). None if rows carry what their source has of the chunk.
+    trip
+        int32[num_sends], in a topology with forwarding devices: rows of the same number are the hops of one trip from an NPU
+        over forwarding devices to an NPU, which visits a device at most once. A row out of a forwarding device carries what the
+        row of its trip into the device brought, and only the last hop may reduce. None in other topologies.
 
     Raises
     ------
     ConfigError
-        If messages are not neighbouring rows that agree, or values are not those of the chunks.
+        If messages are not neighbouring rows that agree, values are not those of the chunks, or the topology has forwarding
+        devices and rows have no trips, or a member of the collective is one of the devices.
     """
 
     topology: Topology
@@ -62,8 +68,12 @@ class Schedule:
     message_first: NDArray[np.int64] | None = None
     sums: PartialSums | None = None
     value: NDArray[np.int32] | None = None
+    trip: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
+        check_endpoints(self.topology, self.collective)
+        if (self.trip is None) != (not self.topology.forwarding):
+            raise ConfigError("trip: expected the trips of rows in a topology with forwarding devices, and none in others")
         if self.message_first is not None:
             if len(self.message_first) == len(self.chunk) + 1:
                 object.__setattr__(self, "message_first", None)
@@ -74,7 +84,7 @@ class Schedule:
             raise ConfigError("value: found sums without values or values without sums, expected both or neither")
         if self.sums is not None and self.value is not None:
             check_values(self.sums, self.value, self.chunk, self.reduces)
-        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value"):
+        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip"):
             array = getattr(self, name)
             if array is not None:
                 array = array.view()
@@ -84,7 +94,7 @@ class Schedule:
     @property
     def sends(self) -> Sends:
         """The sends without their times."""
-        return Sends(self.chunk, self.channel, self.reduces, self.message_first, self.sums, self.value)
+        return Sends(self.chunk, self.channel, self.reduces, self.message_first, self.sums, self.value, self.trip)
 
     @property
     def num_sends(self) -> int:

@@ -24,6 +24,8 @@ class Sends:
         As in a `Schedule`.
     message_first, sums, value
         As in a `Schedule`: the rows of each message, the values that rows carry.
+    trip
+        As in a `Schedule`: the rows that carry a chunk from one NPU over forwarding devices to another.
     """
 
     chunk: NDArray[np.int32]
@@ -32,6 +34,7 @@ class Sends:
     message_first: NDArray[np.int64] | None = None
     sums: PartialSums | None = None
     value: NDArray[np.int32] | None = None
+    trip: NDArray[np.int32] | None = None
 
     @property
     def num_messages(self) -> int:
@@ -61,4 +64,5 @@ class Sends:
         if self.message_first is not None:
             first, rows = members_of(self.message_first, messages)
         value = None if self.value is None else self.value[rows]
-        return Sends(self.chunk[rows], self.channel[rows], self.reduces[rows], first, self.sums, value)
+        trip = None if self.trip is None else self.trip[rows]
+        return Sends(self.chunk[rows], self.channel[rows], self.reduces[rows], first, self.sums, value, trip)

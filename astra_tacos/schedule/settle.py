@@ -17,6 +17,7 @@ from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
+from astra_tacos.schedule.trips import stop_keys
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.topology.topology import Topology
 
@@ -79,7 +80,7 @@ def settle(
         rows = np.diff(sends.message_first)
         start, end = np.repeat(start, rows), np.repeat(end, rows)
     columns = sends.chunk, sends.channel, sends.reduces, start, end
-    of_messages = sends.message_first, sends.sums, sends.value
+    of_messages = sends.message_first, sends.sums, sends.value, sends.trip
     return Schedule(topology, collective, timing, *columns, synthesizer, seed, *of_messages)
 
 
@@ -110,6 +111,19 @@ def exact_time_ns(schedule: Schedule) -> float:
     return done / unit
 
 
+def _places_of_trips(
+    topology: Topology, collective: Collective, sends: Sends, trip: NDArray[np.int32]
+) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    """Number of places, and those that rows come from and go to: a chunk at an NPU, or a trip at a forwarding device."""
+    into, out_of = stop_keys(topology, sends.channel, trip)
+    stop, number = np.unique(np.concatenate((into, out_of)), return_inverse=True)
+    chunk, num_chunks = sends.chunk.astype(np.int64), collective.num_chunks
+    before = topology.num_endpoints * num_chunks
+    at_src, at_dst = (ends[sends.channel] * num_chunks + chunk for ends in (topology.channel_src, topology.channel_dst))
+    to_place = np.where(into >= 0, before + number[: len(chunk)], at_dst)
+    return before + len(stop), np.where(out_of >= 0, before + number[len(chunk) :], at_src), to_place
+
+
 def _places(topology: Topology, sends: Sends, made: Additions) -> Places | None:
     """Where values come to or are made; None if there are none, as chunks may come to any NPU."""
     if sends.sums is None:
@@ -136,6 +150,9 @@ def _earliest_times(
         num_places = len(places) + 1  # the last one is of what is an NPU's own
         from_place = places.find(topology.channel_src[sends.channel], sends.item)
         to_place = places.find(topology.channel_dst[sends.channel], sends.item)
+    elif sends.trip is not None:
+        num_hands = topology.num_npus
+        num_places, from_place, to_place = _places_of_trips(topology, collective, sends, sends.trip)
     times = kernels.Times(*(np.empty(sends.num_messages, np.int64) for _ in range(3)))
     kernels.earliest_times(
         kernels.Sends(sends.item, sends.channel, sends.reduces, from_place, to_place),

@@ -15,6 +15,7 @@ from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
+from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
@@ -49,6 +50,8 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
     if schedule.sums is not None and schedule.value is not None:
         arrays["value"] = schedule.value
         arrays |= {f"sums_{name}": getattr(schedule.sums, name) for name in _SUMS}
+    if schedule.trip is not None:
+        arrays["trip"] = schedule.trip
     header["messages"], header["sums"] = schedule.message_first is not None, schedule.sums is not None
     write_archive(Path(path), np.array(json.dumps(header)), arrays)
 
@@ -78,6 +81,10 @@ def load_schedule(path: str | Path) -> Schedule:
         if header.get("sums"):
             more |= archive.columns({"value": np.int32})
             more["sums"] = _sums(archive.columns(_SUMS, "sums_"), collective)
+        if topology.forwarding:
+            more |= archive.columns({"trip": np.int32})
+            if len(more["trip"]) != len(sends["chunk"]) or more["trip"].min(initial=0) < 0:
+                raise ValueError("the trips of its sends do not fit")
         return Schedule(topology, collective, timing, **sends, **more)
 
 
@@ -106,6 +113,7 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
         "network": topology.name,
         "num_npus": topology.num_npus,
         "num_switches": topology.num_switches,
+        **({"forwarding": [[each.kind, each.name] for each in topology.forwarding]} if topology.forwarding else {}),
         "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
@@ -170,7 +178,17 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
     columns = {name: arrays[name] for name in LINKS}
-    return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions)
+    forwarding = tuple(_forwarding(entry) for entry in header.get("forwarding", ()))
+    if forwarding and (dimensions or num_switches or num_npus - len(forwarding) < 2):
+        raise ValueError(f"{len(forwarding)} of {num_npus} devices only forward")
+    return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions, forwarding=forwarding)
+
+
+def _forwarding(entry: object) -> ForwardingDevice:
+    """A forwarding device of a header, else ValueError."""
+    if not isinstance(entry, list) or len(entry) != 2 or entry[0] not in FORWARDING_KINDS or not isinstance(entry[1], str):
+        raise ValueError(f"a forwarding device is {describe(entry)}")
+    return ForwardingDevice(*entry)
 
 
 def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:

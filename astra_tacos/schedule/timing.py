@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size, reduction_ns, reduction_us
 
@@ -79,7 +80,10 @@ def compute_timing(
     ------
     SynthesisError
         If a chunk takes less than 1 ns of a link (ASTRA-sim stops there too) or longer than 2**52 ns.
+    ConfigError
+        If a member of the collective is a device that only forwards.
     """
+    check_endpoints(topology, collective)
     return timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps)
 
 
@@ -177,6 +181,11 @@ def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, uni
 
 def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
     """`pipelined` where stock ASTRA-sim has these links, else `blocking`; with the reason in words."""
+    if topology.forwarding:
+        return (
+            "pipelined",
+            "devices that forward store a whole chunk and pass it on, as links of ASTRA-sim's congestion-aware model do",
+        )
     if not can_replay_pipelined(topology):
         if topology.has_switches:
             return "blocking", "ASTRA-sim's congestion-aware model has switches in one dimension only"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from astra_tacos.collective import COLLECTIVES, PERSONALISED
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.bruck import bruck
+from astra_tacos.synthesizer.algorithms.column_generation import (
+    advise_for_trips,
+    column_generation,
+    refuse_without_forwarding,
+)
 from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, mixes_work, refuse_too_many_values
 from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
@@ -30,6 +35,7 @@ from astra_tacos.synthesizer.work import (
     pack_work,
     route_work,
     tree_work,
+    trip_work,
 )
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
@@ -62,6 +68,17 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         refusal=refuse_too_many_flows,
         advise=advise_chunks,
         work=branch_work,
+        by_chunk=True,
+    ),
+    "column-generation": Synthesizer(
+        column_generation,
+        _ALL | PERSONALISED,
+        is_random=True,
+        refusal=refuse_without_forwarding,
+        advise=advise_for_trips,
+        work=trip_work,
+        does_groups=True,
+        does_forwarding=True,
         by_chunk=True,
     ),
     "ring": Synthesizer(ring, _ALL, is_random=False),

@@ -39,6 +39,8 @@ class Synthesizer:
         and what fits into its budget. It must follow from its arguments alone.
     does_groups
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
+    does_forwarding
+        Whether it takes graphs with devices that only forward, and gives the trips of its sends over them.
     by_chunk
         Whether each of its sends carries one chunk, so that no schedule of its is faster than the bound for that chunking.
     cuts_itself
@@ -59,6 +61,7 @@ class Synthesizer:
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     work: Callable[[Topology, Collective], int] = dispatch_work
     does_groups: bool = False
+    does_forwarding: bool = False
     by_chunk: bool = False
     cuts_itself: frozenset[str] = frozenset()
     optimum: Callable[[Topology, Collective, LinkModel, float, int | None], Schedule | None] | None = None
@@ -68,6 +71,8 @@ class Synthesizer:
         """The reason why this synthesizer cannot synthesize a collective; None if it can."""
         if collective.name not in self.collectives:
             return f"does {', '.join(sorted(self.collectives))}, not {collective.name}"
+        if topology.forwarding and not self.does_forwarding:
+            return "sends from NPU to NPU only, and this graph has devices between them that forward"
         if collective.members is not None and not self.does_groups:
             return f"is for all {collective.num_npus} NPUs, not for {collective.num_members} of them"
         return self.refusal(topology, collective)

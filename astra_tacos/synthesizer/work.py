@@ -43,6 +43,8 @@ _MIXES, _MOST_OF_MIXES = 60, 1_000_000
 """Sends examined per pair of NPUs while mixes of exchanges are compared and the best few scheduled; and at most."""
 _GATHERS, _MOST_OF_GATHERS = 10, 50_000
 """Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
+_PROGRAMME, _HOPS_OF_TRIP = 500_000, 4
+"""A linear programme over columns, at least; and the cost of a send over forwarding devices."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
 _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -138,3 +140,8 @@ def pack_work(topology: Topology, collective: Collective) -> int:
     shares_roots = collective.num_phases == 2 or collective.root is not None
     price = _SHARED_ROOT_PRICE if shares_roots else _PRICE
     return _OVERHEAD + int(price * prices + collective.num_phases * work_per_send(topology) * collective.least_sends)
+
+
+def trip_work(topology: Topology, collective: Collective) -> int:
+    """Of trees or paths over forwarding devices: a linear programme, and the hops of their sends."""
+    return _PROGRAMME + _HOPS_OF_TRIP * collective.least_sends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,8 +15,15 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 
 
-def build_topology(network: NetworkConfig) -> Topology:
+def build_topology(network: NetworkConfig, *, may_forward: bool = False) -> Topology:
     """Topology of a network, in which every NPU can reach every other.
+
+    Parameters
+    ----------
+    network
+        The network.
+    may_forward
+        Whether the caller tells devices that only forward from NPUs; they are refused otherwise.
 
     Raises
     ------
@@ -24,6 +32,11 @@ def build_topology(network: NetworkConfig) -> Topology:
         exist, the network is disconnected (an unreachable pair is named), or it has more channels than can be handled.
     """
     check_values(network)
+    if network.forwarding and not may_forward:
+        raise ConfigError(
+            f"{network.source}: {len(network.forwarding)} devices after the {network.num_npus} NPUs only forward, expected a "
+            "network of NPUs here: on such graphs only synthesize, verify, inspect, plot and export work"
+        )
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
     topology = _remove(topology, network)
@@ -104,13 +117,14 @@ def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:
 def _from_links(network: NetworkConfig) -> Topology:
     return Topology(
         network.name,
-        network.num_npus,
+        network.num_npus + len(network.forwarding),
         0,
         np.array([link.src for link in network.links], np.int32),
         np.array([link.dst for link in network.links], np.int32),
         np.array([link.bandwidth_gibps for link in network.links], np.float64),
         np.array([link.latency_ns for link in network.links], np.float64),
         np.full(len(network.links), NO_DIMENSION, np.int16),
+        forwarding=network.forwarding,
     )
 
 
@@ -150,10 +164,16 @@ def _with_links(
 
 
 def _link_finder(topology: Topology, source: str, key: str) -> Callable[[int, int], int]:
-    links = {ends: link for link, ends in enumerate(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))}
+    ends = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    links = {pair: link for link, pair in enumerate(ends)}
+    parallel = {pair for pair, count in Counter(ends).items() if count > 1} if topology.forwarding else set()
 
     def find(src: int, dst: int) -> int:
         link = links.get((src, dst))
+        if (src, dst) in parallel:
+            raise ConfigError(
+                f"{source}: astra_tacos.{key} names {src} -> {dst}, which are parallel links, expected a single one"
+            )
         if link is not None:
             return link
         hint = ""
@@ -175,6 +195,8 @@ def _check_channels(topology: Topology, source: str) -> None:
         raise ConfigError(
             f"{source}: {topology.describe_link(int(between[0]))} is a link, expected an NPU at one end of every link"
         )
+    if topology.forwarding:
+        return
     again = np.flatnonzero((np.diff(topology.channel_src) == 0) & (np.diff(topology.channel_dst) == 0))
     if len(again):
         src, dst = topology.channel_src[again[0]], topology.channel_dst[again[0]]
@@ -182,16 +204,13 @@ def _check_channels(topology: Topology, source: str) -> None:
 
 
 def _check_connected(topology: Topology, source: str) -> None:
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
-    ends = (topology.link_src, topology.link_dst)
-    shape = (topology.num_devices, topology.num_devices)
-    graph = coo_array((np.ones(topology.num_links, np.int8), ends), shape=shape).tocsr()
+    graph = topology.link_graph(np.ones(topology.num_links, np.int8))
     for reverse in (False, True):
         reached = np.zeros(topology.num_devices, bool)
         reached[breadth_first_order(graph.T if reverse else graph, 0, return_predecessors=False)] = True
-        missed = np.flatnonzero(~reached[: topology.num_npus])
+        missed = np.flatnonzero(~reached[: topology.num_endpoints])
         if len(missed):
             src, dst = (int(missed[0]), 0) if reverse else (0, int(missed[0]))
             raise ConfigError(f"{source}: NPU {src} cannot reach NPU {dst}, expected a connected network")

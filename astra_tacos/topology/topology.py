@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.network import Dimension, describe_dimensions
+from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.errors import ConfigError
 
 MAX_CHANNELS = 100_000_000
@@ -24,6 +25,11 @@ class Topology:
     link, or an up-link into a switch and a down-link out of it. Two NPUs share at most one channel. Channels are sorted by
     (source, destination).
 
+    A graph may have *forwarding devices* (switches, NICs, ...) at which schedules stop on their way: they count among
+    `num_npus`, are the last of these, and take chunks in and give them out over channels of their own, a hop at a time. They
+    begin with nothing, need nothing, add nothing and make no copies, so the members of a collective are the *endpoints* before
+    them. `build_topology` makes such a graph only for callers that ask for it. There, channels may be parallel.
+
     Parameters
     ----------
     name
@@ -38,6 +44,8 @@ class Topology:
         int16[num_links], dimension the link belongs to, `NO_DIMENSION` in an arbitrary graph.
     dimensions
         The dimensions it was composed of; empty for an arbitrary graph.
+    forwarding
+        The kinds and names of the forwarding devices.
     """
 
     name: str
@@ -49,6 +57,7 @@ class Topology:
     link_latency_ns: NDArray[np.float64]
     link_dimension: NDArray[np.int16]
     dimensions: tuple[Dimension, ...] = ()
+    forwarding: tuple[ForwardingDevice, ...] = ()
     channel_src: NDArray[np.int32] = field(init=False)
     channel_dst: NDArray[np.int32] = field(init=False)
     channel_link: NDArray[np.int32] = field(init=False)
@@ -71,6 +80,16 @@ class Topology:
     def num_devices(self) -> int:
         """Number of NPUs and switches."""
         return self.num_npus + self.num_switches
+
+    @property
+    def num_endpoints(self) -> int:
+        """Number of NPUs without forwarding devices."""
+        return self.num_npus - len(self.forwarding)
+
+    @property
+    def endpoints(self) -> list[int] | None:
+        """The NPUs that collectives are of, as `make_collective` takes them: None for all."""
+        return list(range(self.num_endpoints)) if self.forwarding else None
 
     @property
     def num_links(self) -> int:
@@ -114,25 +133,39 @@ class Topology:
         return f"{self.describe_device(int(self.link_src[link]))} -> {self.describe_device(int(self.link_dst[link]))}"
 
     def describe_device(self, device: int) -> str:
-        """`3` for an NPU, `switch 16` for a switch."""
-        return str(device) if device < self.num_npus else f"switch {device}"
+        """`3` for an NPU, `switch 16` for a switch, `nic 20 (mlx5_0)` for another forwarding device with a name."""
+        if device >= self.num_npus:
+            return f"switch {device}"
+        if device < self.num_endpoints:
+            return str(device)
+        own = self.forwarding[device - self.num_endpoints]
+        return f"{own.kind} {device}{f' ({own.name})' if own.name else ''}"
 
     def describe_shape(self) -> str:
         """`Ring 2 x FullyConnected 4 x Switch 8`, or the number of links of an arbitrary graph."""
-        return describe_dimensions(self.dimensions) or f"graph of {self.num_links} links"
+        own = f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices and " if self.forwarding else ""
+        return describe_dimensions(self.dimensions) or f"graph of {own}{self.num_links} links"
 
     def channel_graph(self, weight: NDArray[np.number]) -> Any:
-        """The channels as a SciPy sparse matrix of NPUs by NPUs, each with its entry of `weight`, for shortest paths."""
-        from scipy.sparse import coo_array
+        """The channels as a SciPy sparse matrix of NPUs by NPUs, each with its entry of `weight`, for shortest paths.
 
-        return coo_array((weight, (self.channel_src, self.channel_dst)), shape=(self.num_npus,) * 2).tocsr()
+        Of parallel channels, the one of the smallest weight counts.
+        """
+        return _least_of_parallel(self.channel_src, self.channel_dst, weight, self.num_npus)
+
+    def link_graph(self, weight: NDArray[np.number]) -> Any:
+        """The links as a SciPy sparse matrix of devices by devices, in the same way."""
+        return _least_of_parallel(self.link_src, self.link_dst, weight, self.num_devices)
 
     def to_networkx(self):  # type: ignore[no-untyped-def]
-        """The devices and links as a `networkx.DiGraph` (edge attributes `link`, `bandwidth_gibps`, `latency_ns`)."""
+        """The devices and links as a `networkx.DiGraph` (edge attributes `link`, `bandwidth_gibps`, `latency_ns`).
+
+        With forwarding devices it is a `MultiDiGraph`, as links may be parallel.
+        """
         import networkx
 
-        graph = networkx.DiGraph(name=self.name)
-        graph.add_nodes_from((d, {"switch": d >= self.num_npus}) for d in range(self.num_devices))
+        graph = networkx.MultiDiGraph(name=self.name) if self.forwarding else networkx.DiGraph(name=self.name)
+        graph.add_nodes_from((d, {"switch": d >= self.num_endpoints}) for d in range(self.num_devices))
         columns = (self.link_src, self.link_dst, self.link_bandwidth_gibps, self.link_latency_ns)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         graph.add_edges_from(
@@ -140,6 +173,15 @@ class Topology:
             for link, (src, dst, bandwidth, latency) in enumerate(rows)
         )
         return graph
+
+
+def _least_of_parallel(src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[np.number], size: int) -> Any:
+    from scipy.sparse import coo_array
+
+    pair = src.astype(np.int64) * size + dst
+    order = np.lexsort((weight, pair))
+    kept = order[np.diff(pair[order], prepend=-1) != 0]  # SciPy would add entries of one place
+    return coo_array((weight[kept], (src[kept], dst[kept])), shape=(size, size)).tocsr()
 
 
 def _channels(

@@ -16,6 +16,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values
 from astra_tacos.verifier.violation import Violation
 
@@ -25,8 +26,9 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; in the end every NPU has what the collective promises; chunk sizes add up, and
-    personalised chunks are those of the right pairs. Other NPUs than the members may hold and pass on what they get.
+    uses each contribution exactly once; devices that only forward give out what they took in; in the end every NPU has what the
+    collective promises; chunk sizes add up, and personalised chunks are those of the right pairs. Other NPUs than the members may
+    hold and pass on what they get.
     """
     violations = check_sizes(schedule.collective)
     valid, broken = _check_references(schedule)
@@ -35,8 +37,11 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
         heads = np.intersect1d(valid, schedule.message_row)
         violations += _check_times(schedule, heads)
         violations += _check_links(schedule, heads)
-    if schedule.sums is None:
-        violations += _check_contributions(schedule, valid)
+    if schedule.trip is not None:
+        first, last, broken = check_trips(schedule, valid)
+        violations += broken + _check_contributions(schedule, first, last)
+    elif schedule.sums is None:
+        violations += _check_contributions(schedule, valid, valid)
     else:
         violations += check_values(
             schedule,
@@ -225,13 +230,14 @@ def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -
     return np.maximum(microseconds * 1000, 1).astype(np.int64)
 
 
-def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
+    """What NPUs know, if chunks leave them in some rows and come to others in rows of their own: without trips, in the same."""
     from astra_tacos.verifier import _contribution_kernels as kernels
 
     collective = schedule.collective
     chunk = schedule.chunk[row]
-    reduces = schedule.reduces[row]
-    usable = schedule.end_ns[row] + np.where(reduces, comp_ns(_bytes_of_messages(schedule)[row], schedule.timing), 0)
+    reduces = schedule.reduces[last]
+    usable = schedule.end_ns[last] + np.where(reduces, comp_ns(_bytes_of_messages(schedule)[last], schedule.timing), 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)
@@ -241,8 +247,7 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
     order = np.lexsort((departs, time, chunk[send]))
     order = order[sane[send[order]]]
     chunk_first = np.searchsorted(chunk[send[order]], np.arange(collective.num_chunks + 1))
-    channel = schedule.channel[row]
-    ends = schedule.topology.channel_src[channel], schedule.topology.channel_dst[channel]
+    ends = schedule.topology.channel_src[schedule.channel[row]], schedule.topology.channel_dst[schedule.channel[last]]
     events_by_chunk = kernels.Events(chunk_first, send[order], departs[order], *ends, reduces)
     goal = kernels.Goal(
         collective.chunk_owner,
@@ -272,7 +277,7 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64]) -> list[Vio
             violations.append(Violation("incomplete", text, None, npu, of_chunk))
         else:
             code, text = texts[kind]
-            violations.append(_at(schedule, code, int(row[local]), text, npu))
+            violations.append(_at(schedule, code, int((row if kind == kernels.ABSENT else last)[local]), text, npu))
     return violations
 
 

@@ -59,10 +59,9 @@ def _lengths(topology: Topology, wanted: NDArray[np.bool_]) -> list[tuple[str, N
 
 def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.float64]) -> float:
     """Sum over pairs of bytes times the length of the shortest path, or a part of the sum where there are too many pairs."""
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 
-    graph = coo_array((length, (topology.link_src, topology.link_dst)), shape=(topology.num_devices,) * 2).tocsr()
+    graph = topology.link_graph(length)
     num_npus = topology.num_npus
     least = amount[~np.eye(num_npus, dtype=np.bool_)].min()
     if least > 0 and is_transitive(topology):  # the lengths are the same from everywhere

@@ -75,8 +75,6 @@ def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @lru_cache(maxsize=4)
 def _graph(topology: Topology) -> Any:
-    from scipy.sparse import coo_array
-
     # Sparse graphs have no edges of length 0: those links get so little that all of them together stay below half a nanosecond.
     length = np.maximum(link_latency_ns(topology), 0.25 / topology.num_devices)
-    return coo_array((length, (topology.link_src, topology.link_dst)), shape=(topology.num_devices,) * 2).tocsr()
+    return topology.link_graph(length)

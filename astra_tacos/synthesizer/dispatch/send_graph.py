@@ -13,6 +13,7 @@ from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.trips import stop_keys
 from astra_tacos.topology.topology import Topology
 
 NO_SLOT = -1
@@ -40,6 +41,9 @@ class SendGraph:
         rank of its sends. None if every send is a message of its own.
     sums, value
         The values that sends carry, and int32[num_sends], which one each carries; None if they carry what there is of a chunk.
+    trip
+        int32[num_sends], as in a `Schedule`: a send out of a forwarding device waits for the one of its trip into it. None if
+        there are no such devices.
     """
 
     chunk: NDArray[np.int32]
@@ -49,6 +53,7 @@ class SendGraph:
     message: NDArray[np.int64] | None = None
     sums: PartialSums | None = None
     value: NDArray[np.int32] | None = None
+    trip: NDArray[np.int32] | None = None
 
     def by_urgency(self) -> tuple[Sends, NDArray[np.int64]]:
         """Messages by channel, then by rank and chunk; and int64[num_messages], the urgency of each: the smallest goes first."""
@@ -66,7 +71,8 @@ class SendGraph:
             first = first_rows(which[order])
             message_urgency = most_urgent[which[order[first[:-1]]]]
         value = None if self.value is None else self.value[order]
-        sends = Sends(self.chunk[order], self.channel[order], self.reduces[order], first, self.sums, value)
+        trip = None if self.trip is None else self.trip[order]
+        sends = Sends(self.chunk[order], self.channel[order], self.reduces[order], first, self.sums, value, trip)
         return sends, message_urgency
 
 
@@ -114,9 +120,19 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
     num_npus = topology.num_npus
     src, dst = topology.channel_src[sends.channel], topology.channel_dst[sends.channel]
     item = sends.item.astype(np.int64) * num_npus
-    slot, feeds, size = np.unique((item + dst) * 2 + sends.reduces, return_inverse=True, return_counts=True)
+    fed, reduces = (item + dst) * 2 + sends.reduces, sends.reduces
+    if sends.trip is not None:
+        into, out_of = stop_keys(topology, sends.channel, sends.trip)
+        of_trips = 2 * (int(item.max(initial=0)) + num_npus)
+        fed = np.where(into >= 0, of_trips + into, fed)
+        adds = np.zeros(int(sends.trip.max(initial=0)) + 1, np.bool_)
+        adds[sends.trip[reduces]] = True
+        reduces = adds[sends.trip]  # what a trip carries to be added waits for sums, from its first hop on
+    slot, feeds, size = np.unique(fed, return_inverse=True, return_counts=True)
     copied, summed = _position(slot, (item + src) * 2), _position(slot, (item + src) * 2 + 1)
-    awaits = np.where(sends.reduces | (copied == NO_SLOT), summed, copied)
+    awaits = np.where(reduces | (copied == NO_SLOT), summed, copied)
+    if sends.trip is not None:
+        awaits = np.where(out_of >= 0, _position(slot, of_trips + out_of), awaits)
     wholes, duration = (np.empty(0, np.int64), np.empty(0, np.int64)), np.zeros(len(slot), np.int64)
     if sends.sums is not None:
         made = sends.additions(topology, collective)

@@ -21,8 +21,10 @@ def join_messages(schedule: Schedule) -> Schedule:
     """The schedule with messages joined as long as that makes it faster, or not slower with fewer messages.
 
     A message can join those before it on its link if it goes over the same channel, both add or both copy, and what it carries is
-    at its source when the first of them starts.
+    at its source when the first of them starts. Hops over devices that only forward stay as they are.
     """
+    if schedule.trip is not None:
+        return schedule
     best, best_ns = schedule, exact_time_ns(schedule)
     if schedule.num_messages > MOST_MESSAGES:
         return best

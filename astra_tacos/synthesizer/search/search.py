@@ -267,7 +267,9 @@ def known_optimum(
 
 
 def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
-    """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links."""
+    """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links, or devices forward."""
+    if topology.forwarding:  # what synthesizers advise counts: estimates do not know trips
+        return {1}
     try:
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:

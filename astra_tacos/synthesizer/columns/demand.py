@@ -1,0 +1,131 @@
+"""Demands: the parts of a collective that each need a tree, a pair of trees, or a set of paths, and the cheapest ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
+from astra_tacos.synthesizer.columns.column import Column, Trip, column_of
+from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
+from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
+
+NOISE = 3e-4
+"""By so much of their cost at most, routes count as dearer that lead from NPUs far from the root, so that trees are shallow,
+and at random, so that trees differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """Data that takes the same kind of way.
+
+    `roots`: NPUs that trees may have as root, or the NPU that all paths leave, or lead to. `share`: of all bytes that chunks
+    have, or for paths the bytes for each target. `targets`: of paths.
+    """
+
+    roots: tuple[int, ...]
+    share: float
+    targets: tuple[int, ...] = ()
+
+
+class Demands:
+    """The demands of a collective on a topology.
+
+    All-Gather: a tree out of each NPU for its shard. Reduce-Scatter: a tree into each. All-Reduce: a tree into some NPU and one
+    out of it, for everything. Broadcast, Reduce: trees from or to the root. All-to-All, Scatter, Gather: paths out of each NPU to
+    all of its targets; a path may pass NPUs.
+    """
+
+    def __init__(self, topology: Topology, collective: Collective, seed: int) -> None:
+        self.topology = topology
+        self.phases = (True, False) if collective.num_phases == 2 else (collective.only_reduces,)
+        self.is_personalised = collective.is_personalised
+        self._finder = RouteFinder(topology, through_npus=collective.is_personalised)
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        self._hold = 1.0 / bytes_per_ns(topology.link_bandwidth_gibps)
+        away = RouteFinder(topology, through_npus=True).find(self._hold).cost
+        self._far = away / away.max()
+        members, total = collective.member_npus.tolist(), float(collective.chunk_size_bytes.sum())
+        if collective.chunk_target is not None:
+            owners = np.unique(collective.chunk_owner).tolist()
+            self.demands = [
+                _Demand((owner,), total, tuple(np.unique(collective.chunk_target[collective.chunk_owner == owner]).tolist()))
+                for owner in owners
+            ]
+            pairs = sum(len(demand.targets) for demand in self.demands)
+            self.share = np.full(len(self.demands), total / pairs)
+            self.of_chunk = np.searchsorted(owners, collective.chunk_owner)
+        elif collective.num_phases == 2:
+            self.demands = [_Demand(tuple(members), total)]
+            self.share = np.array([total])
+            self.of_chunk = np.zeros(collective.num_chunks, np.int64)
+        else:
+            owners, self.of_chunk = np.unique(collective.chunk_owner, return_inverse=True)
+            self.share = np.bincount(self.of_chunk, collective.chunk_size_bytes).astype(np.float64)
+            self.demands = [_Demand((owner,), share) for owner, share in zip(list(owners), self.share.tolist(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.demands)
+
+    def routes(self, price: NDArray[np.float64]) -> Routes:
+        """Cheapest routes between NPUs for prices of links, float64[num_links]."""
+        return self._finder.find(price)
+
+    def cheapest(self, routes: Routes, number: int) -> list[Column]:
+        """A column of a demand for each of its roots that is the cheapest with that root, but for ties."""
+        demand = self.demands[number]
+        if self.is_personalised:
+            return [column_of(number, self._paths(routes, demand.roots[0], demand.targets))]
+        found = []
+        for root in demand.roots:
+            trips: list[Trip] = []
+            for adds in self.phases:
+                far = self._far.T[root] if adds else self._far[root]
+                dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
+                cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
+                trips += _tree(routes, cost, root, adds=adds)
+            found.append(column_of(number, trips))
+        return found
+
+    def depth(self, column: Column) -> float:
+        """Time per byte that the last target of a column waits for its data, if links never wait."""
+        there: dict[tuple[int, int, bool], float] = {}
+        last, whole = 0.0, 0.0
+        for trip in column.trips:
+            src, dst = int(self.topology.link_src[trip.links[0]]), int(self.topology.link_dst[trip.links[-1]])
+            at = there.get((src, trip.target, trip.adds), 0.0 if trip.adds else whole) + float(self._hold[list(trip.links)].sum())
+            there[dst, trip.target, trip.adds] = max(there.get((dst, trip.target, trip.adds), 0.0), at)
+            last = max(last, at)
+            whole = last if trip.adds else whole
+        return last
+
+    def _paths(self, routes: Routes, source: int, targets: tuple[int, ...]) -> list[Trip]:
+        trips = []
+        head = self.topology.link_dst
+        for target in targets:
+            links = routes.links(source, target)
+            stops = [at + 1 for at, link in enumerate(links) if head[link] < self.topology.num_endpoints]
+            trips += [Trip(tuple(links[a:b]), False, target) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+        return trips
+
+
+def _tree(routes: Routes, cost: NDArray[np.float64], root: int, *, adds: bool) -> list[Trip]:
+    """Trips down a cheapest tree from the root, or up one to it, in an order in which each comes after those it waits for.
+
+    `cost`: of the route between a parent and a child, whichever of them sends.
+    """
+    parent = cheapest_arborescence(cost, root).tolist()
+    children: list[list[int]] = [[] for _ in parent]
+    for npu, above in enumerate(parent):
+        if npu != root:
+            children[above].append(npu)
+    order = [root]
+    for npu in order:
+        order += children[npu]
+    if adds:
+        return [Trip(tuple(routes.links(npu, parent[npu])), True) for npu in order[:0:-1]]
+    return [Trip(tuple(routes.links(parent[npu], npu)), False) for npu in order[1:]]

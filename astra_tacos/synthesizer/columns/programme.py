@@ -1,0 +1,159 @@
+"""The linear programme over columns: how much of its data each demand sends along each, so that the busiest link is done first.
+
+    minimise T    such that    sum of x over a demand's columns = its bytes,    sum of load x on a link <= bandwidth T.
+
+Columns that would lower T are found by the prices of links in the dual solution (Dantzig and Wolfe 1960; for trees: Barahona,
+"Packing spanning trees", 1995). For any prices, the cheapest columns bound T from below, which says when to stop. The first
+columns come from prices that grow with the load of links (Plotkin, Shmoys and Tardos 1995).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.synthesizer.columns.column import Column
+from astra_tacos.synthesizer.columns.demand import NOISE, Demands
+from astra_tacos.units import bytes_per_ns
+
+_GAP = 5e-4
+_MOST_ROUNDS = 60
+_FIRST_ROUNDS = 12
+_STEEPNESS = 24.0
+_SMOOTHING = 0.6
+"""Share of the best prices so far in those that are asked for columns (Wentges 1997)."""
+_USED = 1e-7
+_SHALLOWER = 2e-4
+"""By so much longer a time may be so that trees are shallower."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """Columns in use, and the bytes along each: float64[num_columns]. `time_ns`: of the busiest link; `bound_ns`: of any."""
+
+    columns: tuple[Column, ...]
+    bytes: NDArray[np.float64]
+    time_ns: float
+    bound_ns: float
+
+    def scaled(self, factor: float) -> Solution:
+        """The solution for so many times the bytes."""
+        return Solution(self.columns, self.bytes * factor, self.time_ns * factor, self.bound_ns * factor)
+
+
+def solve(demands: Demands) -> Solution:
+    """Columns and bytes along each of them that are within a thousandth of the optimum, or the best after some rounds."""
+    rate = bytes_per_ns(demands.topology.link_bandwidth_gibps)
+    columns = _first_columns(demands, rate)
+    best_bound, centre = 0.0, None
+    amount, time, price = _master(columns, demands, rate)
+    for _ in range(_MOST_ROUNDS):
+        if time - best_bound <= _GAP * time:
+            break
+        asked = price if centre is None else _SMOOTHING * centre + (1 - _SMOOTHING) * price
+        bound, found = _priced(demands, asked)
+        if bound > best_bound:
+            best_bound, centre = bound, asked
+        useful = _cheaper(found, columns, price, len(demands))
+        if not useful and asked is not price:
+            bound, found = _priced(demands, price)
+            if bound > best_bound:
+                best_bound, centre = bound, price
+            useful = _cheaper(found, columns, price, len(demands))
+        if not useful:
+            break
+        columns += useful
+        amount, time, price = _master(columns, demands, rate)
+    amount = _shallowest(columns, demands, rate, time * (1 + _SHALLOWER))
+    used = np.flatnonzero(amount > _USED * amount.max())
+    return Solution(tuple(columns[at] for at in used.tolist()), amount[used], time, best_bound)
+
+
+def _shallowest(columns: list[Column], demands: Demands, rate: NDArray[np.float64], time: float) -> NDArray[np.float64]:
+    """Bytes along each column so that links take no longer than a time, and chunks pass as few links as possible."""
+    from scipy.optimize import linprog
+
+    inside, all_of, total = _rows_of(columns, demands, rate)
+    depth = np.array([demands.depth(column) for column in columns])
+    room = rate * (time / total)
+    best = linprog(depth, inside, room, all_of, demands.share / total, (0, None), method="highs")
+    amount: NDArray[np.float64] = best.x * total
+    return amount
+
+
+def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64]) -> tuple[Any, Any, float]:
+    """The loads of links, of one byte along each column, and which demand it serves, as sparse matrices; and all bytes."""
+    from scipy.sparse import csc_array
+
+    count = len(columns)
+    row = np.concatenate([column.links for column in columns])
+    which = np.repeat(np.arange(count), [len(column.links) for column in columns])
+    load = np.concatenate([column.load for column in columns])
+    inside = csc_array((load, (row, which)), shape=(len(rate), count))
+    of_demand = np.array([column.demand for column in columns])
+    all_of = csc_array((np.ones(count), (of_demand, np.arange(count))), shape=(len(demands), count))
+    return inside, all_of, float(demands.share.sum())
+
+
+def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float64], num_demands: int) -> list[Column]:
+    """The columns that are cheaper than all of their demand that are there."""
+    links = np.concatenate([column.links for column in columns])
+    first = np.cumsum([0, *(len(column.links) for column in columns[:-1])])
+    cost = np.add.reduceat(price[links] * np.concatenate([column.load for column in columns]), first)
+    least = np.full(num_demands, np.inf)
+    np.minimum.at(least, [column.demand for column in columns], cost)
+    return [column for column in found if float(price[column.links] @ column.load) < least[column.demand] * (1 - 1e-9)]
+
+
+def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
+    load = np.zeros(len(rate))
+    columns: list[Column] = []
+    step = max(1, len(demands) // 16)
+    for _ in range(_FIRST_ROUNDS):
+        for first in range(0, len(demands), step):
+            busy = load / rate
+            price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate
+            routes = demands.routes(price)
+            for number in range(first, min(first + step, len(demands))):
+                found = demands.cheapest(routes, number)
+                columns += found
+                for column in found:
+                    load[column.links] += column.load * demands.share[number] / len(found)
+                count_work(sum(len(column.trips) for column in found) * 8)
+    return columns
+
+
+def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[Column]]:
+    """The bound of prices that cost 1 for a nanosecond of all links, and the cheapest columns."""
+    routes = demands.routes(price)
+    bound, columns = 0.0, []
+    for number in range(len(demands)):
+        found = demands.cheapest(routes, number)
+        costs = [float(price[column.links] @ column.load) for column in found]
+        bound += min(costs) * demands.share[number]
+        columns += found
+        count_work(sum(len(column.trips) for column in found) * 8)
+    return bound / (1 + NOISE), columns
+
+
+def _master(
+    columns: list[Column], demands: Demands, rate: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+    """Bytes along each column, the time of the busiest link, and prices of links that cost 1 for a nanosecond of all."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csc_array, hstack
+
+    inside, all_of, total = _rows_of(columns, demands, rate)
+    scale = float(rate.max())
+    objective = np.zeros(len(columns) + 1)
+    objective[-1] = 1.0
+    loads = hstack((inside, csc_array(-rate[:, None] / scale)), format="csc")
+    served = hstack((all_of, csc_array((len(demands), 1))), format="csc")
+    best = linprog(objective, loads, np.zeros(len(rate)), served, demands.share / total, (0, None), method="highs")
+    price = np.maximum(-best.ineqlin.marginals, 0.0) * scale
+    price /= max(float(price @ rate), 1e-300)
+    return best.x[:-1] * total, float(best.x[-1]) * total / scale, price

@@ -1,0 +1,194 @@
+"""Whole chunks along columns, and their sends with priorities.
+
+Shares of a linear programme are no whole numbers of chunks: every demand gives each column as many chunks as its share has whole
+ones, and the rest to columns with the largest remainders, or where links have least to do. As in `packing.tree_sends`, the send
+goes first that has to start earliest for its chunk to be everywhere when it is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.csr import group_by, members_of
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer.columns.column import Column
+from astra_tacos.synthesizer.columns.demand import Demands
+from astra_tacos.synthesizer.columns.programme import Solution
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.topology.topology import Topology
+
+_STAGGER = 0.9
+"""Share of the busiest link's time over which chunks of one demand are due, one after another."""
+
+
+def choose_columns(solution: Solution, demands: Demands, collective: Collective, rate: NDArray[np.float64]) -> NDArray[np.int64]:
+    """int64[num_chunks], the column of each chunk; chunks of one column are spread over those of its demand.
+
+    Parameters
+    ----------
+    solution
+        The columns, and the bytes along each.
+    demands
+        The demands, which say which chunks are whose.
+    collective
+        The collective.
+    rate
+        float64[num_links], bytes per ns.
+    """
+    of_demand = np.array([column.demand for column in solution.columns])
+    target = collective.chunk_target if collective.chunk_target is not None else np.zeros(collective.num_chunks, np.int32)
+    key = demands.of_chunk * np.int64(collective.num_npus) + target
+    _, group = np.unique(key, return_inverse=True)
+    first, chunks = group_by(group, np.arange(collective.num_chunks), int(group.max()) + 1)
+    # Load that rounding adds to links, as time; the columns of the smallest worst load get what is left over.
+    excess = np.zeros(len(rate))
+    column_of = np.empty(collective.num_chunks, np.int64)
+    size = float(collective.chunk_size_bytes.mean())
+    for number in range(len(first) - 1):
+        own = chunks[first[number] : first[number + 1]]
+        columns = np.flatnonzero(of_demand == demands.of_chunk[own[0]])
+        wanted = solution.bytes[columns] / solution.bytes[columns].sum() * len(own)
+        count = np.floor(wanted + 1e-9).astype(np.int64)
+        weight = [_load_for(solution.columns[at], int(target[own[0]]), collective.is_personalised) for at in columns.tolist()]
+        for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True):
+            excess[links] += (whole - share) * load * size / rate[links]
+        for _ in range(len(own) - int(count.sum())):
+            worst = [
+                float((excess[links] + load * size / rate[links]).max()) + 1e-3 * (whole - share)
+                for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True)
+            ]
+            best = int(np.argmin(worst))
+            count[best] += 1
+            links, load = weight[best]
+            excess[links] += load * size / rate[links]
+        # The k-th of a column's n chunks comes at place (k + 1/2) / n.
+        which = np.repeat(np.arange(len(columns)), count)
+        place = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / np.maximum(count[which], 1)
+        column_of[own] = columns[which[np.lexsort((which, place))]]
+    return column_of
+
+
+def _load_for(column: Column, target: int, is_personalised: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Links that a chunk for a target uses in a column, and how often each."""
+    if not is_personalised:
+        return column.links, column.load
+    links, load = np.unique([link for trip in column.trips if trip.target == target for link in trip.links], return_counts=True)
+    return links.astype(np.int64), load.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The hops of a column for one chunk: channel, trip, whether it is added at the hop's end, and the time left at its start."""
+
+    channel: NDArray[np.int64]
+    trip: NDArray[np.int64]
+    adds: NDArray[np.bool_]
+    left_ns: NDArray[np.float64]
+
+
+def make_sends(
+    topology: Topology, collective: Collective, timing: Timing, solution: Solution, column_of: NDArray[np.int64]
+) -> SendGraph:
+    """The sends of all chunks along their columns.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        The network, the collective, and the delays of its chunks.
+    solution
+        The columns.
+    column_of
+        int64[num_chunks], the column of each chunk.
+    """
+    channel_of_link = np.empty(topology.num_links, np.int64)
+    channel_of_link[topology.channel_link] = np.arange(topology.num_channels)
+    targets = collective.chunk_target
+    delay = timing.link_delay_ns[:, -1].astype(np.float64)
+    kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
+    distinct, which = np.unique(kind, return_inverse=True)
+    rows = [
+        _rows(
+            topology,
+            solution.columns[key // topology.num_npus],
+            None if targets is None else key % topology.num_npus,
+            delay,
+            channel_of_link,
+            timing,
+        )
+        for key in distinct.tolist()
+    ]
+    first = np.cumsum([0, *(len(each.channel) for each in rows)])
+    begin, row = members_of(first, which)
+    chunk = np.repeat(np.arange(collective.num_chunks), np.diff(begin))
+    trips = np.array([int(each.trip[-1]) + 1 for each in rows])[which]
+    before = np.repeat(np.cumsum(trips) - trips, np.diff(begin))
+    channel, trip, adds, left = (
+        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("channel", "trip", "adds", "left_ns")
+    )
+    # Chunks of one demand are due one after another, so that the first ones do not all wait for the last.
+    due = _due_ns(collective, solution)[chunk]
+    rank = np.unique(np.rint(due - left), return_inverse=True)[1].astype(np.int32)
+    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=(before + trip).astype(np.int32))
+
+
+def _due_ns(collective: Collective, solution: Solution) -> NDArray[np.float64]:
+    """float64[num_chunks], when each chunk is due: those of one owner, or of one pair, one after another."""
+    owner = np.zeros(collective.num_chunks, np.int64)
+    if collective.chunk_target is not None:
+        owner = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
+    elif collective.num_phases == 1:
+        owner = collective.chunk_owner.astype(np.int64)
+    order = np.lexsort((np.arange(len(owner)), owner))
+    count = np.bincount(owner)
+    place = np.empty(len(owner))
+    place[order] = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    due: NDArray[np.float64] = place / np.maximum(count, 1)[owner] * solution.time_ns * _STAGGER
+    return due
+
+
+def _rows(
+    topology: Topology,
+    column: Column,
+    target: int | None,
+    delay: NDArray[np.float64],
+    channel_of_link: NDArray[np.int64],
+    timing: Timing,
+) -> _Rows:
+    trips = [trip for trip in column.trips if target is None or trip.target == target]
+    ahead: dict[tuple[int, bool], float] = {}
+    channel, number, adds, left = [], [], [], []
+    # From the last trip to the first: what waits for a trip comes after it.
+    spread = max((0.0, *_depths(topology, trips, delay)))
+    for at in range(len(trips) - 1, -1, -1):
+        trip = trips[at]
+        src, dst = int(topology.link_src[trip.links[0]]), int(topology.link_dst[trip.links[-1]])
+        after = ahead.get((dst, trip.adds), spread if trip.adds else 0.0)
+        after += float(timing.reduction_ns[-1]) if trip.adds else 0.0
+        for place in range(len(trip.links) - 1, -1, -1):
+            after += delay[trip.links[place]]
+            channel.append(int(channel_of_link[trip.links[place]]))
+            number.append(at)
+            adds.append(trip.adds and place == len(trip.links) - 1)
+            left.append(after)
+        ahead[src, trip.adds] = max(ahead.get((src, trip.adds), 0.0), after)
+    order = slice(None, None, -1)
+    return _Rows(
+        np.array(channel, np.int64)[order],
+        np.array(number, np.int64)[order],
+        np.array(adds, np.bool_)[order],
+        np.array(left, np.float64)[order],
+    )
+
+
+def _depths(topology: Topology, trips: list, delay: NDArray[np.float64]) -> list[float]:  # type: ignore[type-arg]
+    """How long each trip that copies takes to arrive after the chunk is whole."""
+    there: dict[int, float] = {}
+    for trip in trips:
+        if not trip.adds:
+            begin = there.get(int(topology.link_src[trip.links[0]]), 0.0)
+            there[int(topology.link_dst[trip.links[-1]])] = begin + float(delay[list(trip.links)].sum())
+    return list(there.values())

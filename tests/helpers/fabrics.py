@@ -1,0 +1,57 @@
+"""Graphs with devices that only forward."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from astra_tacos.config.network import LinkSpec, NetworkConfig
+from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.topology import Topology
+
+
+def fabric(num_forwarding: int, *links: tuple[int, int, float, float], name: str = "fabric") -> Topology:
+    """The last devices of the links forward."""
+    network = NetworkConfig(
+        name, links=tuple(LinkSpec(*link) for link in links), forwarding=(ForwardingDevice(),) * num_forwarding
+    )
+    return build_topology(network, may_forward=True)
+
+
+def both_ways(*links: tuple[int, int, float, float]) -> list[tuple[int, int, float, float]]:
+    """Every link, and the one against it."""
+    return [each for src, dst, *rest in links for each in ((src, dst, *rest), (dst, src, *rest))]
+
+
+TWO_LEVELS = fabric(
+    3, *both_ways(*((npu, 4 + npu // 2, 100.0, 500.0) for npu in range(4)), (4, 6, 50.0, 300.0), (5, 6, 50.0, 300.0))
+)
+"""Two pairs of NPUs, each below a switch, and a switch between them."""
+PARALLEL = fabric(1, *both_ways(*((npu, 3, 25.0, 100.0) for npu in (0, 1, 2, 0))))
+"""Three NPUs and a switch, to which NPU 0 has two links."""
+WITH_DIRECT = fabric(
+    2, *both_ways((0, 1, 100.0, 50.0), (2, 3, 100.0, 50.0), *((npu, 4 + npu % 2, 25.0, 700.0) for npu in range(4)))
+)
+"""Two pairs of NPUs with a link, and rails: NPU 0 reaches NPU 3 over another NPU only."""
+ONE_WAY = fabric(
+    2, (0, 2, 50.0, 5.0), (2, 1, 25.0, 6.0), (1, 3, 12.5, 7.0), (3, 0, 50.0, 1.0), (0, 3, 10.0, 2.0), (3, 1, 10.0, 0.0)
+)
+FABRICS = {"two-levels": TWO_LEVELS, "parallel": PARALLEL, "with-direct": WITH_DIRECT, "one-way": ONE_WAY}
+
+
+@st.composite
+def fabrics(draw: st.DrawFn, most_npus: int = 5) -> Topology:
+    """Random ones: a random tree over all devices, of links both ways, and more links, one-way and parallel ones among them."""
+    npus, devices = draw(st.integers(2, most_npus)), draw(st.integers(1, 4))
+    count = npus + devices
+    speed = st.sampled_from((10.0, 25.0, 50.0, 100.0))
+    latency = st.sampled_from((0.0, 10.0, 500.0))
+    # Forwarding devices make the trunk, so that no NPU is cut off.
+    trunk = [(npus + d, npus + draw(st.integers(0, d - 1))) for d in range(1, devices)]
+    trunk += [(npu, npus + draw(st.integers(0, devices - 1))) for npu in range(npus)]
+    links = both_ways(*((*ends, draw(speed), draw(latency)) for ends in trunk))
+    for _ in range(draw(st.integers(0, 6))):
+        src = draw(st.integers(0, count - 1))
+        dst = draw(st.integers(0, count - 2))
+        links.append((src, dst + (dst >= src), draw(speed), draw(latency)))
+    return fabric(devices, *links)

@@ -1,0 +1,127 @@
+"""Column generation: legal on every fabric, at the optimum with many chunks, and cheapest arborescences."""
+
+from __future__ import annotations
+
+import networkx
+import numpy as np
+import pytest
+from helpers.examples import examples
+from helpers.fabrics import FABRICS, TWO_LEVELS, fabrics
+from helpers.peers import peers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.config.network import LinkSpec, NetworkConfig
+from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.algorithms.column_generation import column_generation
+from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
+from astra_tacos.synthesizer.search.search import synthesize
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.verifier.schedule_oracle import verify
+
+
+def on(topology, name: str, size: int = 1 << 20, chunks: int = 2, model: str = "pipelined", root: int | None = None):
+    collective = make_collective(name, topology.num_npus, size, chunks, root, topology.endpoints)
+    return column_generation(topology, collective, compute_timing(topology, collective, model, 50.0), 0)
+
+
+@examples(12)
+@given(fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(("pipelined", "blocking")), st.integers(1, 3), st.data())
+def test_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, name, model, chunks, data) -> None:
+    root = data.draw(st.integers(0, topology.num_endpoints - 1)) if name in ROOTED else None
+    schedule = on(topology, name, 1 << 20, chunks, model, root)
+    assert verify(schedule) == ()
+    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
+    of = topology, schedule.collective, schedule.timing
+    assert lower_bound(*of).time_ns <= exact_time_ns(schedule) + 1
+    assert chunked_lower_bound(*of).time_ns <= schedule.collective_time_ns
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("network", FABRICS)
+def test_saved_schedules_are_the_same(network: str, name: str, tmp_path) -> None:
+    schedule = on(FABRICS[network], name)
+    save_schedule(schedule, tmp_path / "s.npz")
+    again = load_schedule(tmp_path / "s.npz")
+    assert verify(again) == ()
+    for column in ("chunk", "channel", "reduces", "start_ns", "end_ns", "trip"):
+        assert np.array_equal(getattr(schedule, column), getattr(again, column))
+    assert again.topology.forwarding == FABRICS[network].forwarding
+
+
+@pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
+def test_many_chunks_reach_the_bound(name: str) -> None:
+    schedule = on(TWO_LEVELS, name, 64 << 20, 512)
+    assert certify(schedule)["efficiency"] > 0.98
+
+
+@pytest.mark.parametrize(
+    ("file", "num_npus", "gbps"), [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"]
+)
+def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
+    """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
+    from astra_tacos.config.link_table import read_link_table
+    from astra_tacos.synthesizer.columns.demand import Demands
+    from astra_tacos.synthesizer.columns.programme import solve
+
+    found, missing = peers(f"forestcoll/{file}.csv")
+    if not found:
+        pytest.skip(missing)
+    rows = [row for _, row in read_link_table(found[0])]
+    links = tuple(LinkSpec(int(src), int(dst), float(speed), float(ns)) for src, dst, speed, ns in rows)
+    devices = 1 + max(max(link.src, link.dst) for link in links)
+    network = NetworkConfig(file, links=links, forwarding=(ForwardingDevice(),) * (devices - num_npus))
+    topology = build_topology(network, may_forward=True)
+    collective = make_collective("all-gather", devices, 1 << 30, 1, members=topology.endpoints)
+    solution = solve(Demands(topology, collective, 0))
+    assert collective.buffer_bytes / solution.time_ns == pytest.approx(gbps, rel=1e-3)
+    assert solution.bound_ns <= solution.time_ns * (1 + 1e-9)
+    bound = lower_bound(topology, collective, compute_timing(topology, collective, "pipelined"))
+    assert collective.buffer_bytes / bound.time_ns == pytest.approx(gbps, rel=1e-3)
+
+
+@examples(20)
+@given(st.integers(2, 8), st.integers(0, 1 << 30), st.booleans())
+def test_arborescences_cost_what_networkx_finds(count: int, seed: int, has_ties: bool) -> None:
+    random = np.random.default_rng(seed)
+    cost = random.integers(1, 4, (count, count)).astype(float) if has_ties else random.random((count, count))
+    cost[random.random((count, count)) < 0.3] = np.inf
+    cost[np.arange(count - 1), np.arange(1, count)] = 2.0  # all can be reached
+    parent = cheapest_arborescence(cost, 0)
+    graph = networkx.DiGraph()
+    rows = [(a, b) for a in range(count) for b in range(1, count) if a != b and np.isfinite(cost[a, b])]
+    graph.add_weighted_edges_from((a, b, cost[a, b]) for a, b in rows)
+    least = networkx.minimum_spanning_arborescence(graph).size("weight")
+    assert sum(cost[parent[node], node] for node in range(1, count)) == pytest.approx(least)
+    for node in range(count):
+        for _ in range(count):
+            node = int(parent[node])
+        assert node == 0
+
+
+def test_no_device_that_forwards_is_taken_for_an_npu() -> None:
+    collective = make_collective("all-gather", TWO_LEVELS.num_npus, 1 << 20)
+    with pytest.raises(ConfigError, match="devices 4 to 6 only forward"):
+        compute_timing(TWO_LEVELS, collective, "pipelined")
+    with pytest.raises(ConfigError, match="3 devices after the 4 NPUs only forward"):
+        links = tuple(
+            LinkSpec(*row)
+            for row in zip(TWO_LEVELS.link_src.tolist(), TWO_LEVELS.link_dst.tolist(), (1.0,) * 12, (0.0,) * 12, strict=True)
+        )
+        build_topology(NetworkConfig("x", links=links, forwarding=TWO_LEVELS.forwarding))
+
+
+def test_the_search_takes_it_and_says_why_not_others() -> None:
+    collective = make_collective("broadcast", TWO_LEVELS.num_npus, 1 << 20, 1, members=TWO_LEVELS.endpoints)
+    schedule = synthesize(TWO_LEVELS, collective, chunks_per_npu="auto", max_sends=2000)
+    assert schedule.synthesizer == "column-generation"
+    assert schedule.collective.num_chunks > 1
+    assert verify(schedule) == ()
