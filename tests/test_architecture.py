@@ -143,6 +143,7 @@ PARTS = {
     "dimension_order",
     "exchange",
     "symmetric",
+    "rounds",
 }
 """Of synthesizers: what algorithms are made of."""
 

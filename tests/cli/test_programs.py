@@ -63,3 +63,16 @@ def test_plan(tmp_path: Path) -> None:
     found = json.loads(run(*planning.split(), "plan", "--candidate", "gather.xml", cwd=tmp_path).stdout)
     assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
     assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
+
+
+def test_pareto(tmp_path: Path) -> None:
+    write(tmp_path)
+    asking = ["pareto", "--network", "net.yml", "--collective", "all-gather"]
+    found = json.loads(run(*asking, "--chunks", "2", "--output", "front", "--json", cwd=tmp_path).stdout)
+    assert [(row["chunks"], row["steps"], row["rounds"], row["proven"]) for row in found["points"]] == [(1, 1, 1, True)]
+    assert run("verify", "front/rounds_1_1_1", cwd=tmp_path).returncode == 0
+    left = run(*asking, "--point", "3,1,2", cwd=tmp_path)
+    assert left.returncode == 1
+    assert left.stdout == "3 chunks, 1 steps, 2 rounds: infeasible (bound); 1 steps need at least 1 rounds per chunk\n"
+    assert run(*asking, "--point", "2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
+    assert run(*asking, "--point", "2,1", cwd=tmp_path).returncode == 2

@@ -1,0 +1,180 @@
+"""The integer programme of an instance (chunks, steps, rounds), and its relaxation as a bound.
+
+x[c, l, s] says that chunk c crosses link l in step s. A chunk enters an NPU at most once, and exactly once where it is needed; it
+leaves an NPU in a step only if it entered it in an earlier one. In step s a link of L lanes passes at most L r_s chunks, and the
+r_s add up to the rounds. Source: Cai et al., "Synthesizing optimal collective algorithms", PPoPP 2021 (there in SMT).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from astra_tacos.errors import SynthesisError
+from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes
+
+MOST_VARIABLES = 60_000
+_INFEASIBLE, _SOLVED = 2, 0
+
+
+class Unknown(SynthesisError):
+    """The solver was stopped before it knew whether an instance is feasible."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variables:
+    """Where and when chunks may cross links: int64[num_variables] each, and the first variable of rounds."""
+
+    chunk: NDArray[np.int64]
+    link: NDArray[np.int64]
+    step: NDArray[np.int64]
+
+    @property
+    def num(self) -> int:
+        return len(self.chunk)
+
+
+def sends_of_instance(
+    lanes: Lanes, demands: list[Demand], steps: int, rounds: int, time_limit_s: float | None = None
+) -> list[tuple[int, int, int]] | None:
+    """A solution, as steps, chunks and links in order, or None if there is none.
+
+    Parameters
+    ----------
+    lanes, demands
+        The links and the chunks.
+    steps, rounds
+        How many of each.
+    time_limit_s
+        Seconds after which the solver gives up; None for no limit.
+
+    Raises
+    ------
+    Unknown
+        If the solver gave up, or the programme is too large.
+    """
+    if rounds < steps:
+        return None
+    variables = _variables(lanes, demands, steps)
+    if variables is None:
+        return None
+    if variables.num > MOST_VARIABLES:
+        raise Unknown(f"{variables.num:,} variables, expected at most {MOST_VARIABLES:,}")
+    options = {} if time_limit_s is None else {"time_limit": time_limit_s}
+    total = variables.num + steps
+    found = milp(
+        np.zeros(total),
+        integrality=np.ones(total),
+        bounds=_bounds(variables, steps, 1.0),
+        constraints=[*_constraints(lanes, demands, variables, steps), _sum_of_rounds(variables, steps, rounds)],
+        options=options,
+    )
+    if found.status == _INFEASIBLE:
+        return None
+    if found.status != _SOLVED or found.x is None:
+        raise Unknown(f"not decided within {time_limit_s:g} s" if time_limit_s else "not decided")
+    taken = np.flatnonzero(found.x[: variables.num] > 0.5)
+    rows = sorted(zip(*(column[taken].tolist() for column in (variables.step, variables.chunk, variables.link)), strict=True))
+    return _needed(lanes, demands, rows)
+
+
+def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | None:
+    """A lower bound on rounds by the number of times that all chunks are repeated, for any number of times, in so many steps.
+
+    None if some chunk cannot get where it is needed in so many steps.
+    """
+    variables = _variables(lanes, demands, steps)
+    if variables is None:
+        return None
+    cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
+    found = milp(
+        cost,
+        bounds=_bounds(variables, steps, 0.0),
+        constraints=_constraints(lanes, demands, variables, steps),
+    )
+    return None if found.status != _SOLVED else float(found.fun)
+
+
+def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:
+    """All crossings that can be of use; None if some target is too far."""
+    far = lanes.distances()
+    chunks, links, when = [], [], []
+    for chunk, demand in enumerate(demands):
+        targets = np.array(sorted(demand.targets))
+        if far[demand.source, targets].max(initial=0) > steps:
+            return None
+        left = far[lanes.dst][:, targets].min(axis=1)  # from the link's end to the nearest NPU that needs the chunk
+        for step in range(steps):
+            use = (far[demand.source][lanes.src] <= step) & (left <= steps - 1 - step) & (lanes.dst != demand.source)
+            found = np.flatnonzero(use)
+            chunks.append(np.full(len(found), chunk))
+            links.append(found)
+            when.append(np.full(len(found), step))
+    return _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
+
+
+def _bounds(variables: _Variables, steps: int, least_rounds_of_step: float):  # type: ignore[no-untyped-def]
+    from scipy.optimize import Bounds
+
+    low = np.concatenate((np.zeros(variables.num), np.full(steps, least_rounds_of_step)))
+    return Bounds(low, np.concatenate((np.ones(variables.num), np.full(steps, np.inf))))
+
+
+def _constraints(lanes: Lanes, demands: list[Demand], variables: _Variables, steps: int) -> list[LinearConstraint]:
+    total, num_npus = variables.num + steps, lanes.num_npus
+    chunk, link, step = variables.chunk, variables.link, variables.step
+    number = np.arange(variables.num)
+    # A chunk enters an NPU at most once, and where it is needed once.
+    into = chunk * num_npus + lanes.dst[link]
+    places, row = np.unique(into, return_inverse=True)
+    needs = np.array([float(place % num_npus in demands[place // num_npus].targets) for place in places.tolist()])
+    entering = LinearConstraint(_matrix(np.ones(len(row)), row, number, (len(places), total)), needs, np.ones(len(places)))
+    # It leaves an NPU only if it has entered it before.
+    source = np.array([demand.source for demand in demands])
+    leaving = np.flatnonzero(lanes.src[link] != source[chunk])
+    by_place: dict[int, list[int]] = {}
+    for variable, place in enumerate(into.tolist()):
+        by_place.setdefault(place, []).append(variable)
+    rows, columns, values = [np.arange(len(leaving))], [leaving], [np.ones(len(leaving))]
+    for at, variable in enumerate(leaving.tolist()):
+        before = np.array(by_place.get(int(chunk[variable] * num_npus + lanes.src[link[variable]]), []), np.int64)
+        before = before[step[before] < step[variable]]
+        rows.append(np.full(len(before), at))
+        columns.append(before)
+        values.append(np.full(len(before), -1.0))
+    table = _matrix(np.concatenate(values), np.concatenate(rows), np.concatenate(columns), (len(leaving), total))
+    order = LinearConstraint(table, -np.inf, 0.0)
+    # Links pass what their lanes and rounds allow.
+    used, row = np.unique(link * steps + step, return_inverse=True)
+    values = [np.ones(len(row)), -lanes.lanes[used // steps].astype(np.float64)]
+    rows, columns = [row, np.arange(len(used))], [number, variables.num + used % steps]
+    table = _matrix(np.concatenate(values), np.concatenate(rows), np.concatenate(columns), (len(used), total))
+    capacity = LinearConstraint(table, -np.inf, 0.0)
+    return [entering, *([order] if len(leaving) else []), capacity]
+
+
+def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearConstraint:
+    columns = variables.num + np.arange(steps)
+    table = _matrix(np.ones(steps), np.zeros(steps, np.int64), columns, (1, variables.num + steps))
+    return LinearConstraint(table, -np.inf, float(rounds))
+
+
+def _matrix(
+    values: NDArray[np.float64], rows: NDArray[np.integer], columns: NDArray[np.integer], shape: tuple[int, int]
+) -> coo_array:
+    return coo_array((values, (rows, columns)), shape=shape).tocsr()
+
+
+def _needed(lanes: Lanes, demands: list[Demand], rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The sends without which some NPU would lack a chunk that it needs."""
+    wanted = {(chunk, npu) for chunk, demand in enumerate(demands) for npu in demand.targets}
+    kept = []
+    for step, chunk, link in reversed(rows):
+        if (chunk, int(lanes.dst[link])) in wanted:
+            kept.append((step, chunk, link))
+            wanted.add((chunk, int(lanes.src[link])))
+    return kept[::-1]
