@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
-from astra_tacos.cli.options import backend_option, json_option, network_option
+from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, compile_ahead, searching
+from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.converter.candidate import Candidate
+    from astra_tacos.judge.judgement import Judgement
     from astra_tacos.run.backend import Backend
+    from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology
 
@@ -106,7 +109,8 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
 @candidate_option
 @collective_options
 @search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
-@backend_option(of_schedules=True)
+@backend_option(of_schedules=True, packets=True)
+@ns3_option
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
@@ -128,6 +132,7 @@ def compare(
     root: int | None,
     options: SearchOptions,
     backend: Backend | None,
+    ns3_config: Path | None,
     csv_path: Path | None,
     plot: Path | None,
     plot_width: str,
@@ -153,13 +158,14 @@ def compare(
         raise click.UsageError("--csv, --plot and --output name the same file twice.")
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
-    network = read_network(network_path)
+    network = with_ns3(read_network(network_path), ns3_config, backend)
     topology = build_topology(network)
     rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)
     total = len(sizes) * (len(synthesizers) + len(candidates) + 1)
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)  # a wrong root is so for every size
-    compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
+    packets = PACKETS if backend is not None and not backend.is_analytical else ()
+    compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING, *packets)
     with progress("comparing") as on_progress:
         on_progress(0, total)
         what = collective_name, root, options, sizes, synthesizers, with_checks
@@ -216,7 +222,6 @@ def compared_rows(
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.sweep.schedule_check import check_schedule
-    from astra_tacos.synthesizer.search.search import search
 
     for size in sizes:
         least: int | None = None
@@ -231,7 +236,7 @@ def compared_rows(
                 own = maker if isinstance(maker, str) else AUTO
                 asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
                 if isinstance(maker, str):
-                    found = search(topology, what, asked)
+                    found = _found(topology, what, asked, network, backend)
                     schedule, searched, remark = found.schedule, found.describe(), ""
                 else:
                     schedule = maker.schedule(topology, what, models, options.reduce_bandwidth_gbps).schedule
@@ -247,6 +252,7 @@ def compared_rows(
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
             if network is not None:
                 judged = judge_schedule(schedule, network, backend_in_use(network, models, backend))
+                figures |= _on_packets(judged, schedule)
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]
                     judged = with_other_choices(judged, schedule, network, asked)
@@ -262,6 +268,46 @@ def compared_rows(
                 yield CompareRow(*about, NATIVE, refusal=str(error))
                 continue
             yield from _native_rows(topology, network, what, options, backend, min(bounds, default=None))
+
+
+def _found(
+    topology: Topology, what: Collective, options: SearchOptions, network: NetworkConfig | None, backend: Backend | None
+) -> SearchResult:
+    from astra_tacos.judge.packet_search import search_and_replay
+    from astra_tacos.synthesizer.search.search import search
+
+    return search(topology, what, options) if network is None else search_and_replay(backend, network, topology, what, options)
+
+
+def _on_packets(judged: Judgement, schedule: Schedule) -> dict[str, Any]:
+    """What takes the place of a schedule's analytical figures if it is made for the packet level: its time there.
+
+    Messages that follow one another hide latencies there, so the bound is that of links that are held while they serialise.
+    """
+    from astra_tacos.bounds import lower_bound
+    from astra_tacos.bounds.certificate import efficiency_of
+    from astra_tacos.schedule.timing import timing_of_sizes
+
+    if judged.backend.is_analytical:
+        return {}
+    time_ns = judged.own_time_ns or judged.packet_predicted_ns
+    if time_ns is None:
+        return {}
+    topology, collective = schedule.topology, schedule.collective
+    sizes, rate = collective.class_size_bytes, schedule.timing.reduce_bandwidth_gbps
+    bound = lower_bound(topology, collective, timing_of_sizes(topology, sizes, "pipelined", rate, may_be_instant=True))
+    bandwidth = collective.buffer_bytes / time_ns
+    return {
+        "time_ns": time_ns,
+        "possible_ns": time_ns,
+        "bound_ns": bound.time_ns,
+        "bound": bound.name,
+        "chunked_bound_ns": None,
+        "efficiency": efficiency_of(time_ns, bound.time_ns),
+        "optimal": False,
+        "algorithm_bandwidth_gbps": bandwidth,
+        "bus_bandwidth_gbps": bandwidth * collective.bus_factor,
+    }
 
 
 def _native_rows(

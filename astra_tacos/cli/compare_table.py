@@ -24,13 +24,14 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     bounds = best_bound_ns(rows)
     first = rows[0]
     judged = ", what stock ASTRA-sim prints, and the time under congestion" if _judges_differ(rows) else ""
+    judged += ", and on the packet level if no two messages meet" if _has_predictions(rows) else ""
     echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, bound / time{judged}\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("size", justify="right", no_wrap=True)
     for name in (*names, _BOUND):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        found = (_cell(results.get(name), bool(judged)) for name in names)
+        found = (_cell(results.get(name), bool(judged), _has_predictions(rows)) for name in names)
         cells = [styled(text, "bold green" if best else "") for text, best in found]
         bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
@@ -65,7 +66,12 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     return any(row.stock_ns != row.congestion_aware_ns for row in rows)
 
 
-def _cell(row: CompareRow | None, has_judges: bool) -> tuple[str, bool]:
+def _has_predictions(rows: Iterable[CompareRow]) -> bool:
+    """Whether schedules are made for the packet level, and so predicted there."""
+    return any(row.packet_predicted_ns is not None for row in rows)
+
+
+def _cell(row: CompareRow | None, has_judges: bool, has_predictions: bool) -> tuple[str, bool]:
     if row is None or row.time_ns is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
@@ -75,7 +81,8 @@ def _cell(row: CompareRow | None, has_judges: bool) -> tuple[str, bool]:
         share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
     lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
     if has_judges:
-        times = (row.stock_ns, row.congestion_aware_ns)
+        times: tuple[int | None, ...] = (row.stock_ns, row.congestion_aware_ns)
+        times += (row.packet_predicted_ns,) if has_predictions else ()
         lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
     return "\n".join(lines), bool(row.is_best)
 

@@ -6,13 +6,17 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import BACKENDS, MODELS
 from astra_tacos.units import parse_size
+
+if TYPE_CHECKING:
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.run.backend import Backend
 
 network_option = click.option(
     "--network", "network_path", type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
@@ -23,6 +27,19 @@ ns3_option = click.option(
     metavar="FILE",
     help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default that of its repository.",
 )
+
+
+def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
+    """The network with the configuration that --ns3-config names, which counts on the packet level only."""
+    from astra_tacos.config.network import configured
+
+    if ns3_path is None:
+        return network
+    if backend is None or backend.is_analytical:
+        raise click.UsageError("--ns3-config needs --backend packet.")
+    return configured(network, ns3_path)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
@@ -52,7 +69,8 @@ def backend_option(
     """
     models = MODELS if packets else BACKENDS
     names = [*models, *([ASTRA_SIM] if also_program else [])]
-    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}{_PACKET * packets}"
+    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
+    text += _PACKET * packets
     if also_program:
         text += f" {ASTRA_SIM} {also_program}"
 

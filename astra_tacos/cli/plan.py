@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
-from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
+from astra_tacos.cli.first_use import ALL_SEARCHING, PACKETS, PLANNING, compile_ahead
+from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ _MOST_RANKS = 8
 @run_options(required=True)
 @network_option
 @click.option("--output", type=_path, required=True, metavar="DIR", help="Write the planned run here.")
-@backend_option("also runs a binary of ASTRA-sim before and after.")
+@backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
+@ns3_option
 @click.option(
     "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN."
 )
@@ -65,6 +66,7 @@ def plan(
     output: Path,
     backend: Backend | None,
     in_astra_sim: bool,
+    ns3_config: Path | None,
     astra_sim_bin: Path | None,
     baseline: str | None,
     candidate_paths: tuple[Path, ...],
@@ -95,10 +97,16 @@ def plan(
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     asked = Asked(with_relays=relay, together=together)
-    inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
+    on_packets = backend is not None and not backend.is_analytical
+    if ns3_config is not None and not on_packets:
+        raise click.UsageError("--ns3-config needs --backend packet.")
+    if (relay or together) and on_packets:
+        raise click.UsageError("--relay and --together predict on analytical models, not on --backend packet.")
+    run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
+    inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
     candidates = read_candidates(candidate_paths)
-    compile_ahead(*PLANNING, *ALL_SEARCHING)
+    compile_ahead(*PLANNING, *ALL_SEARCHING, *(PACKETS if on_packets else ()))
     with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
         result = make_plan(
             inputs,
@@ -162,7 +170,8 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
             cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
             rows.append((f"ASTRA-sim, {when}", cycles))
     rows += [("note", note) for note in result.notes]
-    rows += [("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")]
+    script = "run_astra_sim.sh" if result.backend.is_analytical else "run_ns3.sh"
+    rows += [("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / script}")]
     print_rows(rows)
     header = (
         "collective",

@@ -10,11 +10,12 @@ import click
 
 from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
+from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
-from astra_tacos.cli.options import Size, backend_option, json_option, network_option
+from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
 @collective_options
 @search_options()
-@backend_option(of_schedules=True)
+@backend_option(of_schedules=True, packets=True)
+@ns3_option
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),
@@ -63,6 +65,7 @@ def synthesize(
     root: int | None,
     options: SearchOptions,
     backend: Backend | None,
+    ns3_config: Path | None,
     link_order: LinkOrder | None,
     in_flight: int | None,
     msccl_xml: bool | None,
@@ -85,8 +88,9 @@ def synthesize(
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.judge.native import native_times
+    from astra_tacos.judge.packet_search import search_and_replay
     from astra_tacos.sweep.schedule_check import check_schedule
-    from astra_tacos.synthesizer.search.search import known_optimum, search
+    from astra_tacos.synthesizer.search.search import known_optimum
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -95,8 +99,10 @@ def synthesize(
         from astra_tacos.export.run_directory import EXPORTER
 
         EXPORTER.check_output(output)
-    network = read_network(network_path)
+    network = with_ns3(read_network(network_path), ns3_config, backend)
+    replays_packets = backend is not None and not backend.is_analytical
     if takes_symmetric(network, collective_name, options):
+        _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
@@ -105,6 +111,7 @@ def synthesize(
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
     if takes_lockstep(topology, what, options.synthesizer):
+        _check_rows(backend)
         result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
@@ -113,12 +120,13 @@ def synthesize(
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
         *REPLAYING,
+        *(PACKETS if replays_packets else ()),
     )
-    found = known_optimum(topology, what, options)
+    found = None if replays_packets else known_optimum(topology, what, options)
     if found is None:
         compile_ahead(*searching(topology, what))
         with progress("synthesizing") as on_progress:
-            found = search(topology, what, options, on_progress)
+            found = search_and_replay(backend, network, topology, what, options, on_progress)
     schedule = found.schedule
     if with_checks:
         with progress("verifying"):
@@ -148,6 +156,14 @@ def synthesize(
         return
     rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
+
+
+def _check_rows(backend: Backend | None) -> None:
+    """The packet level times messages one by one, which compact schedules do not have."""
+    if backend is not None and not backend.is_analytical:
+        raise ConfigError(
+            f"--backend {backend}: the schedule has too many sends for its messages to be timed, expected fewer NPUs"
+        )
 
 
 def _why_slower(found: SearchResult, what: Collective, options: SearchOptions) -> str:

@@ -67,7 +67,7 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
     topology, link_model
         The network, and how the schedule is timed.
     backend
-        The network model to come close on; None takes the one for which schedules are timed so.
+        The network model to come close on; None, and one that is not analytical, take the one for which schedules are timed so.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
     """
     if topology.forwarding:
         raise ConfigError(f"{topology.name}: no network of ASTRA-sim has devices that only forward")
-    chosen = backend or backend_of_model(link_model)
+    chosen = backend if backend is not None and backend.is_analytical else backend_of_model(link_model)
     if chosen.models_congestion:
         return _with_queues(topology, chosen)
     network = _without_queues(topology, chosen)

@@ -13,14 +13,14 @@ from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, export_chakra
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import RESULT_FILE, system_of
-from astra_tacos.export.run_script import write_ns3_script
+from astra_tacos.export.run_script import NS3_SCRIPT, write_ns3_script
 from astra_tacos.export.workload import export_workload
 from astra_tacos.files import write_json
 from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files
-from astra_tacos.replayer.packet_links import PacketLinks
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.packet_links import PacketLinks
 
-_SCRIPT = "run_ns3.sh"
+_SCRIPT = NS3_SCRIPT
 _FOLDERS = ("collective", "workload")
 _OWN = {RESULT_FILE, _SCRIPT, "system.json", "remote_memory.json", *FILES, *WRITTEN, *_FOLDERS, "log"}
 

@@ -11,6 +11,7 @@ from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import Backend
 
 SCRIPT = "run_astra_sim.sh"
+NS3_SCRIPT = "run_ns3.sh"
 LOG = "log"
 _GROUPS = "comm_group.json"
 _MEMORY = "--remote-memory-configuration=remote_memory.json"
@@ -68,8 +69,17 @@ def write_run_script(
     _write(directory / SCRIPT, workload, comments, program, [*options, f"--logging-folder={LOG}"])
 
 
-def write_ns3_script(path: Path, workload: str) -> None:
+def write_ns3_script(path: Path, workload: str, groups: str | None = None) -> None:
     """Write a script that runs the files for ASTRA-sim's ns-3 backend beside it, wherever it is called from.
+
+    Parameters
+    ----------
+    path
+        The script.
+    workload
+        Prefix of the workload's traces, from its directory.
+    groups
+        The file of communicator groups; None if there is none.
 
     Raises
     ------
@@ -79,7 +89,7 @@ def write_ns3_script(path: Path, workload: str) -> None:
     options = [f"--network-configuration={CONFIG_FILE}", _MEMORY, f"--logical-topology-configuration={LOGICAL_FILE}"]
     comments = ["Replays this directory on ASTRA-sim's ns-3 backend."]
     program = "AstraSimNetwork, ASTRA-sim's program for ns-3"
-    _write(path, workload, comments, program, [*options, "--comm-group-configuration=empty"])
+    _write(path, workload, comments, program, [*options, f"--comm-group-configuration={groups or 'empty'}"])
 
 
 def _write(path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str]) -> None:

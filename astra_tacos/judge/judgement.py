@@ -14,8 +14,11 @@ from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
 from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
+from astra_tacos.judge.packet_search import MOST_PACKETS
+from astra_tacos.judge.packet_search import num_packets as packets_of
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
+from astra_tacos.schedule.packet_time import packet_time_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
@@ -49,6 +52,8 @@ class Judgement:
         By figure of a judge, when the last NPU has finished; None where that judge was not asked or stops.
     exact_ns
         What the schedule takes where messages wait for one another on links and no delay is truncated.
+    packet_predicted_ns
+        What it takes on the packet level if no two messages meet there (`packet_time_ns`); None where that was not asked for.
     notes
         Why a time is missing or impossible, and where the schedule of another backend is faster.
     """
@@ -57,6 +62,7 @@ class Judgement:
     backend: Backend
     times_ns: Mapping[str, int | None]
     exact_ns: float
+    packet_predicted_ns: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -75,8 +81,9 @@ class Judgement:
         return own if own is None or own >= (1 - MOST_TRUNCATED) * self.exact_ns else math.ceil(self.exact_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """The backend, and a time in ns by judge: `stock_ns`, `congestion_aware_ns`."""
-        return {"backend": self.backend.name, **self.times_ns}
+        """The backend, a time in ns by judge (`stock_ns`, `congestion_aware_ns`, `packet_ns`), and `packet_predicted_ns`."""
+        times = dict.fromkeys(FIGURES) | dict(self.times_ns)
+        return {"backend": self.backend.name, **times, "packet_predicted_ns": self.packet_predicted_ns}
 
     def rows(self) -> list[tuple[str, str]]:
         """The times as labels and values, where the judges may differ."""
@@ -86,6 +93,8 @@ class Judgement:
         for judge in self.judges:
             time_ns = self.times_ns[judge.figure]
             rows.append((judge.label, f"{'-' if time_ns is None else format_time(time_ns)} ({judge.program})"))
+        if self.packet_predicted_ns is not None:
+            rows.append(("packet level, predicted", f"{format_time(self.packet_predicted_ns)} (if no two messages meet)"))
         return rows
 
 
@@ -132,18 +141,23 @@ def judge_schedule(
     try:
         judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     except ConfigError as error:  # no version of ASTRA-sim runs this network
-        return Judgement((), chosen, dict.fromkeys(FIGURES), exact_ns, (f"not judged: {error}",))
+        return Judgement((), chosen, dict.fromkeys(FIGURES), exact_ns, notes=(f"not judged: {error}",))
     is_default_order = in_flight is None and link_order in (None, default_link_order(schedule))
     if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
-        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, (note,))
+        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, notes=(note,))
     trace = schedule_trace(schedule, schedule.collective.name, link_order, in_flight=in_flight)
     times: dict[str, int | None] = {}
     notes = []
     least_ns = busiest_link_ns(schedule)
+    num_packets = packets_of(float(schedule.message_bytes.sum()), network.ns3)
     for judge in judges:
+        if not judge.backend.is_analytical and num_packets > MOST_PACKETS:
+            times[judge.figure] = None
+            notes.append(f"not judged packet by packet: about {num_packets:,.0f} packets are more than {MOST_PACKETS:,}")
+            continue
         try:
             times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
         except AstraTacosError as error:
@@ -156,7 +170,8 @@ def judge_schedule(
                 f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: "
                 "it lets sends overlap on a link"
             )
-    return Judgement(judges, chosen, times, exact_ns, tuple(notes))
+    predicted_ns = None if chosen.is_analytical or not timing.is_blocking else packet_time_ns(schedule, network.ns3)
+    return Judgement(judges, chosen, times, exact_ns, predicted_ns, tuple(notes))
 
 
 def with_other_choices(judgement: Judgement, schedule: Schedule, network: NetworkConfig, options: SearchOptions) -> Judgement:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
-from astra_tacos.run.backend import BACKENDS, STOCK, Backend, default_backend
+from astra_tacos.run.backend import BACKENDS, MODELS, STOCK, Backend, default_backend
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
@@ -15,7 +15,7 @@ from astra_tacos.topology.topology import Topology
 
 STOCK_FIGURE = "stock_ns"
 """What results call the time that stock ASTRA-sim prints."""
-FIGURES = (STOCK_FIGURE, *(backend.figure for backend in BACKENDS.values() if backend.models_congestion))
+FIGURES = (STOCK_FIGURE, *(backend.figure for backend in MODELS.values() if backend.models_congestion))
 """What results call the times of all judges."""
 
 
@@ -62,7 +62,7 @@ class Judge:
 def judges_of_collective(
     topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None
 ) -> tuple[Judge, ...]:
-    """The judges of a schedule's traces: stock ASTRA-sim, then each backend that models congestion.
+    """The judges of a schedule's traces: stock ASTRA-sim, the analytical model with congestion, the packet level where asked for.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ def judges_of_collective(
         The model that the schedule was asked for; None for the one for which schedules are timed so.
     """
     stock = stock_network(topology, link_model, backend)
-    return (Judge(STOCK_FIGURE, stock.to_config(), stock.backend), *_congested(network))
+    return (Judge(STOCK_FIGURE, stock.to_config(), stock.backend), *_congested(network, backend))
 
 
 def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tuple[Judge, ...]:
-    """The judges of a run: stock ASTRA-sim, if it runs the network at all, then each backend that models congestion.
+    """The judges of a run: stock ASTRA-sim, if it runs the network at all, then as `judges_of_collective`.
 
     Parameters
     ----------
@@ -87,10 +87,11 @@ def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tup
     backend
         The model that was asked for; None for the network's default.
     """
-    wanted = (backend or default_backend(network), *BACKENDS.values())
+    first = default_backend(network) if backend is None or not backend.is_analytical else backend
+    wanted = (first, *BACKENDS.values())
     stock = next((each for each in wanted if not each.refusals(network)), None)
     own = () if stock is None else (Judge(STOCK_FIGURE, network, stock),)
-    return (*own, *_congested(network))
+    return (*own, *_congested(network, backend))
 
 
 def timed_for(
@@ -134,10 +135,12 @@ def backend_in_use(network: NetworkConfig, models: tuple[LinkModel, ...], backen
     return default_backend(network) if backend is None and len(models) > 1 else backend
 
 
-def _congested(network: NetworkConfig) -> tuple[Judge, ...]:
-    return tuple(Judge(each.figure, network, each) for each in BACKENDS.values() if each.models_congestion)
+def _congested(network: NetworkConfig, backend: Backend | None) -> tuple[Judge, ...]:
+    """The models with congestion; the packet level is one of them only where it is asked for, as its replays take longer."""
+    asked = () if backend is None or backend in BACKENDS.values() else (backend,)
+    return tuple(Judge(each.figure, network, each) for each in (*BACKENDS.values(), *asked) if each.models_congestion)
 
 
 def differ(judges: tuple[Judge, ...]) -> bool:
-    """Whether some judge models congestion and another does not, so that one time does not speak for all."""
-    return len({judge.backend.models_congestion for judge in judges}) > 1
+    """Whether judges differ in whether they model congestion, or packets, so that one time does not speak for all."""
+    return len({(judge.backend.models_congestion, judge.backend.is_analytical) for judge in judges}) > 1

@@ -24,6 +24,10 @@ MOST_MESSAGES = 1 << 18
 """Messages of one native collective that is replayed; a replay takes about a microsecond each."""
 MOST_MESSAGES_IN_ALL = 1 << 19
 """Messages of all replays for one collective on one backend."""
+PACKETS_OF_MESSAGE = 8
+"""Packets whose replay takes about as long as that of a message on an analytical model."""
+_MORE_FOR_PACKETS = 8
+"""By so much more work may replays of the packet level take in all."""
 _MOST_MIXES = 16
 _FINER = 1000
 _SPLITS = (4, 16)
@@ -256,7 +260,7 @@ class _Sweep:
         self._network, self._pattern, self._size_bytes = network, pattern, size_bytes
         self._backend, self._reduce_bandwidth_gbps = backend, reduce_bandwidth_gbps
         self._sizes = tuple(dimension.size for dimension in network.dimensions) or (network.num_npus,)
-        self._left = MOST_MESSAGES_IN_ALL
+        self._left = MOST_MESSAGES_IN_ALL * (1 if backend.is_analytical else _MORE_FOR_PACKETS)
         self._times: dict[NativeSystem, int | None] = {}
         self.refusal = ""
 
@@ -312,10 +316,12 @@ class _Sweep:
         if system in self._times:
             return
         count = self._messages(system)
-        if count > min(MOST_MESSAGES, self._left):
-            self.refusal = self.refusal or f"{system}: {count:,} messages are too many to replay"
+        packets = self._packets()
+        if count + packets // PACKETS_OF_MESSAGE > min(MOST_MESSAGES, self._left):
+            what = f"{count:,} messages" + (f" of {packets:,} packets" if packets else "")
+            self.refusal = self.refusal or f"{system}: {what} are too many to replay"
             return
-        self._left -= count
+        self._left -= count + packets // PACKETS_OF_MESSAGE
         config = system.config(self._pattern, self._reduce_bandwidth_gbps)
         time_ns, refusal = self._replay(self._network, config, self._backend)
         self._times[system] = time_ns
@@ -325,6 +331,12 @@ class _Sweep:
         """About how many messages it takes."""
         per_npu = sum(_MESSAGES[name](size) for name, size in zip(system.algorithms, self._sizes, strict=True))
         return self._network.num_npus * per_npu * system.splits * (2 if self._pattern == "all-reduce" else 1)
+
+    def _packets(self) -> int:
+        """About how many packets it takes on the packet level, none elsewhere."""
+        if self._backend.is_analytical:
+            return 0
+        return int(self._network.num_npus * self._size_bytes * 2 / self._network.ns3.payload_bytes)
 
     def _replay(self, network: NetworkConfig, config: SystemConfig, backend: Backend) -> tuple[int | None, str]:
         run = single_collective_run(network, config, _PATTERNS[self._pattern], self._size_bytes)

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.errors import AstraTacosError
+from astra_tacos.judge.native import PACKETS_OF_MESSAGE
 from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
@@ -154,6 +157,8 @@ class _Search:
         self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
         # Where there are no queues, everything is replayed with queues, too.
         self._messages = max(int(native_messages(workload).sum()), 1) * (1 if backend.models_congestion else 2)
+        if not backend.is_analytical:
+            self._messages += int(_bytes(workload) / workload.run.network.ns3.payload_bytes / PACKETS_OF_MESSAGE)
         self._left = MOST_MESSAGES
         self._own = configuration_of(workload.run)
         self._runs: dict[NativeConfiguration, NativeRun | None] = {}
@@ -253,3 +258,9 @@ def _policies(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
     for policy in SCHEDULING_POLICIES:
         if policy != "EXPLICIT":
             yield replace(best, policy=policy)
+
+
+def _bytes(workload: Workload) -> float:
+    """About how many bytes the run's native collectives send."""
+    instances = workload.instances
+    return float((instances.num_members * instances.size_bytes.astype(np.float64)).sum() * 2)

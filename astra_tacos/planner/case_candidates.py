@@ -51,12 +51,13 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     """
     synthesizer, asked = options.synthesizer, options.chunks_per_npu
     chunks_per_npu = asked if isinstance(asked, int) else None
+    needs_replay = case.needs_replay(backend)
     tasks: list[Task] = []
     for view in case.views.values():
         is_exact = not view.num_routed and not view.topology.has_switches
-        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not case.needs_replay else [*_CHUNKS, None]
+        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not needs_replay else [*_CHUNKS, None]
         names = [synthesizer]
-        if case.needs_replay and synthesizer == AUTO:
+        if needs_replay and synthesizer == AUTO:
             names += [name for name in _PLAIN if case.collective in SYNTHESIZERS[name].collectives]
         for name in names:
             for count in counts:

@@ -15,6 +15,7 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.planner.group_routes import REACHES, Reach
 from astra_tacos.planner.group_topology import GroupTopology, group_topology
 from astra_tacos.planner.instances import Instances
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.topology.topology import Topology
 
@@ -66,9 +67,13 @@ class DistinctCollective:
         return len(self.groups[0])
 
     @property
-    def needs_replay(self) -> bool:
-        """Whether a view has routed links, so that predictions are estimates and replays compare candidates."""
+    def has_routed_links(self) -> bool:
+        """Whether a view has routed links, so that predictions are estimates."""
         return any(view.num_routed for view in self.views.values())
+
+    def needs_replay(self, backend: Backend) -> bool:
+        """Whether predictions are estimates on a network model, so that replays compare candidates."""
+        return self.has_routed_links or not backend.is_analytical
 
     @property
     def max_sends(self) -> int:
@@ -96,7 +101,7 @@ class DistinctCollective:
             "root": self.root,
             "shape": self.shape,
         }
-        if self.needs_replay:
+        if self.has_routed_links:
             about["groups"] = self.groups  # routes of theirs may share links
         return about
 

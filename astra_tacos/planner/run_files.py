@@ -10,18 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.config.json_text import read_json_object
+from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.run_script import LOG, SCRIPT, check_script_name, write_run_script
+from astra_tacos.export.run_script import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.files import check_outside, check_replaceable, write_json
+from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
+from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
+from astra_tacos.replayer.ns3_files import write_ns3_files
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.recording import REPLAY_FILE
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.packet_links import PacketLinks
 
 PLAN_FILE = "plan.json"
 GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
 WORKLOAD, COLLECTIVE = "workload", "collective"
 _OWN = {PLAN_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
+_OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,8 @@ class RunInputs:
         Files; None where there is none.
     directory
         Where ASTRA-sim is started.
+    ns3
+        Configuration of ASTRA-sim's ns-3 backend; None for that of its repository.
     """
 
     workload: Path
@@ -44,6 +53,7 @@ class RunInputs:
     groups: Path | None = None
     remote_memory: Path | None = None
     directory: Path = Path()
+    ns3: Path | None = None
 
 
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
@@ -56,6 +66,7 @@ def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
         groups if groups.is_file() else None,
         folder / MEMORY,
         folder,
+        inputs.ns3,
     )
 
 
@@ -143,7 +154,26 @@ def write_configurations(
     if groups:
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
         (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", backend, "Runs", needs=needs, has_groups=bool(groups))
+    workload = f"{WORKLOAD}/{inputs.workload.name}"
+    write_run_script(folder, workload, backend, "Runs", needs=needs, has_groups=bool(groups))
+
+
+def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:
+    """Write what ASTRA-sim's ns-3 backend needs besides, and a script that starts it.
+
+    Parameters
+    ----------
+    folder
+        Directory to write into.
+    inputs
+        Files of the run.
+    network
+        The network of the run.
+    has_groups
+        Whether there are communicator groups.
+    """
+    write_ns3_files(PacketLinks(network.source, build_topology(network), network.ns3), folder)
+    write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS if has_groups else None)
 
 
 def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:

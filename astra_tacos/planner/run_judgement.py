@@ -49,7 +49,7 @@ class JudgedRun:
         made_for
             The backend of the plan: schedules whose sends wait in queues overlap on a judge that has none.
         """
-        if made_for.models_congestion and not self.judge.backend.models_congestion and self.after_ns is not None:
+        if made_for.link_model == "pipelined" and not self.judge.backend.models_congestion and self.after_ns is not None:
             return f"{self.judge.describe()} has no queues: sends of this plan overlap on links there, and its time is too short"
         if self.after_ns is None:
             return f"on {self.judge.describe()} the planned run does not end: {self.reason}"

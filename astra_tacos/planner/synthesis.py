@@ -15,9 +15,11 @@ from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.judge.packet_search import search_on
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.defects import defect_note
 from astra_tacos.planner.distinct_collective import DistinctCollective
@@ -28,7 +30,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search import SearchResult, search
+from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.trace.schema import CommType
@@ -85,8 +87,8 @@ def solve(
     identity = case_identity(case, backend, options)
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
-    if case.needs_replay:
-        identity["network"] = asdict(network) | {"source": ""}
+    if case.needs_replay(backend):
+        identity["network"] = asdict(network) | {"source": "", "groups": case.groups}
     try:
         tasks = list_tasks(case, backend, options)
     except ConfigError as error:
@@ -175,8 +177,9 @@ def _best(
             ran_out_of_time = True
             break
         try:
-            found = _legal(case, task, _options_of(task, case, options, len(tasks), deadline), defects)
-            best = _leader(best, found.schedule, task, case, together, may_hold_none)
+            asked = _options_of(task, case, options, len(tasks), deadline)
+            found = _legal(case, task, asked, backend, network.ns3, defects)
+            best = _leader(best, found.schedule, task, case.needs_replay(backend), together, may_hold_none)
         except (ConfigError, SynthesisError, ReplayError) as error:
             failure = error
             continue
@@ -189,7 +192,7 @@ def _best(
             try:
                 converted = candidate.schedule(task.topology, task.collective, (task.link_model,), options.reduce_bandwidth_gbps)
                 check(converted.schedule)
-                best = _leader(best, converted.schedule, task, case, together, may_hold_none)
+                best = _leader(best, converted.schedule, task, case.needs_replay(backend), together, may_hold_none)
             except (ConfigError, SynthesisError, ReplayError, VerificationError) as error:
                 defects.append(f"{case.name}: {candidate.name} is left out: {error}")
     if best is None:
@@ -201,7 +204,7 @@ def _leader(
     best: tuple[Schedule, Solution] | None,
     schedule: Schedule,
     task: Task,
-    case: DistinctCollective,
+    needs_replay: bool,
     together: Callable[[Schedule], int],
     may_hold_none: bool,
 ) -> tuple[Schedule, Solution]:
@@ -214,7 +217,7 @@ def _leader(
     """
     if not may_hold_none and holds_no_link(schedule):
         raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
-    made = Solution(schedule, "", together(schedule) if case.needs_replay else None, None, task.is_exact)
+    made = Solution(schedule, "", together(schedule) if needs_replay else None, None, task.is_exact)
     return (schedule, made) if best is None or _is_better(schedule, made, *best) else best
 
 
@@ -223,11 +226,13 @@ def _views(tasks: list[Task]) -> list[Task]:
     return list({id(task.topology): task for task in tasks}.values())
 
 
-def _legal(case: DistinctCollective, task: Task, options: SearchOptions, defects: list[str]) -> SearchResult:
+def _legal(
+    case: DistinctCollective, task: Task, options: SearchOptions, backend: Backend, ns3: Ns3Config, defects: list[str]
+) -> SearchResult:
     """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
     left_out: set[str] = set()
     while not left_out.issuperset(options.synthesizers):
-        found = search(task.topology, task.collective, options, without=left_out)
+        found = search_on(backend, ns3, task.topology, task.collective, options, without=left_out)
         violations = verify(found.schedule)
         if not violations:
             return found

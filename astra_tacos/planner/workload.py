@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.network import configured
 from astra_tacos.config.system import COMM_KEYS
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nodes, find_issue_order
@@ -103,4 +104,5 @@ def baseline_run(workload: Workload, baseline: str | None) -> Run:
 
 def read_inputs(inputs: RunInputs) -> Run:
     """The run that some files describe."""
-    return read_run(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+    run = read_run(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+    return run if inputs.ns3 is None else replace(run, network=configured(run.network, inputs.ns3))

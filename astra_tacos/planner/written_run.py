@@ -14,11 +14,11 @@ from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint_workload import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.rewrite import Changes, find_changes, write_workload
-from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
+from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations, write_ns3_configurations
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.trace_folder import write_traces
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.backend import Backend
+from astra_tacos.run.backend import Backend, default_backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace_parts import TraceParts, part_of
@@ -98,9 +98,12 @@ def write_run(
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
     prefixes = write_traces(folder, run.workload, schedules, kept, idle)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
-    needs = backend.needs(len(run.network.dimensions))
+    analytical = backend if backend.is_analytical else default_backend(run.network)
+    needs = analytical.needs(len(run.network.dimensions))
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
-    write_configurations(folder, inputs, assignment.groups, per_node, backend, needs, keys)
+    write_configurations(folder, inputs, assignment.groups, per_node, analytical, needs, keys)
+    if not backend.is_analytical:
+        write_ns3_configurations(folder, inputs, run.network, bool(assignment.groups))
     collectives = {name: schedule.collective for name, schedule in schedules.items()}
     parts = {name: TraceParts(each.num_npus, (part_of(each),)) for name, each in collectives.items() if each.name != JOINT}
     parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in made.joints}

@@ -14,8 +14,8 @@ from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _packet_kernels as kernels
 from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.packet_links import PacketLinks, check_timed, transmission_ns
 from astra_tacos.replayer.routes import END, Engine, Routes, topology_of
+from astra_tacos.topology.packet_links import PacketLinks, check_timed, transmission_ns
 from astra_tacos.topology.topology import NO_LINK
 from astra_tacos.units import bytes_per_ns
 
@@ -106,7 +106,7 @@ class PacketNetwork:
         delay_ns = self._links.delay_ns[links]
         horizon = int(tx_ns.max(initial=0)) + int(delay_ns.max(initial=0)) + 1
         slots = 1 << horizon.bit_length()
-        buffers, shift = self._links.buffers()
+        buffers, shift = self._links.buffers(kernels.RESERVED_BYTES)
         scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
         scalar[[kernels.FREE_PACKET, kernels.FREE_FLOW, kernels.FREE_EVENT]] = -1
         return kernels.Packets(

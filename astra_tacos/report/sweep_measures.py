@@ -70,6 +70,7 @@ MEASURES: dict[str, Measure] = {
     "predicted_ns": Measure("collective time", "ns", LOWER, "result"),
     "stock_ns": Measure("time on stock ASTRA-sim", "ns", LOWER, "result"),
     "congestion_aware_ns": Measure("time under congestion", "ns", LOWER, "result"),
+    "packet_ns": Measure("time packet by packet", "ns", LOWER, "result"),
     "bound_ns": Measure("bound (any algorithm)", "ns", LOWER, "result"),
     "bound": Measure("argument of the bound", role="result"),
     "chunked_bound_ns": Measure("bound (these chunks)", "ns", LOWER, "result"),

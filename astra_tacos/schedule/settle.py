@@ -91,24 +91,48 @@ def exact_time_ns(schedule: Schedule) -> float:
     its times are shorter than bytes over bandwidth, so candidates are compared by this time. It is exact to 2**-10 ns per
     message, and the down-links of switches keep the order of the schedule.
     """
-    topology, sends, made = schedule.topology, schedule.sends, schedule.additions
     if not schedule.num_sends:
         return 0.0
     unit = _UNITS_PER_NS if schedule.collective_time_ns < _LONG_NS else 1
-    sizes, timing = schedule.sizes, schedule.timing
+    timing = schedule.timing
+    delays = untruncated(schedule.topology, class_sizes(schedule), timing.link_model, timing.reduce_bandwidth_gbps, unit)
+    duration = adding_time(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps, unit)
+    return time_by(schedule, delays, duration) / unit
+
+
+def class_sizes(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[classes], bytes of a schedule's messages by class of size; 0 for classes that it does not send."""
+    sizes = schedule.sizes
     distinct = np.zeros(len(sizes.timing.reduction_ns), np.int64)
     distinct[sizes.size_class] = schedule.message_bytes
-    delays = untruncated(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps, unit)
-    duration = adding_time(made.size_bytes, timing.reduce_bandwidth_gbps, unit)
-    places = _places(topology, sends, made)
-    additions = _awaited_parts(sends.sums, made, places, duration)
-    _, end, _ = _earliest_times(topology, schedule.collective, sends, replace(sizes, timing=delays), additions, places)
+    return distinct
+
+
+def time_by(schedule: Schedule, delays: Timing, adding: NDArray[np.int64]) -> int:
+    """The collective time of a schedule's messages, in their order, with other delays; 0 without messages.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    delays
+        Delays by the classes of `class_sizes`.
+    adding
+        int64[num_additions], how long each addition takes.
+    """
+    if not schedule.num_sends:
+        return 0
+    sends, made, sizes = schedule.sends, schedule.additions, schedule.sizes
+    places = _places(schedule.topology, sends, made)
+    additions = _awaited_parts(sends.sums, made, places, adding)
+    retimed = replace(sizes, timing=delays)
+    _, end, _ = _earliest_times(schedule.topology, schedule.collective, sends, retimed, additions, places)
     reduces = schedule.reduces[schedule.message_row]
     done = int((end + np.where(reduces, delays.reduction_ns[sizes.size_class], 0)).max())
     if schedule.sums is not None and len(made):
         arrivals = schedule.item, schedule.dst, end[schedule.message_of]
-        done = max(done, int(addition_ends(schedule.sums, made, arrivals, duration).max()))
-    return done / unit
+        done = max(done, int(addition_ends(schedule.sums, made, arrivals, adding).max()))
+    return done
 
 
 def _places_of_trips(

@@ -13,13 +13,13 @@ from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import timed_for
+from astra_tacos.judge.packet_search import search_and_replay
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
-from astra_tacos.run.backend import BACKENDS, Backend
+from astra_tacos.run.backend import MODELS, Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.sweep.schedule_check import check_schedule
-from astra_tacos.synthesizer.search.search import search
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.version import package_version
 
@@ -57,7 +57,7 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
 
 
 def _backend(task: CollectiveTask) -> Backend | None:
-    return None if task.backend is None else BACKENDS[task.backend]
+    return None if task.backend is None else MODELS[task.backend]
 
 
 def _unchecked(schedule: Schedule) -> None:
@@ -79,7 +79,9 @@ def _schedule(
         if kept is not None:
             return kept[0], float(kept[1]["synthesis_seconds"])
     begin = time.perf_counter()
-    found = search(topology, collective, timed_for(task.options, topology, collective, _backend(task))[0])
+    backend = _backend(task)
+    asked = timed_for(task.options, topology, collective, backend)[0]
+    found = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})

@@ -10,7 +10,7 @@ from astra_tacos.collective import cut_into, make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.judge.judges import timed_for
-from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
@@ -114,7 +114,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
-    backend = None if task.backend is None else BACKENDS[task.backend]
+    backend = None if task.backend is None else MODELS[task.backend]
     model = timed_for(replace(options, link_model="auto"), topology, collective, backend)[1][0]
     cuts, sends = [collective], collective.least_sends
     if options.chooses_chunks:

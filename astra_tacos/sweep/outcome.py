@@ -15,6 +15,7 @@ RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
     "stock_ns": "int",
     "congestion_aware_ns": "int",
+    "packet_ns": "int",
     "bound_ns": "int",
     "bound": "str",
     "chunked_bound_ns": "int",

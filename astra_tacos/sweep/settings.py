@@ -13,7 +13,7 @@ from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.system import NATIVE_ALGORITHMS
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
@@ -172,7 +172,7 @@ SETTINGS: dict[str, Setting] = {
     "remote_memory": Setting(_path(), "remote_memory", _ONLY_WORKLOAD),
     "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
     "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
-    "backend": Setting(_choice(tuple(BACKENDS), may_be_null=True), "backend"),
+    "backend": Setting(_choice(tuple(MODELS), may_be_null=True), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""
 SEARCH_FIELDS = {

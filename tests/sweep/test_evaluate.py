@@ -141,7 +141,7 @@ def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def search_again(*_: object, **__: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(collective_room, "search", search_again)
+    monkeypatch.setattr(collective_room, "search_and_replay", search_again)
     second = evaluate(replace(point, network=replace(SMALL, source="other.yml")), conditions)
     assert plain(second) == plain(first)
     assert second.results["synthesis_seconds"] == first.results["synthesis_seconds"]

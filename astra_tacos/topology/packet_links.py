@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.ns3 import CONTROLS, Ns3Config
 from astra_tacos.errors import ConfigError
-from astra_tacos.replayer._packet_kernels import RESERVED_BYTES
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import BYTES_PER_GIB, NS_PER_S
 
@@ -37,13 +36,14 @@ class PacketLinks:
     Raises
     ------
     ConfigError
-        If a link has no reverse like it, or a latency is too long.
+        If a link has no reverse like it, a latency is too long, or devices only forward.
     """
 
     def __init__(self, source: str, topology: Topology, ns3: Ns3Config) -> None:
         self.topology, self.ns3, self._source = topology, ns3, source
-        steps = topology.link_bandwidth_gibps * (BYTES_PER_GIB * _BITS / _RATE_STEP)
-        self.bits_per_s: NDArray[np.int64] = np.maximum(np.round(steps), 1).astype(np.int64) * _RATE_STEP
+        if topology.forwarding:
+            raise ConfigError(f"{source}: has devices that only forward, where messages are not timed packet by packet")
+        self.bits_per_s: NDArray[np.int64] = whole_rates(topology.link_bandwidth_gibps)
         self.delay_ns: NDArray[np.int64] = np.round(topology.link_latency_ns).astype(np.int64)
         self._check_links()
 
@@ -102,14 +102,20 @@ class PacketLinks:
         window = np.array([(2 * far + sent) * bits // NS_PER_S // _BITS for far, sent, bits in columns], np.int64)
         return np.full(len(src), window.max(initial=0), np.int64) if self.ns3.global_window else window
 
-    def buffers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`."""
+    def buffers(self, reserved_bytes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`.
+
+        Parameters
+        ----------
+        reserved_bytes
+            Buffer that a port has of its own.
+        """
         topology = self.topology
         at = topology.link_dst.astype(np.int64) - topology.num_npus
         into = at >= 0
         headroom = self.bits_per_s * self.delay_ns // _BITS // NS_PER_S * _HEADROOM
         kept = np.zeros(topology.num_switches, np.int64)
-        np.add.at(kept, at[into], headroom[into] + RESERVED_BYTES)
+        np.add.at(kept, at[into], headroom[into] + reserved_bytes)
         shift = np.full(topology.num_links, _PORT_SHIFT, np.int64)
         if into.any():
             rate, first = self.bits_per_s.copy(), self.bits_per_s[int(np.argmax(topology.link_src == 0))]
@@ -118,6 +124,12 @@ class PacketLinks:
                 shift[faster] -= 1
                 rate[faster] //= 2
         return (self.ns3.buffer_mib << 20) - kept, shift
+
+
+def whole_rates(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rates in bit/s, whole kbit/s, of bandwidths in GiB/s."""
+    steps = bandwidth_gibps * (BYTES_PER_GIB * _BITS / _RATE_STEP)
+    return np.maximum(np.round(steps), 1).astype(np.int64) * _RATE_STEP
 
 
 def transmission_ns(size: int, bits_per_s: int) -> int:

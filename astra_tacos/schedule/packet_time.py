@@ -1,0 +1,240 @@
+"""How long messages, and link-serialised schedules, take on ASTRA-sim's ns-3 backend: each message is timed by itself.
+
+A message is over when its last acknowledgement is back. Where the opposite link carries messages, too, a port also sends the
+acknowledgements of what arrives there. So a message is timed alone, and while an equal one comes the other way, packet by packet;
+between both, by how much the opposite link carries. `replayer._packet_kernels` names the files of `astra-network-ns3`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.config.ns3 import Ns3Config
+from astra_tacos.schedule.link_use import link_use
+from astra_tacos.schedule.partial_sums import addition_ns
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import class_sizes, settle, time_by
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.topology.packet_links import PacketLinks, transmission_ns, whole_rates
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.units import BYTES_PER_GIB, NS_PER_S
+
+_SIMULATED = 1024
+"""Packets of a message that are timed one by one."""
+
+
+def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
+    """When a schedule ends on the packet level if each message waits for the one before it on each of its links, in ns.
+
+    Traces keep that order at the source of a link. Where messages of several NPUs go down one link of a switch, nothing keeps it
+    there, and the packets of some may meet.
+
+    Parameters
+    ----------
+    schedule
+        The schedule; of its times only the order counts.
+    ns3
+        How ns-3 is configured.
+
+    Raises
+    ------
+    ConfigError
+        If a link has no reverse like it, which a link of ns-3 has.
+    """
+    topology, sizes = schedule.topology, class_sizes(schedule)
+    delay = message_ns(topology, ns3, sizes, _shared(schedule))
+    timing = replace(schedule.sizes.timing, link_model="blocking", channel_delay_ns=delay)
+    return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
+
+
+def message_ns(
+    topology: Topology, ns3: Ns3Config, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """int64[num_channels, num_sizes], time from a message's start to its last acknowledgement where no other message is.
+
+    Parameters
+    ----------
+    topology, ns3
+        The network, and how ns-3 is configured.
+    size_bytes
+        int64[num_sizes].
+    shared
+        float64[num_channels], for how much of its packets the channel's port also sends an acknowledgement, 0 to 1.
+    """
+    links = PacketLinks(topology.name, topology, ns3)
+    up, through, down = topology.channel_link, topology.channel_down_link != NO_LINK, topology.channel_down_link
+    full, rest = np.divmod(size_bytes, ns3.payload_bytes)
+    of_full, of_ack = (_transmissions(links.bits_per_s, np.array([size]))[:, 0] for size in _packet_sizes(ns3))
+    window = links.windows(topology.channel_src.astype(np.int64), topology.channel_dst.astype(np.int64))
+    hops = [np.where(through, column[down], 0) for column in (of_full, of_ack, links.delay_ns)]
+    columns = (of_full[up], of_ack[up], links.delay_ns[up], *hops, -(-window // ns3.payload_bytes))
+    paths, of_channel = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    packets = full + (rest > 0)
+    either = [
+        np.array([[_exchange_ns(_Path(*path), count, both) for count in packets.tolist()] for path in paths.T.tolist()])
+        for both in (False, True)
+    ]
+    alone, both_ways = (table.reshape(paths.shape[1], len(packets))[of_channel.ravel()] for table in either)
+    time_ns = alone + (both_ways - alone) * shared[:, None]
+    return np.asarray(np.round(time_ns - _shorter_last(links, topology, ns3, rest, packets)), np.int64)
+
+
+class _Path(NamedTuple):
+    """What packets and acknowledgements take at the ports of a channel, in ns, and how many packets may be on their way."""
+
+    up_full: int
+    up_ack: int
+    up_delay: int
+    down_full: int
+    down_ack: int
+    down_delay: int
+    at_once: int  # 0 for any number
+
+
+@functools.cache
+def _exchange_ns(path: _Path, num_packets: int, both_ways: bool) -> float:
+    """Time of a message of full packets, alone or while an equal one comes the other way; long ones go on as they began.
+
+    Of two equal messages each port does what its opposite does, so one NPU's port and the switch's port to it say all.
+    """
+    if num_packets > _SIMULATED:
+        halfway, most = _exchange_ns(path, _SIMULATED // 2, both_ways), _exchange_ns(path, _SIMULATED, both_ways)
+        return most + (num_packets - _SIMULATED) * (most - halfway) / (_SIMULATED - _SIMULATED // 2)
+    now, out_free, sent = 0, 0, 0  # of the NPU's port, and when the switch's is free
+    arriving: deque[int] = deque()  # packets at the destination, which acknowledges them
+    acknowledged: deque[int] = deque()
+
+    def through_switch(left: int, takes: int, free: int) -> tuple[int, int]:
+        """When what left a port arrives, and when the switch's port is free again."""
+        if not path.down_full:
+            return left + path.up_delay, free
+        free = max(left + path.up_delay, free) + takes
+        return free + path.down_delay, free
+
+    done = returned = 0
+    while returned < num_packets:
+        while acknowledged and acknowledged[0] <= now:
+            done = acknowledged.popleft()
+            returned += 1
+        if returned == num_packets:
+            break
+        if arriving and (not both_ways or arriving[0] <= now):
+            due = arriving.popleft()
+            left = (now if both_ways else due) + path.up_ack
+            if both_ways:
+                now = left
+            arrival, free = through_switch(left, path.down_ack, out_free if both_ways else 0)
+            out_free = free if both_ways else out_free
+            acknowledged.append(arrival)
+        elif sent < num_packets and (not path.at_once or sent - returned < path.at_once):
+            now += path.up_full
+            arrival, out_free = through_switch(now, path.down_full, out_free)
+            arriving.append(arrival)
+            sent += 1
+        else:
+            now = min(queue[0] for queue in (arriving, acknowledged) if queue)
+    return float(done)
+
+
+def _shorter_last(
+    links: PacketLinks, topology: Topology, ns3: Ns3Config, rest: NDArray[np.int64], packets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """int64[num_channels, num_sizes], by how much earlier a message ends as its last packet is not full."""
+    up, down = topology.channel_link, topology.channel_down_link
+    of_full = _transmissions(links.bits_per_s, np.array([_packet_sizes(ns3)[0]]))
+    saved = np.where(rest > 0, of_full - _transmissions(links.bits_per_s, rest + ns3.header_bytes), 0)
+    through, is_alone = (down != NO_LINK)[:, None], packets == 1
+    slower = np.where(of_full[down] > of_full[up], saved[down], saved[up])
+    return np.asarray(np.where(through, np.where(is_alone, saved[up] + saved[down], slower), saved[up]), np.int64)
+
+
+def packet_view(topology: Topology, ns3: Ns3Config) -> Topology:
+    """The network as schedules that hold links see the packet level: links that take what large messages take there.
+
+    Opposite links are taken to be in use alike.
+
+    Parameters
+    ----------
+    topology, ns3
+        The network, and how ns-3 is configured.
+    """
+    bandwidth, latency = _effective(ns3, topology.link_bandwidth_gibps, topology.link_latency_ns)
+    dimensions = topology.dimensions
+    if dimensions:
+        columns = (np.array([getattr(each, name) for each in dimensions]) for name in ("bandwidth_gibps", "latency_ns"))
+        of_dimensions = zip(*(column.tolist() for column in _effective(ns3, *columns)), strict=True)
+        pairs = zip(dimensions, of_dimensions, strict=True)
+        dimensions = tuple(replace(each, bandwidth_gibps=gibps, latency_ns=ns) for each, (gibps, ns) in pairs)
+    return Topology(
+        topology.name,
+        topology.num_npus,
+        topology.num_switches,
+        topology.link_src,
+        topology.link_dst,
+        bandwidth,
+        latency,
+        topology.link_dimension,
+        dimensions,
+    )
+
+
+def on_links_of(topology: Topology, schedule: Schedule) -> Schedule:
+    """A schedule of `packet_view(topology)` on the network itself: the same sends in the same order, which hold its links."""
+    rate = schedule.timing.reduce_bandwidth_gbps
+    timing = compute_timing(topology, schedule.collective, "blocking", rate)
+    return settle(topology, schedule.collective, timing, schedule.sends, schedule.synthesizer, schedule.seed)
+
+
+def _effective(
+    ns3: Ns3Config, bandwidth_gibps: NDArray[np.float64], latency_ns: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bandwidth in GiB/s and latency in ns of links that take for a message of any size what a large one takes."""
+    rates = whole_rates(bandwidth_gibps)
+    full, ack = (_transmissions(rates, np.array([size]))[:, 0] for size in _packet_sizes(ns3))
+    period = np.maximum(full + ack, 1)
+    delay = np.round(latency_ns)
+    latency = np.maximum(2 * delay + ack - ack * (delay + full) / np.maximum(full, 1), 0)
+    return ns3.payload_bytes / period * (NS_PER_S / BYTES_PER_GIB), latency
+
+
+def _packet_sizes(ns3: Ns3Config) -> tuple[int, int]:
+    """Bytes of a full packet and of an acknowledgement."""
+    return ns3.payload_bytes + ns3.header_bytes, ns3.ack_bytes
+
+
+def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[num_rates, num_sizes], time in ns that a port of each rate takes for a packet of each size."""
+    rates, of_rate = np.unique(bits_per_s, return_inverse=True)
+    distinct, of_size = np.unique(sizes, return_inverse=True)
+    table = np.array([[transmission_ns(size, rate) for size in distinct.tolist()] for rate in rates.tolist()], np.int64)
+    return np.asarray(table.reshape(len(rates), len(distinct))[of_rate][:, of_size], np.int64)
+
+
+def _shared(schedule: Schedule) -> NDArray[np.float64]:
+    """float64[num_channels], for what part of the time in which a channel is held the link opposite to its first one is, too."""
+    topology, use = schedule.topology, link_use(schedule)
+    back = np.empty(topology.num_links, np.int64)
+    back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
+    span = int(use.end_ns.max(initial=0)) + 1
+    begin = use.link * span + use.start_ns
+    order = np.argsort(begin)
+    begins, durations = begin[order], (use.end_ns - use.start_ns)[order]
+    before = np.concatenate(([0], np.cumsum(durations)))
+
+    def held_until(place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Time for which links up to one of them, and this one up to an instant, are held."""
+        last = np.searchsorted(begins, place, side="right") - 1
+        here = np.minimum(place - begins[np.maximum(last, 0)], durations[np.maximum(last, 0)])
+        return np.where(last < 0, 0, before[np.maximum(last, 0)] + here)
+
+    opposite = back[use.link] * span
+    both = held_until(opposite + use.end_ns) - held_until(opposite + use.start_ns)
+    held = np.bincount(use.link, use.end_ns - use.start_ns, topology.num_links)
+    share = np.bincount(use.link, both, topology.num_links) / np.maximum(held, 1)
+    return np.asarray(np.minimum(share, 1)[topology.channel_link], np.float64)

@@ -1,0 +1,89 @@
+"""`--backend packet` of `synthesize`, `compare` and `plan`: predictions, replays of every packet, and comparisons."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from helpers.command import run
+from helpers.lint_runs import RunFiles, coll, comp
+
+QUICK = ("--synthesizer", "tacos", "--trials", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, block, size in (("torus", "Ring, Ring", "3, 3"), ("switch", "Switch", "4")):
+        rates = ", ".join("50.0" for _ in block.split(","))
+        latencies = ", ".join("500.0" for _ in block.split(","))
+        lists = f"topology: [ {block} ]\nnpus_count: [ {size} ]\nbandwidth: [ {rates} ]\nlatency: [ {latencies} ]\n"
+        (tmp_path / f"{name}.yml").write_text(lists)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("network", "within"), [("torus", 0.01), ("switch", 0.03)])
+def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: str, within: float) -> None:
+    arguments = ("--network", f"{network}.yml", "--size", "1MiB", "--backend", "packet", *QUICK, "--json")
+    done = run("synthesize", *arguments, "--collective", "all-reduce", "--output", "made", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["backend"], result["link_model"], result["verified"]) == ("packet", "blocking", True)
+    assert result["packet_ns"] == pytest.approx(result["packet_predicted_ns"], rel=within)
+    assert result["packet_ns"] > result["predicted_ns"]
+    native = result["native"]["fastest_possible"]
+    assert native["backend"] == "packet" and (network != "torus" or native["time_ns"] > result["packet_ns"])
+    written = run(
+        "replay", "made/collective/all_reduce", "--network", f"{network}.yml", "--backend", "packet", "--json", cwd=folder
+    )
+    assert json.loads(written.stdout)["collective_time_ns"] == result["packet_ns"]
+    rows = run("synthesize", *arguments[:-1], "--collective", "all-reduce", cwd=folder).stdout
+    assert "packet level, predicted" in rows and "\ncongestion-aware" in rows
+
+
+def test_another_configuration_takes_other_times(folder: Path) -> None:
+    (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 4096\n")
+    asked = ("synthesize", "--network", "torus.yml", "--size", "1MiB", *QUICK, "--json", "--backend")
+    small, large = (json.loads(run(*asked, "packet", *more, cwd=folder).stdout) for more in ((), ("--ns3-config", "ns3.txt")))
+    assert large["packet_ns"] < small["packet_ns"]
+    assert large["packet_ns"] == pytest.approx(large["packet_predicted_ns"], rel=0.01)
+    refused = run(*asked, "congestion-aware", "--ns3-config", "ns3.txt", cwd=folder)
+    assert refused.returncode == 2 and "--ns3-config needs --backend packet" in refused.stderr
+
+
+def test_comparisons_on_packets(folder: Path) -> None:
+    options = ("--sizes", "64KiB", "--synthesizers", "ring,tacos", "--trials", "1", "--backend", "packet", "--csv", "rows.csv")
+    done = run("compare", "--network", "torus.yml", "--collective", "all-gather", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "on the packet level if no two messages meet" in done.stdout
+    with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["backend"] for row in rows} == {"packet"}
+    for row in rows[:2]:
+        assert row["time_ns"] == row["packet_ns"] and float(row["efficiency"]) < 1
+    assert min(int(row["time_ns"]) for row in rows if row["is_best"] == "true") == min(int(row["time_ns"]) for row in rows)
+
+
+def test_compact_schedules_have_no_packets(folder: Path) -> None:
+    asked = ("synthesize", "--network", "torus.yml", "--size", "1MiB", "--max-sends", "50", "--backend", "packet")
+    refused = run(*asked, cwd=folder)
+    assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
+
+
+def test_a_plan_for_packets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
+    files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
+    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    done = run("plan", *given, "--output", "plan", "--backend", "packet", *QUICK, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["packet_ns"] == result["after_ns"] < result["packet_before_ns"] == result["before_ns"]
+    planned = {name: folder / "plan" / name for name in ("run_ns3.sh", "ns3_topology.txt", "ns3_config.txt", "run_astra_sim.sh")}
+    assert all(path.is_file() for path in planned.values())
+    again = ("--workload", "plan/workload/w", "--system", "plan/system.json", "--network", "plan/network.yml")
+    again += ("--comm-group", "plan/comm_group.json", "--directory", "plan", "--backend", "packet", "--json")
+    assert max(json.loads(run("replay", *again, cwd=folder).stdout)["finish_ns"]) == result["after_ns"]
+    refused = run("plan", *given, "--output", "other", "--backend", "packet", "--relay", cwd=folder)
+    assert refused.returncode == 2 and "--relay and --together predict on analytical models" in refused.stderr

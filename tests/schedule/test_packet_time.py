@@ -1,0 +1,120 @@
+"""What messages and link-serialised schedules take on the packet level: the formula against replays of every packet."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.examples import examples
+from helpers.networks import config
+from helpers.schedules import schedule
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.config.network import Dimension, NetworkConfig, read_network
+from astra_tacos.config.ns3 import Ns3Config
+from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.run import read_run
+from astra_tacos.schedule.packet_time import message_ns, on_links_of, packet_time_ns, packet_view
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.topology import Topology
+from astra_tacos.verifier.schedule_oracle import verify
+
+VARIABLE = "ASTRA_TACOS_NS3_RUNS"
+RECORDED = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[3] / "shared" / "golden_ns3")
+SERIALISED = ("ring8_tacos_1_blocking_1MiB", "torus4x4_tacos_1_blocking_1MiB", "fc8_all-reduce_tacos_2_blocking_16MiB")
+"""Recorded runs of link-serialised traces on direct networks."""
+WITHIN = 1.01
+DIRECT = ("Ring", "FullyConnected")
+"""Meshes carry messages one way at a time in parts, and come within 2%."""
+
+
+def configured(network: NetworkConfig, **settings: int) -> NetworkConfig:
+    return replace(network, ns3=Ns3Config(**settings))
+
+
+def replayed_ns(made: object, network: NetworkConfig) -> int:
+    return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(
+    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
+)
+@pytest.mark.parametrize("name", SERIALISED)
+def test_recorded_runs_take_what_messages_take_on_the_view(name: str) -> None:
+    """Its links, held for each message, on the model without queues: within a hundredth of what ns-3 printed."""
+    folder = RECORDED / name
+    workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
+    run = read_run(workload, folder / "system.json", folder / "network.yml", directory=folder)
+    view = packet_view(build_topology(run.network), read_network(folder / "network.yml").ns3)
+    as_view = replace(run, network=replace(run.network, dimensions=view.dimensions))
+    recorded = max(json.loads((folder / "expected.json").read_text())["finish_ns"])
+    assert 1 / WITHIN < replay_run(as_view, "congestion-unaware").end_ns / recorded < WITHIN
+
+
+@examples(12)
+@given(
+    blocks=st.lists(st.tuples(st.sampled_from(DIRECT), st.integers(3, 4)), min_size=1, max_size=2),
+    bandwidth=st.sampled_from((12.5, 25.0, 50.0)),
+    latency=st.sampled_from((100.0, 500.0, 1000.0)),
+    payload=st.sampled_from((500, 1000, 4096)),
+    collective=st.sampled_from(("all-reduce", "all-gather", "all-to-all")),
+    size=st.sampled_from((1 << 20, 3_000_001)),
+)
+def test_direct_networks_take_what_is_predicted(
+    blocks: list[tuple[str, int]], bandwidth: float, latency: float, payload: int, collective: str, size: int
+) -> None:
+    network = configured(config(*((block, count, bandwidth, latency) for block, count in blocks)), payload_bytes=payload)
+    made = schedule(build_topology(network), collective, size, link_model="blocking")
+    predicted, taken = packet_time_ns(made, network.ns3), replayed_ns(made, network)
+    assert 1 / WITHIN < predicted / taken < WITHIN
+
+
+@pytest.mark.parametrize("block", ["FullyConnected", "Switch"])
+@pytest.mark.parametrize("has_window", [0, 1])
+@pytest.mark.parametrize("size", [1, 1000, 40_001, 1 << 20])
+def test_a_message_alone_takes_exactly_what_is_predicted(block: str, has_window: int, size: int) -> None:
+    network = configured(config((block, 2, 50.0, 500.0)), has_window=has_window)
+    topology = build_topology(network)
+    made = schedule(topology, "broadcast", size, root=0, link_model="blocking", synthesizer="tacos")
+    (channel,) = made.channel.tolist()
+    alone = message_ns(topology, network.ns3, np.array([size]), np.zeros(topology.num_channels))[channel, 0]
+    assert alone == replayed_ns(made, network) == packet_time_ns(made, network.ns3)
+
+
+def test_a_small_window_waits_for_acknowledgements() -> None:
+    """Of 4,096 bytes in flight and a long way there, every round trip brings few packets."""
+    network = configured(config(("FullyConnected", 2, 400.0, 1000.0)), payload_bytes=4096)
+    made = schedule(build_topology(network), "broadcast", 1 << 20, root=0, link_model="blocking")
+    assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.01)
+
+
+def test_rounds_through_switches_take_what_is_predicted() -> None:
+    """Where every NPU receives from one other at a time, within 3%."""
+    network = config(("Switch", 6, 50.0, 500.0), ("Switch", 2, 25.0, 500.0))
+    made = schedule(build_topology(network), size=1 << 20, link_model="blocking", synthesizer="symmetric")
+    assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.03)
+
+
+def test_a_schedule_of_the_view_is_one_of_the_network() -> None:
+    network = config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 700.0))
+    topology = build_topology(network)
+    view = packet_view(topology, network.ns3)
+    assert [each.block for each in view.dimensions] == ["Ring", "Switch"] and view.is_regular
+    assert (view.link_bandwidth_gibps < topology.link_bandwidth_gibps).all()
+    assert (view.link_latency_ns > topology.link_latency_ns).all()
+    made = on_links_of(topology, schedule(view, link_model="blocking"))
+    assert made.timing.is_blocking and not verify(made)
+
+
+def test_links_of_their_own_have_views_of_their_own() -> None:
+    links = (Dimension("Ring", 4, 50.0, 500.0),)
+    network = NetworkConfig("own.yml", links, failed_links=((0, 1), (1, 0)))
+    view = packet_view(build_topology(network), network.ns3)
+    assert isinstance(view, Topology) and view.num_links == 6 and view.is_uniform
