@@ -51,6 +51,8 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.scheduler.schedule_run import ScheduleResult
+from astra_tacos.scheduler.scheduled_plan import schedule_only, scheduled_plan
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -107,6 +109,7 @@ __all__ = [
     "RunOutcome",
     "Schedule",
     "ScheduleReplay",
+    "ScheduleResult",
     "SearchOptions",
     "SearchResult",
     "Step",
@@ -154,7 +157,9 @@ __all__ = [
     "save_schedule",
     "save_symmetric_schedule",
     "scatter",
+    "schedule_only",
     "schedule_trace",
+    "scheduled_plan",
     "search",
     "synthesize",
     "synthesize_symmetric",

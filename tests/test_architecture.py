@@ -26,6 +26,7 @@ LEVELS = (
     {"export", "converter"},
     {"judge"},
     {"generator", "planner", "optimizer"},
+    {"scheduler"},
     {"repairer"},
     {"importer"},
     {"sweep"},

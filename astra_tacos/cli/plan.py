@@ -11,6 +11,7 @@ import click
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import ALL_SEARCHING, PACKETS, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, ns3_option, run_options
+from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 
 if TYPE_CHECKING:
@@ -59,6 +60,18 @@ _MOST_RANKS = 8
     is_flag=True,
     help="Also predict the groups that run the same collective as one schedule.",
 )
+@click.option(
+    "--schedule",
+    is_flag=False,
+    flag_value="search",
+    metavar="POLICY[,POLICY]",
+    help="Also schedule communication: policies or systems such as fuse, split, priority, decouple, reorder, pipeline, ddp, "
+    "bytescheduler:partition=4MB,credit=16MB, dear; alone, search for the best combination (docs/schedule.md).",
+)
+@click.option(
+    "--schedule-replays", type=click.IntRange(0), default=80, show_default=True, help="Combinations that the search replays."
+)
+@click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
 @json_option
 def plan(
     files: RunFiles,
@@ -77,6 +90,9 @@ def plan(
     no_cache: bool,
     relay: bool,
     together: bool,
+    schedule: str | None,
+    schedule_replays: int,
+    keep_collectives: bool,
     as_json: bool,
 ) -> None:
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
@@ -105,28 +121,61 @@ def plan(
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
+    if keep_collectives and schedule is None:
+        raise click.UsageError("Got --keep-collectives without --schedule, which leaves nothing to do.")
+    if schedule is not None:
+        from astra_tacos.scheduler.request import check_asked
+
+        check_asked(schedule)
+        if baseline is not None:
+            raise click.UsageError("Got --baseline and --schedule, expected at most one of them.")
+    if keep_collectives and schedule is not None:
+        _schedule_only(inputs, output, schedule, schedule_replays, backend, as_json)
+        return
     candidates = read_candidates(candidate_paths)
     compile_ahead(*PLANNING, *ALL_SEARCHING, *(PACKETS if on_packets else ()))
     with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
-        result = make_plan(
-            inputs,
-            output,
-            backend=backend,
-            baseline=baseline,
-            options=options if options.threads or not jobs else replace(options, threads=jobs),
-            cache=None if no_cache else cache or default_cache(),
-            asked=asked,
-            most_messages=max_messages,
-            candidates=candidates,
-            on_native=on_progress,
-            on_progress=on_progress,
-        )
+        common: dict[str, Any] = {
+            "backend": backend,
+            "options": options if options.threads or not jobs else replace(options, threads=jobs),
+            "cache": None if no_cache else cache or default_cache(),
+            "asked": asked,
+            "most_messages": max_messages,
+            "candidates": candidates,
+            "on_native": on_progress,
+        }
+        scheduled = None
+        if schedule is None:
+            result = make_plan(inputs, output, baseline=baseline, on_progress=on_progress, **common)
+        else:
+            from astra_tacos.scheduler.scheduled_plan import scheduled_plan
+
+            result, scheduled = scheduled_plan(
+                inputs, output, schedule, most_replays=schedule_replays, on_progress=on_progress, **common
+            )
     measured = _measure(inputs, output, astra_sim_bin, baseline) if in_astra_sim else {}
     if as_json:
         cached = sum(case.from_cache for case in result.cases)
-        print_json(result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None})
+        found = result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None}
+        print_json(found | ({} if scheduled is None else {"schedule": scheduled.to_json()}))
         return
+    if scheduled is not None:
+        print_schedule(scheduled)
+        echo("")
     _print(result, output, measured, asked)
+
+
+def _schedule_only(inputs: RunInputs, output: Path, schedule: str, replays: int, backend: Backend | None, as_json: bool) -> None:
+    from astra_tacos.scheduler.scheduled_plan import schedule_only
+
+    compile_ahead(*PLANNING)
+    with points_to_lint(), progress("scheduling") as on_progress:
+        result = schedule_only(inputs, output, schedule, backend=backend, most_replays=replays, on_progress=on_progress)
+    if as_json:
+        print_json({"schedule": result.to_json(), "output": str(output)})
+        return
+    print_schedule(result)
+    print_rows([("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")])
 
 
 def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Rewriting of runs: communication is fused, split, decomposed and reordered, and the embedded replay judges the result."""

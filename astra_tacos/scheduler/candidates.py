@@ -1,0 +1,133 @@
+"""Candidates: a run rewritten by policies, in memory, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner.workload import Workload
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.scheduler.durations import CollectiveDurations
+from astra_tacos.scheduler.list_schedule import list_schedule
+from astra_tacos.scheduler.policies import POLICIES
+from astra_tacos.scheduler.policy import Setting
+from astra_tacos.scheduler.reading import Source, read_graph, read_source
+from astra_tacos.scheduler.request import Request, describe
+from astra_tacos.scheduler.tasks import Operation, TaskGraph
+from astra_tacos.scheduler.written import Ordered, ordered, run_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A rewritten run.
+
+    Parameters
+    ----------
+    requests
+        The policies that were applied.
+    new
+        Its tasks in order.
+    outcome
+        Its replay.
+    notes
+        What policies could not do.
+    is_ordered
+        Whether the order of collectives was searched, instead of decided by urgency.
+    """
+
+    requests: tuple[Request, ...]
+    new: Ordered
+    outcome: RunOutcome
+    notes: tuple[str, ...]
+    is_ordered: bool = False
+
+    @property
+    def end_ns(self) -> int:
+        """End of the run."""
+        return self.outcome.end_ns
+
+    @property
+    def name(self) -> str:
+        """The policies in words."""
+        return describe(self.requests) + (" in the best order" if self.is_ordered else "")
+
+
+class Candidates:
+    """Rewrites one run.
+
+    Parameters
+    ----------
+    workload, before, backend
+        The run, its replay, and the network model that judges.
+
+    Raises
+    ------
+    ConfigError
+        If collectives run traces of their own, or some node never runs.
+    """
+
+    def __init__(self, workload: Workload, before: RunOutcome, backend: Backend) -> None:
+        run = workload.run
+        self.workload, self.before, self.backend = workload, before, backend
+        self.source: Source = read_source(workload)
+        self._graph = read_graph(workload, self.source, before)
+        self.setting = Setting(
+            CollectiveDurations(run, backend),
+            run.network.num_npus,
+            run.system.roofline_enabled,
+            run.workload.duration_us,
+            run.columns.num_ops,
+        )
+        self._made: dict[tuple[Request, ...], Candidate | str] = {}
+
+    @property
+    def num_replays(self) -> int:
+        """Number of candidates that were made."""
+        return len(self._made)
+
+    def rewritten(self, requests: Sequence[Request]) -> tuple[TaskGraph, tuple[str, ...]]:
+        """The run's tasks after some policies, and what these could not do."""
+        graph, notes = self._graph.copy(), []
+        for request in requests:
+            notes += POLICIES[request.name].apply(graph, self.setting, dict(request.values))
+        return graph, tuple(dict.fromkeys(notes))
+
+    def make(self, requests: Sequence[Request]) -> Candidate | str:
+        """A candidate, or the reason why there is none: its replay does not end, or policies contradict one another."""
+        key = tuple(requests)
+        if key not in self._made:
+            try:
+                graph, notes = self.rewritten(key)
+                self._made[key] = self._replayed(key, graph, notes)
+            except AstraTacosError as error:
+                self._made[key] = str(error)
+        return self._made[key]
+
+    def in_sequence(self, candidate: Candidate, graph: TaskGraph, sequence: Sequence[Operation]) -> Candidate | str:
+        """The same candidate with another order of its collectives, or the reason why there is none.
+
+        Parameters
+        ----------
+        candidate
+            The candidate.
+        graph, sequence
+            Its tasks as `rewritten` made them, and all their operations in their order.
+        """
+        try:
+            return self._replayed(candidate.requests, graph, candidate.notes, sequence)
+        except AstraTacosError as error:
+            return str(error)
+
+    def _replayed(
+        self,
+        requests: tuple[Request, ...],
+        graph: TaskGraph,
+        notes: tuple[str, ...],
+        sequence: Sequence[Operation] | None = None,
+    ) -> Candidate:
+        new = ordered(graph, list_schedule(graph, self.setting.duration_of, sequence))
+        outcome = replay_run(run_of(new, self.workload.run), self.backend)
+        return Candidate(requests, new, outcome, notes, sequence is not None)

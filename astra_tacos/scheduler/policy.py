@@ -1,0 +1,122 @@
+"""The `Policy` class: one way to change when and in which parts a run communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.scheduler.list_schedule import Durations, list_schedule
+from astra_tacos.scheduler.tasks import Operation, TaskGraph, Vertex, relations, vertex_of
+from astra_tacos.units import parse_size
+
+MAX_COUNT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What policies know of a run beside its tasks.
+
+    Parameters
+    ----------
+    duration_of
+        The duration of a collective, alone on the network.
+    least_bytes
+        Smallest collective that ASTRA-sim does not raise: a byte per rank.
+    has_roofline
+        Whether operations and bytes say how long tasks compute; else whole microseconds do.
+    duration_us, num_ops
+        By row of the workload.
+    """
+
+    duration_of: Durations
+    least_bytes: int
+    has_roofline: bool
+    duration_us: Any
+    num_ops: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a policy.
+
+    Parameters
+    ----------
+    kind
+        `size` of bytes, `count`, or the words that it may be.
+    default
+        Its value where it is not given.
+    text
+        What it means.
+    """
+
+    kind: str | tuple[str, ...]
+    default: Any
+    text: str
+
+    def parse(self, text: str, where: str) -> Any:
+        """The value of a text.
+
+        Raises
+        ------
+        ConfigError
+            If it is no value of the option's kind.
+        """
+        if self.kind == "size":
+            return parse_size(text, where)
+        if self.kind == "count":
+            if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_COUNT):
+                raise ConfigError(f"{where}: found {text[:40]!r}, expected 1 to {MAX_COUNT:,}")
+            return int(text)
+        if text not in self.kind:
+            raise ConfigError(f"{where}: found {text[:40]!r}, expected {' or '.join(self.kind)}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy.
+
+    Parameters
+    ----------
+    name
+        As users type it.
+    summary
+        What it does, in one line.
+    apply
+        Changes a graph in place; takes its setting and a value of each option, and returns what it could not do, and why.
+    options
+        Options by name.
+    """
+
+    name: str
+    summary: str
+    apply: Callable[[TaskGraph, Setting, Mapping[str, Any]], list[str]]
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:
+    """When each collective could start in a simulation of the graph, in ns."""
+    schedule = list_schedule(graph, duration_of)
+
+    def end(vertex: Vertex) -> int:
+        own = duration_of(vertex) if isinstance(vertex, Operation) else vertex.duration_ns
+        return schedule.start_ns[vertex] + own
+
+    return {
+        operation: max((end(vertex_of(dep)) for task in operation.tasks for dep in task.deps), default=0)
+        for operation in graph.operations
+    }
+
+
+def ancestors(graph: TaskGraph, chosen: list[Operation]) -> dict[Operation, int]:
+    """For each of some operations, the set of those that it waits for, as bits by their place in the list."""
+    bit = {operation: 1 << number for number, operation in enumerate(chosen)}
+    after, order = relations(graph)
+    above: dict[Vertex, int] = dict.fromkeys(order, 0)
+    for vertex in order:
+        own = above[vertex] | (bit.get(vertex, 0) if isinstance(vertex, Operation) else 0)
+        for later in after.get(vertex, ()):
+            above[later] |= own
+    return {operation: above[operation] for operation in chosen}

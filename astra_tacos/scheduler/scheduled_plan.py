@@ -1,0 +1,114 @@
+"""`scheduled_plan`: a run whose communication is scheduled, and whose collectives are synthesized after that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.files import replaced_directory
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import PLAN_FILE, RunInputs, check_output, planned_inputs, write_plan
+from astra_tacos.run.backend import Backend
+from astra_tacos.scheduler.request import SEARCH
+from astra_tacos.scheduler.schedule_run import ScheduleResult, schedule_run
+from astra_tacos.scheduler.search import DEFAULT_REPLAYS
+from astra_tacos.temporaries import scratch_directory
+
+Progress = Callable[[int, int], None]
+
+
+def schedule_only(
+    inputs: RunInputs,
+    output: Path,
+    asked: str = SEARCH,
+    *,
+    backend: Backend | str | None = None,
+    most_replays: int = DEFAULT_REPLAYS,
+    on_progress: Progress = lambda done, total: None,
+) -> ScheduleResult:
+    """Write a run whose communication is scheduled; its collectives keep their algorithms.
+
+    Parameters
+    ----------
+    inputs, asked, backend, most_replays, on_progress
+        As in `schedule_run`.
+    output
+        Directory to write; a plan that is there is replaced.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or collectives run custom traces.
+    ReplayError
+        If the run before does not end.
+    """
+    check_output(output, inputs)
+    with replaced_directory(output) as folder:
+        result = schedule_run(inputs, folder, asked, backend=backend, most_replays=most_replays, on_progress=on_progress)
+        write_plan(folder, {"schedule": result.to_json()}, [], ())
+    return result
+
+
+def scheduled_plan(
+    inputs: RunInputs,
+    output: Path,
+    asked: str = SEARCH,
+    *,
+    backend: Backend | str | None = None,
+    most_replays: int = DEFAULT_REPLAYS,
+    on_progress: Progress = lambda done, total: None,
+    **more: Any,
+) -> tuple[PlanResult, ScheduleResult]:
+    """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
+
+    The plan's `before` is the scheduled run. `plan.json` has the scheduling in `schedule`, with the end of the plan of the run
+    as it is.
+
+    Parameters
+    ----------
+    inputs, asked, backend, most_replays, on_progress
+        As in `schedule_run`.
+    output
+        Directory to write; a plan that is there is replaced.
+    **more
+        Further arguments of `plan`.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or collectives run custom traces.
+    ReplayError
+        If the run before does not end.
+    """
+    check_output(output, inputs)
+    with scratch_directory() as scratch:
+        folder = scratch / "scheduled"
+        folder.mkdir()
+        scheduled = schedule_run(inputs, folder, asked, backend=backend, most_replays=most_replays, on_progress=on_progress)
+        chosen = planned_inputs(folder, inputs)
+        entry = scheduled.to_json()
+        if not scheduled.is_as_is:
+            as_is = plan(inputs, scratch / "as_is", backend=backend, **more)
+            entry["as_is_planned_ns"] = as_is.after_ns
+            result = plan(chosen, output, backend=backend, **more)
+            if as_is.after_ns < result.after_ns:
+                entry["notes"].append(
+                    f"with synthesized collectives the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at "
+                    f"{result.after_ns:,} ns: the run as it is was planned"
+                )
+                result = plan(inputs, output, backend=backend, **more)
+        else:
+            result = plan(inputs, output, backend=backend, **more)
+    _add(output / PLAN_FILE, entry)
+    return result, scheduled
+
+
+def _add(path: Path, entry: dict[str, Any]) -> None:
+    """Add the scheduling to `plan.json`, which keeps its lines."""
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("{")  # a plan of ours
+    block = json.dumps({"schedule": entry}, indent=1)[1:-2]
+    path.write_text(f"{{{block},{text[1:]}", encoding="utf-8")

@@ -1,0 +1,213 @@
+"""Every policy on generated runs of all kinds of parallelism: what is written is legal, ends, and is never slower."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.examples import examples
+from helpers.generated import small_model, write_network
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.generator.device import Device
+from astra_tacos.generator.directory import generate
+from astra_tacos.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.generator.layered_step import LayeredStep
+from astra_tacos.generator.parallelism import Parallelism
+from astra_tacos.generator.step import Step
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.scheduler.candidates import Candidates
+from astra_tacos.scheduler.legality import violations
+from astra_tacos.scheduler.policies import POLICIES
+from astra_tacos.scheduler.request import SYSTEMS, Request, describe, parse_schedule
+from astra_tacos.scheduler.schedule_run import schedule_run
+from astra_tacos.scheduler.search import search
+from astra_tacos.trace.node_bytes import attribute, set_attribute
+from astra_tacos.trace.node_messages import encode_messages, read_messages
+from astra_tacos.trace.schema import CommType, NodeType
+
+KINDS: dict[str, Any] = {
+    "dp": {"parallelism": Parallelism(dp=4), "buckets": 2},
+    "dp tp": {"parallelism": Parallelism(dp=2, tp=2)},
+    "pp": {"parallelism": Parallelism(dp=2, pp=2), "micro_batches": 2},
+    "zero": {"parallelism": Parallelism(dp=4), "shards_optimizer": True},
+    "moe": {"parallelism": Parallelism(dp=4, ep=2), "model": small_model(hidden=256, ffn=1024, layers=2, experts=4, top_k=2)},
+}
+SCHEDULES = [*POLICIES, "bytescheduler:partition=100KB,credit=400KB", "dear", "lina:partition=100KB", "p3", "mgwfbp"]
+
+
+def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
+    more = {"model": small_model(hidden=256, ffn=1024, layers=2)} | KINDS[kind]
+    count = more["parallelism"].num_ranks
+    network = write_network(folder / "n.yml", ("FullyConnected", count), bandwidth=5)
+    run = generate(Step(batch=8, steps=steps, **more), folder / "run", Device(peak_tflops=20), network)
+    return RunInputs(
+        run.path / "workload" / "w", run.path / "system.json", network, run.comm_group, run.path / "remote_memory.json"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) -> None:
+    inputs = made(tmp_path, kind)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    changed = 0
+    for number, schedule in enumerate(SCHEDULES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        result = schedule_run(inputs, folder, schedule)
+        assert not any("DEFECT" in note for note in result.notes), result.notes
+        after = replay_run(read_inputs(planned_inputs(folder, inputs)))
+        assert after.end_ns == result.after_ns <= before.end_ns == result.as_is_ns
+        assert after.compute_ns == pytest.approx(before.compute_ns, rel=1e-3)
+        changed += not result.is_as_is
+    assert changed >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> None:
+    """Candidates are written whether or not they are faster, and judged by their files."""
+    from astra_tacos.scheduler.written import write_scheduled
+
+    inputs = made(tmp_path, kind, steps=1)
+    workload = find_workload(inputs)
+    candidates = Candidates(workload, replay_run(workload.run), replay_run(workload.run).backend)
+    for number, schedule in enumerate(
+        ("split:partition=60KB,of=both", "decouple:barrier=no,priority", "reorder,pipeline:pieces=2")
+    ):
+        candidate = candidates.make(parse_schedule(schedule) or ())
+        assert not isinstance(candidate, str), candidate
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
+        planned = planned_inputs(folder, inputs)
+        assert violations(workload, planned.workload) == ()
+        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
+
+
+def damaged(name: str, nodes: list[Any]) -> list[Any]:
+    """Nodes of a rank with one fault."""
+    collectives = [node for node in nodes if node.type == NodeType.COMM_COLL]
+    computed = [node for node in nodes if node.type == NodeType.COMP]
+    halves = [node for node in collectives if attribute(node, "comm_type") == CommType.ALL_GATHER]
+    if name == "gone":
+        users = collectives[-1].id
+        nodes = [node for node in nodes if node.id != users]
+        for node in nodes:
+            for deps in (node.data_deps, node.ctrl_deps):
+                deps[:] = [dep for dep in deps if dep != users]
+    elif name == "smaller":
+        set_attribute(collectives[0], "comm_size", "int64_val", attribute(collectives[0], "comm_size") - 4)
+    elif name == "work":
+        set_attribute(computed[0], "num_ops", "int64_val", attribute(computed[0], "num_ops") + 1)
+    elif name == "early":
+        del halves[0].data_deps[:], halves[0].ctrl_deps[:]
+    elif name == "unused":
+        for node in computed:
+            if any(dep in {half.id for half in halves} for dep in node.data_deps):
+                node.data_deps[:] = [dep for dep in node.data_deps if dep not in {half.id for half in halves}]
+    elif name == "group":
+        set_attribute(collectives[0], "pg_name", "string_val", "77")
+    elif name == "origin":
+        set_attribute(computed[0], "astra_tacos_from", "string_val", attribute(computed[1], "astra_tacos_from"))
+    elif name == "twice":
+        set_attribute(collectives[0], "astra_tacos_from", "string_val", attribute(collectives[-1], "astra_tacos_from"))
+    return nodes
+
+
+FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "origin", "twice")
+
+
+def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
+    inputs = made(tmp_path, "dp")
+    (tmp_path / "new").mkdir()
+    assert schedule_run(inputs, tmp_path / "new", "decouple:barrier=no").name == "decouple:barrier=no"
+    workload, prefix = find_workload(inputs), tmp_path / "new" / "workload" / "w"
+    assert violations(workload, prefix) == ()
+    path = Path(f"{prefix}.1.et")
+    whole = path.read_bytes()
+    for fault in FAULTS:
+        head, nodes = read_messages(path)
+        path.write_bytes(encode_messages(head, damaged(fault, nodes)))
+        assert violations(workload, prefix), fault
+        path.write_bytes(whole)
+
+
+@st.composite
+def loops(draw: st.DrawFn) -> LayeredStep:
+    count = draw(st.integers(2, 3))
+    times = st.integers(1, 40)
+    layers = tuple(
+        ModelLayer(
+            f"l{number}",
+            (draw(times) * 10_000,),
+            forward_us=draw(times),
+            input_gradient_us=draw(times),
+            weight_gradient_us=draw(times),
+        )
+        for number in range(count)
+    )
+    return LayeredStep(LayeredModel("loop", layers), Parallelism(dp=2), steps=2)
+
+
+@examples(3)
+@given(loops())
+def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredStep) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=2)
+        run = generate(step, folder / "run", Device(1e6, 1e9, writes_durations=True), network)
+        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        workload = find_workload(inputs)
+        before = replay_run(workload.run)
+        candidates = Candidates(workload, before, before.backend)
+        found = search(candidates, 4, lambda done, total: None)
+        best = found.best.end_ns if found.best else before.end_ns
+        assert best <= min(one.end_ns for one in found.tried if one.end_ns is not None)
+        start = candidates.make(())
+        assert not isinstance(start, str)
+        graph, _ = candidates.rewritten(())
+        for sequence in permutations(graph.operations):
+            other = candidates.in_sequence(start, graph, sequence)
+            assert isinstance(other, str) or best <= other.end_ns
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_stands_for_policies(name: str) -> None:
+    requests = parse_schedule(name)
+    assert requests is not None
+    assert parse_schedule(describe(requests)) == requests
+    for option, (policy, key) in SYSTEMS[name].options.items():
+        assert key in POLICIES[policy].options, option
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fast", "schedule: found 'fast', expected as-is, search, fifo, reorder"),
+        ("split:size=4", "schedule: split: found option 'size', expected partition or of"),
+        ("split:partition=0", "schedule: split: partition"),
+        ("pipeline:pieces=0", "schedule: pipeline: pieces: found '0', expected 1 to 1,024"),
+        ("decouple:barrier=maybe", "expected yes or no"),
+        ("dear:credit=4", "schedule: dear: found option 'credit', expected cap or barrier"),
+        ("partition=4MB", "expected a policy before its options"),
+        ("", "expected POLICY"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_schedule(text)
+
+
+def test_options_of_several_policies_are_told_apart() -> None:
+    assert parse_schedule("bytescheduler:partition=1MB,credit=3MB") == parse_schedule("split:partition=1MB,priority:credit=3MB")
+    assert parse_schedule("as-is") is None
+    assert parse_schedule("wfbp") == ()
+    assert isinstance((parse_schedule("tictac") or ())[0], Request)
