@@ -127,6 +127,8 @@ def plan(
         from astra_tacos.scheduler.request import check_asked
 
         check_asked(schedule)
+        if on_packets:
+            raise click.UsageError("--schedule is judged on analytical models, not on --backend packet.")
         if baseline is not None:
             raise click.UsageError("Got --baseline and --schedule, expected at most one of them.")
     if keep_collectives and schedule is not None:
