@@ -242,6 +242,6 @@ def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
 
     kind, target = _identify(path, "a network (.yml), a schedule (.npz) or the directory of synthesize")
     if kind is Kind.NETWORK:
-        return build_topology(read_network(target)), None
+        return build_topology(read_network(target), may_forward=True), None
     schedule = _load(kind, target)
     return schedule.topology, schedule.link_busy_ns / max(schedule.collective_time_ns, 1)

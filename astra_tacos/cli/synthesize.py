@@ -148,7 +148,8 @@ def synthesize(
                 schedule, output, more, link_order, msccl_xml, backend=judged.backend, in_flight=in_flight, check=False
             )
         result = run.result | {"output": str(run.path), **run.figures, "notes": [*run.notes, *judged.notes]}
-        rows = [("files", str(run.path)), *(("note", note) for note in run.notes), ("run", run.command)]
+        rows = [("files", str(run.path)), *(("note", note) for note in run.notes)]
+        rows += [("run", run.command)] if run.command else []
     else:
         result = certify(schedule) | more | {"output": None, "notes": list(judged.notes)}
     if as_json:

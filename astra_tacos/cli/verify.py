@@ -208,7 +208,7 @@ def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collecti
     from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
     from astra_tacos.verifier.violation import Violation
 
-    what = f"{schedule.collective.name} on {schedule.topology.num_npus} NPUs, {schedule.num_sends:,} sends"
+    what = f"{schedule.collective.name} on {schedule.collective.num_members} NPUs, {schedule.num_sends:,} sends"
     violations = verify_lockstep(schedule) if isinstance(schedule, LockstepSchedule) else verify_schedule(schedule)
     if collective not in (None, schedule.collective.name):
         text = f"is of {schedule.collective.name}, expected {collective}"

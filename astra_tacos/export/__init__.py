@@ -13,6 +13,7 @@ _MODULES = {
     "run-directory": "run_directory",
     "chakra": "chakra",
     "msccl-xml": "msccl_xml",
+    "stand-in": "stand_in",
     "ns3-directory": "ns3_directory",
     "chrome-trace": "schedule_timeline",
     "csv": "send_rows",

@@ -131,7 +131,11 @@ def default_link_order(schedule: Schedule) -> LinkOrder:
 
 
 def node_table(
-    schedule: Schedule, link_order: LinkOrder | None, first_tag: int, in_flight: int | None = None
+    schedule: Schedule,
+    link_order: LinkOrder | None,
+    first_tag: int,
+    in_flight: int | None = None,
+    message_bytes: NDArray[np.int64] | None = None,
 ) -> tuple[NodeTable, NDArray[np.int64]]:
     """All nodes of the traces, sorted by NPU, and where those of each NPU begin.
 
@@ -139,6 +143,8 @@ def node_table(
     ----------
     schedule, link_order, first_tag, in_flight
         As for `export_chakra`.
+    message_bytes
+        int64[num_messages], the sizes that the nodes give; None for the messages' own.
 
     Raises
     ------
@@ -163,7 +169,8 @@ def node_table(
     data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, arrived, layout)
     contents = contents_of(schedule, done.additions)
-    attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag)
+    sizes_given = schedule.message_bytes if message_bytes is None else message_bytes
+    attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag, sizes_given)
     node_id = layout.node_id
     sizes = schedule.sizes
     duration = np.zeros(len(number), np.int64)
@@ -260,7 +267,7 @@ def _grouped(
 
 
 def _attributes(
-    schedule: Schedule, layout: _Layout, contents: Contents, first_tag: int
+    schedule: Schedule, layout: _Layout, contents: Contents, first_tag: int, message_bytes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     """Attributes of all nodes, in the order of the columns."""
     number, kind, row = layout.number, layout.kind, schedule.message_row
@@ -269,7 +276,7 @@ def _attributes(
     message = np.where(kind == _ADD, 0, number)  # of additions, no message's values are taken
     total = schedule.collective.num_chunks
     of_message: tuple[NDArray[np.integer], ...] = (
-        schedule.message_bytes,
+        message_bytes,
         schedule.src[row],
         schedule.dst[row],
         first_tag + np.arange(len(row)),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
@@ -17,7 +18,7 @@ from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import write_json
-from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -25,6 +26,8 @@ from astra_tacos.schedule.storage import save_schedule
 RESULT_FILE = "result.json"
 MOST_SENDS_OF_XML = 200_000
 """No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
+STAND_IN = "stand_in"
+"""Where the run of a schedule on a graph with devices that only forward is: ASTRA-sim has no such network."""
 _SCHEDULE = "schedule.npz"
 _FOLDERS = ("collective", "workload")
 _CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
@@ -45,11 +48,14 @@ class RunDirectory(Exported):
         Whether ASTRA-sim takes the predicted time on it.
     result
         What `result.json` says.
+    script
+        The script that runs it, from the directory; "" if there is none.
     """
 
     network: AstraSimNetwork = field(kw_only=True)
     is_exact: bool = field(kw_only=True)
     result: dict[str, Any] = field(kw_only=True)
+    script: str = field(kw_only=True, default=SCRIPT)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -59,14 +65,16 @@ class RunDirectory(Exported):
 
     @property
     def command(self) -> str:
-        """How to start ASTRA-sim on it."""
-        return f"ASTRA_SIM_BIN=.../{self.network.backend.binary} {shlex.quote(str(self.path / SCRIPT))}"
+        """How to start ASTRA-sim on it, "" if it cannot run it."""
+        if not self.script:
+            return ""
+        return f"ASTRA_SIM_BIN=.../{self.network.backend.binary} {shlex.quote(str(self.path / self.script))}"
 
 
 def _is_own(names: set[str]) -> bool:
     foreign = any(name not in _OWN and not name.endswith(".xml") for name in names)
     is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
-    if {RESULT_FILE, _SCHEDULE} == names:  # a symmetric schedule
+    if {RESULT_FILE, _SCHEDULE} <= names <= {RESULT_FILE, _SCHEDULE, STAND_IN}:  # a symmetric schedule, or a fabric's
         return True
     return is_run or {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}
 
@@ -127,6 +135,8 @@ def _write(
     backend: Backend | str | None = None,
     in_flight: int | None = None,
 ) -> RunDirectory:
+    if schedule.topology.forwarding:
+        return _write_fabric(schedule, directory, more, {"link_order": link_order, "backend": backend, "in_flight": in_flight})
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
@@ -154,6 +164,32 @@ def _write(
     write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note, needs=network.needs)
     is_exact = network.is_exact and keeps_link_order
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
+
+
+def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | None, choices: dict[str, Any]) -> RunDirectory:
+    """Write a schedule on a graph with devices that only forward, and its stand-in run, if there can be one."""
+    from astra_tacos.export.stand_in import EXPORTER as STAND_IN_EXPORTER
+    from astra_tacos.export.stand_in import stand_in_of
+
+    for name, choice in choices.items():
+        if choice is not None and str(choice) != CONGESTION_AWARE.name:
+            raise ConfigError(
+                f"{name}: found {choice}, expected none: runs on graphs with devices that only forward have no choice"
+            )
+    save_schedule(schedule, directory / _SCHEDULE)
+    result = certify(schedule) | (more or {})
+    write_json(directory / RESULT_FILE, result)
+    reason = STAND_IN_EXPORTER.why_not(schedule)
+    if reason is not None:
+        network = AstraSimNetwork((), CONGESTION_AWARE, False, "")
+        return RunDirectory(
+            directory, (f"no run of ASTRA-sim: {reason}",), network=network, is_exact=False, result=result, script=""
+        )
+    (directory / STAND_IN).mkdir()
+    notes = STAND_IN_EXPORTER.write(schedule, directory / STAND_IN).notes
+    network = stand_in_of(schedule).network
+    script = f"{STAND_IN}/{SCRIPT}"
+    return RunDirectory(directory, notes, network=network, is_exact=network.is_exact, result=result, script=script)
 
 
 def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[str, ...]:
@@ -192,7 +228,7 @@ EXPORTER = Exporter(
     writes="directory",
     suffix="_run",
     write=_write,
-    why_not=lambda schedule: why_no_custom_collective(schedule.collective),
+    why_not=lambda schedule: None if schedule.topology.forwarding else why_no_custom_collective(schedule.collective),
     options={
         "link-order": CHAKRA.options["link-order"],
         "in-flight": CHAKRA.options["in-flight"],

@@ -40,12 +40,12 @@ FABRICS = {"two-levels": TWO_LEVELS, "parallel": PARALLEL, "with-direct": WITH_D
 
 
 @st.composite
-def fabrics(draw: st.DrawFn, most_npus: int = 5) -> Topology:
+def fabrics(draw: st.DrawFn, most_npus: int = 5, latency_ns: float | None = None, may_be_parallel: bool = True) -> Topology:
     """Random ones: a random tree over all devices, of links both ways, and more links, one-way and parallel ones among them."""
     npus, devices = draw(st.integers(2, most_npus)), draw(st.integers(1, 4))
     count = npus + devices
     speed = st.sampled_from((10.0, 25.0, 50.0, 100.0))
-    latency = st.sampled_from((0.0, 10.0, 500.0))
+    latency = st.sampled_from((0.0, 10.0, 500.0)) if latency_ns is None else st.just(latency_ns)
     # Forwarding devices make the trunk, so that no NPU is cut off.
     trunk = [(npus + d, npus + draw(st.integers(0, d - 1))) for d in range(1, devices)]
     trunk += [(npu, npus + draw(st.integers(0, devices - 1))) for npu in range(npus)]
@@ -53,5 +53,7 @@ def fabrics(draw: st.DrawFn, most_npus: int = 5) -> Topology:
     for _ in range(draw(st.integers(0, 6))):
         src = draw(st.integers(0, count - 1))
         dst = draw(st.integers(0, count - 2))
-        links.append((src, dst + (dst >= src), draw(speed), draw(latency)))
+        ends = src, dst + (dst >= src)
+        if may_be_parallel or ends not in {link[:2] for link in links}:
+            links.append((*ends, draw(speed), draw(latency)))
     return fabric(devices, *links)

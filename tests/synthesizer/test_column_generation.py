@@ -125,3 +125,11 @@ def test_the_search_takes_it_and_says_why_not_others() -> None:
     assert schedule.synthesizer == "column-generation"
     assert schedule.collective.num_chunks > 1
     assert verify(schedule) == ()
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_groups_leave_other_npus_alone(name: str) -> None:
+    collective = make_collective(name, 7, 1 << 16, 2, members=[0, 3])
+    of = column_generation(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined"), 0)
+    assert verify(of) == ()
+    assert not set(of.dst.tolist()) & {1, 2}

@@ -49,6 +49,7 @@ class Demands:
         self._hold = 1.0 / bytes_per_ns(topology.link_bandwidth_gibps)
         away = RouteFinder(topology, through_npus=True).find(self._hold).cost
         self._far = away / away.max()
+        self._members = collective.member_npus
         members, total = collective.member_npus.tolist(), float(collective.chunk_size_bytes.sum())
         if collective.chunk_target is not None:
             owners = np.unique(collective.chunk_owner).tolist()
@@ -87,7 +88,7 @@ class Demands:
                 far = self._far.T[root] if adds else self._far[root]
                 dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
                 cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
-                trips += _tree(routes, cost, root, adds=adds)
+                trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
             found.append(column_of(number, trips))
         return found
 
@@ -113,16 +114,17 @@ class Demands:
         return trips
 
 
-def _tree(routes: Routes, cost: NDArray[np.float64], root: int, *, adds: bool) -> list[Trip]:
+def _tree(routes: Routes, cost: NDArray[np.float64], members: list[int], root: int, *, adds: bool) -> list[Trip]:
     """Trips down a cheapest tree from the root, or up one to it, in an order in which each comes after those it waits for.
 
-    `cost`: of the route between a parent and a child, whichever of them sends.
+    `cost`: float64[num_members, num_members], of the route between a parent and a child, whichever of them sends.
     """
-    parent = cheapest_arborescence(cost, root).tolist()
-    children: list[list[int]] = [[] for _ in parent]
-    for npu, above in enumerate(parent):
+    above = cheapest_arborescence(cost, members.index(root)).tolist()
+    parent = {npu: members[at] for npu, at in zip(members, above, strict=True)}
+    children: dict[int, list[int]] = {npu: [] for npu in members}
+    for npu in members:
         if npu != root:
-            children[above].append(npu)
+            children[parent[npu]].append(npu)
     order = [root]
     for npu in order:
         order += children[npu]

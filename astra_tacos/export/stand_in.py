@@ -1,0 +1,245 @@
+"""Stand-in runs: stock ASTRA-sim as the judge of schedules on graphs that it has no network for.
+
+Every device, whether it is an NPU or only forwards, is a rank on a FullyConnected network of the congestion-aware backend, where
+each pair has a link of its own; a schedule uses those that its graph has, a hop at a time, as ASTRA-sim's messages cross no other
+rank. All links of that network are alike. A link of a graph that is r times as slow as they are takes messages of r times the
+size, in bytes, so it is busy for as long and delivers as late as in the graph: to the nanosecond where latencies are alike.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.blocks.fully_connected import FULLY_CONNECTED
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.config.network import Dimension
+from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.export.astra_sim_network import AstraSimNetwork
+from astra_tacos.export.chakra import default_link_order, node_table
+from astra_tacos.export.exporter import Exported, Exporter
+from astra_tacos.export.run_directory import RESULT_FILE, system_of
+from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
+from astra_tacos.export.workload import export_workload
+from astra_tacos.files import write_json
+from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.tags import TAGS
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.trace.table_trace import trace_of_table
+from astra_tacos.trace.trace import Trace
+from astra_tacos.trace.writer import NodeTable, write_trace
+from astra_tacos.units import bytes_per_ns, format_time
+
+RANK_MAP = "rank_map.json"
+_FOLDERS = ("collective", "workload")
+_OWN = {RESULT_FILE, RANK_MAP, SCRIPT, LOG, *_FOLDERS, "system.json", "network.yml", "remote_memory.json"}
+_LEAST_GIBPS = 16.0
+"""At so much a byte takes less than a tenth of a nanosecond, so that sizes in whole bytes keep times in whole nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """What stands in for a schedule.
+
+    `device`: int64[num_ranks], the device that each rank stands for: all NPUs, and those others that have anything to do.
+    `schedule`: the schedule of these devices, which are its NPUs and forwarding devices. `network`: the one dimension that
+    ASTRA-sim gets. `message_bytes`: int64[num_messages], the sizes on it. `error_ns`: by how much a hop may be off, at most; 0
+    if every link holds and delays every message as in the graph.
+    """
+
+    device: NDArray[np.int64]
+    schedule: Schedule
+    network: AstraSimNetwork
+    message_bytes: NDArray[np.int64]
+    error_ns: int
+
+    def nodes(self) -> tuple[NodeTable, NDArray[np.int64]]:
+        """The nodes of the traces of the collective, and where those of each rank begin."""
+        return node_table(self.schedule, default_link_order(self.schedule), 0, None, self.message_bytes)
+
+    def trace(self) -> Trace:
+        """The traces of the collective, as ASTRA-sim reads them."""
+        return trace_of_table(*self.nodes(), self.schedule.collective.name)
+
+
+def stand_in_of(schedule: Schedule) -> StandIn:
+    """The stand-in of a schedule to which `EXPORTER` has no objection."""
+    name, predicted_ns = schedule.topology.name, schedule.collective_time_ns
+    device, schedule = _without_idle(_in_hops(schedule))
+    topology, sizes = schedule.topology, schedule.sizes
+    latency, count = np.unique(topology.link_latency_ns, return_counts=True)
+    most_alike = float(latency[count.argmax()])
+    reference = max(float(topology.link_bandwidth_gibps.max()), _LEAST_GIBPS)
+    rate = float(bytes_per_ns(np.array([reference]))[0])
+    link = topology.channel_link[schedule.channel[schedule.message_row]]
+    exact_ns = schedule.message_bytes / bytes_per_ns(topology.link_bandwidth_gibps)[link]
+    hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
+    best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
+    for candidate in (np.rint(exact_ns * rate), np.floor(exact_ns * rate), np.ceil(exact_ns * rate)):
+        takes = np.maximum(candidate, 1.0) / rate
+        off = np.maximum(np.abs(takes.astype(np.int64) - hold), np.abs((most_alike + takes).astype(np.int64) - delay))
+        better = off < error
+        best[better], error[better] = np.maximum(candidate, 1.0)[better].astype(np.int64), off[better]
+    worst = int(error.max(initial=0))
+    shape = Dimension(FULLY_CONNECTED.name, topology.num_npus, reference, most_alike)
+    note = f"every device of {name} is a rank, and messages are as large as they take time: {RANK_MAP} says who is who"
+    if worst:
+        note += f"; latencies differ, so that a hop may be up to {format_time(worst)} off"
+    if schedule.collective_time_ns != predicted_ns:
+        note += "; sends hold both links of a switch at once in the schedule, and one after the other here, so times will differ"
+    is_exact = worst == 0 and schedule.collective_time_ns == predicted_ns
+    return StandIn(device, schedule, AstraSimNetwork((shape,), CONGESTION_AWARE, is_exact, note), best, worst)
+
+
+def _in_hops(schedule: Schedule) -> Schedule:
+    """The schedule with a row for each link: switches of dimensions become devices that forward, in the order of the schedule."""
+    old, sends = schedule.topology, schedule.sends
+    if not old.has_switches:
+        return schedule
+    topology = replace(
+        old, num_npus=old.num_devices, num_switches=0, dimensions=(), forwarding=(ForwardingDevice(),) * old.num_switches
+    )
+    collective = replace(
+        schedule.collective, num_npus=topology.num_npus, members=schedule.collective.member_npus.astype(np.int32)
+    )
+    timing = compute_timing(topology, collective, "pipelined", schedule.timing.reduce_bandwidth_gbps)
+    down = old.channel_down_link[sends.channel]
+    through = np.flatnonzero(down != NO_LINK)
+    delay = schedule.timing.link_delay_ns[down, schedule.sizes.size_class]
+    begins = schedule.start_ns if schedule.timing.is_blocking else schedule.end_ns - delay
+    row = np.concatenate((np.arange(schedule.num_sends), through))
+    link = np.concatenate((old.channel_link[sends.channel], down[through]))
+    is_last = np.concatenate((down == NO_LINK, np.ones(len(through), np.bool_)))
+    time = np.concatenate((schedule.start_ns, begins[through]))
+    order = np.lexsort((row, is_last, time))
+    channel = np.empty(old.num_links, np.int32)
+    channel[topology.channel_link] = np.arange(topology.num_channels)
+    row = row[order]
+    hops = Sends(sends.chunk[row], channel[link[order]], sends.reduces[row] & is_last[order], trip=row.astype(np.int32))
+    return settle(topology, collective, timing, hops, schedule.synthesizer, schedule.seed)
+
+
+def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
+    """The devices that are NPUs or send anything, and the schedule on the graph of these."""
+    old = schedule.topology
+    kept = np.zeros(old.num_npus, np.bool_)
+    kept[: old.num_endpoints] = True
+    kept[schedule.src] = True
+    device = np.flatnonzero(kept)
+    if len(device) == old.num_npus:
+        return device, schedule
+    number = np.cumsum(kept) - 1
+    link = np.flatnonzero(kept[old.link_src] & kept[old.link_dst])
+    columns = {name: getattr(old, name)[link] for name in ("link_bandwidth_gibps", "link_latency_ns", "link_dimension")}
+    topology = replace(
+        old,
+        num_npus=len(device),
+        link_src=number[old.link_src[link]].astype(np.int32),
+        link_dst=number[old.link_dst[link]].astype(np.int32),
+        forwarding=tuple(
+            each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
+        ),
+        **columns,
+    )
+    channel_of_link = np.full(old.num_links, -1, np.int32)
+    channel_of_link[link[topology.channel_link]] = np.arange(topology.num_channels)
+    collective = replace(schedule.collective, num_npus=len(device))
+    timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
+    channel = channel_of_link[old.channel_link[schedule.channel]]
+    trip = schedule.trip if topology.forwarding else None
+    return device, replace(schedule, topology=topology, collective=collective, timing=timing, channel=channel, trip=trip)
+
+
+@dataclass(frozen=True, slots=True)
+class StandInDirectory(Exported):
+    """A stand-in run that was written: whether ASTRA-sim takes the predicted time, and by how much a hop may be off."""
+
+    is_exact: bool = field(kw_only=True)
+    error_ns: int = field(kw_only=True)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The backend of ASTRA-sim to run, whether it takes the predicted time, and by how much a hop may be off."""
+        return {"astra_sim_backend": CONGESTION_AWARE.name, "astra_sim_exact": self.is_exact, "hop_error_ns": self.error_ns}
+
+    @property
+    def command(self) -> str:
+        """How to start ASTRA-sim on it."""
+        return f"ASTRA_SIM_BIN=.../{CONGESTION_AWARE.binary} {shlex.quote(str(self.path / SCRIPT))}"
+
+
+def why_no_stand_in(schedule: Schedule) -> str | None:
+    """What of a schedule a stand-in run cannot have; None if it can."""
+    topology = schedule.topology
+    if topology.has_switches and (schedule.message_first is not None or schedule.sums is not None):
+        return "it sends several chunks or partial sums in a message through switches of dimensions, expected chunks one by one"
+    if schedule.collective.num_members < topology.num_endpoints:
+        return "it is of some NPUs, expected one of all NPUs"
+    if topology.forwarding:
+        used = np.unique(schedule.channel[(schedule.channel >= 0) & (schedule.channel < topology.num_channels)])
+        ends = topology.channel_src[used].astype(np.int64) * topology.num_npus + topology.channel_dst[used]
+        if len(np.unique(ends)) < len(used):
+            return "it uses parallel links, expected one between two devices, of the summed bandwidth"
+    hops = schedule.num_messages * (2 if topology.has_switches else 1)
+    if hops > TAGS:
+        return f"it has up to {hops:,} messages, and ASTRA-sim distinguishes at most {TAGS:,} tags"
+    if int(schedule.sizes.timing.link_hold_ns.min()) < 1:
+        return "its messages hold a link for less than 1 ns, where ASTRA-sim stops"
+    return None
+
+
+def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
+    stand_in = stand_in_of(schedule)
+    collective = stand_in.schedule.collective
+    name = collective.name.replace("-", "_")
+    for folder in _FOLDERS:
+        (directory / folder).mkdir()
+    table, first = stand_in.nodes()
+
+    def write(rank: int) -> None:
+        write_trace(directory / "collective" / f"{name}.{rank}.et", table, int(first[rank]), int(first[rank + 1]))
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(write, range(len(stand_in.device))))
+    export_workload(collective, directory / "workload" / name)
+    write_json(directory / "system.json", system_of(collective.name, name))
+    (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
+    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
+    about = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
+    write_json(directory / RESULT_FILE, certify(schedule) | about)
+    write_run_script(directory, f"workload/{name}", CONGESTION_AWARE, "Replays", stand_in.network.note)
+    return StandInDirectory(directory, (stand_in.network.note,), is_exact=stand_in.network.is_exact, error_ns=stand_in.error_ns)
+
+
+def rank_map(topology: Topology, device: NDArray[np.int64]) -> dict[str, Any]:
+    """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
+    ranks: list[dict[str, Any]] = []
+    for rank, number in enumerate(device.tolist()):
+        at = number - topology.num_endpoints
+        own = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
+        kind, name = ("npu", "") if at < 0 else (own.kind, own.name)
+        ranks.append({"rank": rank, "device": number, "kind": kind, "name": name})
+    return {"network": topology.name, "npus": topology.num_endpoints, "ranks": ranks}
+
+
+EXPORTER = Exporter(
+    name="stand-in",
+    summary="a run of stock ASTRA-sim in which every device is a rank: exact for unequal links and devices that forward",
+    writes="directory",
+    suffix="_stand_in",
+    write=_write,
+    why_not=why_no_stand_in,
+    is_own=lambda names: names <= _OWN,
+)
