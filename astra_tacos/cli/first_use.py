@@ -93,7 +93,7 @@ PLANNING = (
     f"{_SCAN}:find_nodes",
     *WRITING,
     *REPLAYING,
-    CHECKING[0],
+    *PROGRAMS,
 )
 REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")), f"{_SCAN}:find_nodes", *REPLAYING)
 """A broken run: the linter, an order of collectives, the replay."""

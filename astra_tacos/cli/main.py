@@ -19,6 +19,7 @@ BAD_INPUT = 2
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
     "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
+    "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
     "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",

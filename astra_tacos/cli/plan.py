@@ -46,6 +46,7 @@ _MOST_RANKS = 8
     type=click.IntRange(1),
     help="About how many messages ASTRA-sim may have to simulate; by default 20 times as many as native collectives take.",
 )
+@click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs (see `place`), and keep the faster.")
 @click.option("--jobs", type=click.IntRange(1), hidden=True, help="The former name of --threads.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
@@ -85,6 +86,7 @@ def plan(
     candidate_paths: tuple[Path, ...],
     options: SearchOptions,
     max_messages: int | None,
+    place: bool,
     jobs: int | None,
     cache: Path | None,
     no_cache: bool,
@@ -103,6 +105,7 @@ def plan(
     Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with the
     new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
+    from astra_tacos.planner.placed_plan import plan_placed
     from astra_tacos.planner.plan import plan as make_plan
     from astra_tacos.planner.run_files import RunInputs, check_output
     from astra_tacos.planner.synthesis_cache import default_cache
@@ -123,6 +126,8 @@ def plan(
     check_output(output, inputs)
     if keep_collectives and schedule is None:
         raise click.UsageError("Got --keep-collectives without --schedule, which leaves nothing to do.")
+    if place and (schedule is not None or on_packets):
+        raise click.UsageError("--place is judged on analytical models, and not combined with --schedule.")
     if schedule is not None:
         from astra_tacos.scheduler.request import check_asked
 
@@ -148,7 +153,7 @@ def plan(
         }
         scheduled = None
         if schedule is None:
-            result = make_plan(inputs, output, baseline=baseline, on_progress=on_progress, **common)
+            result = (plan_placed if place else make_plan)(inputs, output, baseline=baseline, on_progress=on_progress, **common)
         else:
             from astra_tacos.scheduler.scheduled_plan import scheduled_plan
 

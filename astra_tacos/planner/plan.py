@@ -71,6 +71,7 @@ def plan(
     asked: Asked = Asked(),  # noqa: B008 (frozen)
     compare_backends: bool = True,
     most_messages: int | None = None,
+    more_notes: tuple[str, ...] = (),
     candidates: tuple[Candidate, ...] = (),
     on_native: Progress = lambda done, total: None,
     on_progress: Progress = lambda done, total: None,
@@ -99,6 +100,8 @@ def plan(
         About how many messages the planned run may have; None for 20 times as many as native collectives take.
     candidates
         Proven programs of files, which compete with what searches find.
+    more_notes
+        What else there is to say of the planned run.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
@@ -155,7 +158,7 @@ def plan(
             notes += notes_on_other_plan(judged, judge_run(judges, start, runs.run_of(run), *known), other)
         checked = _check(runs.run_of(best), best.written, workload.run)
         _move_up(best.folder, folder)
-        notes = (*dict.fromkeys(defects), *notes)
+        notes = (*dict.fromkeys(defects), *more_notes, *notes)
         result = plan_result(
             workload,
             best.solutions,

@@ -25,9 +25,10 @@ from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.packet_links import PacketLinks
 
 PLAN_FILE = "plan.json"
+PLACE_FILE = "place.json"
 GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
 WORKLOAD, COLLECTIVE = "workload", "collective"
-_OWN = {PLAN_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
+_OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
 
 

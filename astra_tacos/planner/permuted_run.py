@@ -1,0 +1,130 @@
+"""A run with its ranks on other NPUs: files get other numbers, peers, groups and roots follow; all else keeps its bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, link_table
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
+from astra_tacos.run.run import NATIVE
+from astra_tacos.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.trace.schema import NodeType
+
+_PEERS = ("comm_src", "comm_dst")
+
+
+def check_permutable(workload: Workload) -> None:
+    """Check that a run's ranks can be placed elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        If it has custom collectives, whose traces are for the ranks as they are.
+    """
+    run = workload.run
+    chosen = np.flatnonzero(run.implementation != NATIVE)
+    if len(chosen):
+        node, prefix = run.workload.describe_node(int(chosen[0])), run.prefixes[int(run.implementation[chosen[0]])]
+        raise ConfigError(
+            f"{run.workload.prefix}: {node} runs the custom collective {prefix}, which is for ranks where they are: "
+            "expected a run with native collectives, to be placed before it is planned"
+        )
+
+
+def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_rank: NDArray[np.int64]) -> RunInputs:
+    """Write the run with every rank on another NPU into an empty directory; returns its files.
+
+    Parameters
+    ----------
+    folder
+        Empty directory to write into.
+    inputs, workload
+        The run: its files, and what was read.
+    npu_of_rank
+        int64[num_ranks], a permutation.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read again.
+    """
+    run, nodes = workload.run, workload.instances.nodes
+    trace, columns = run.workload, run.columns
+    place = npu_of_rank.tolist()
+    (folder / WORKLOAD).mkdir()
+    moved = not np.array_equal(npu_of_rank, np.arange(len(place)))
+    root_of = dict(zip(nodes.row.tolist(), nodes.root.tolist(), strict=True))
+    rooted = {row for row, pattern in zip(nodes.row.tolist(), nodes.pattern.tolist(), strict=True) if pattern in ROOTED}
+    for rank in range(trace.num_ranks):
+        data = load_rank(trace, rank)
+        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
+        changed: dict[int, Any] = {}
+        for row in range(begin, end) if moved else ():
+            is_message = trace.kind[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+            if not is_message and row not in rooted:
+                continue
+            node = node_at(data, int(columns.byte_offset[row]))
+            if is_message:
+                _move_peers(node, place)
+            else:
+                _move_root(node, place[root_of[row]])
+            changed[row - begin] = node
+        path = folder / WORKLOAD / f"{inputs.workload.name}.{place[rank]}.et"
+        path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], changed, f"{trace.prefix}.{rank}.et"))
+    shutil.copyfile(inputs.system, folder / SYSTEM)
+    shutil.copyfile(inputs.network, folder / NETWORK)
+    table = link_table(inputs.network)
+    if table is not None:
+        (folder / table).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(inputs.network.parent / table, folder / table)
+    if inputs.remote_memory is not None:
+        shutil.copyfile(inputs.remote_memory, folder / MEMORY)
+    groups = run.groups.members
+    if inputs.groups is not None and not moved:
+        shutil.copyfile(inputs.groups, folder / GROUPS)
+    elif groups:
+        (folder / GROUPS).write_text(_groups_text(groups, place), encoding="utf-8")
+    return RunInputs(
+        folder / WORKLOAD / inputs.workload.name,
+        folder / SYSTEM,
+        folder / NETWORK,
+        folder / GROUPS if groups else None,
+        folder / MEMORY if inputs.remote_memory is not None else None,
+        folder,
+    )
+
+
+def _groups_text(groups: Any, place: list[int]) -> str:
+    """Groups whose file lists them in ascending order stay so, as rings go in the order of the list."""
+    lines = []
+    for group, ranks in groups.items():
+        members = [place[rank] for rank in ranks]
+        if list(ranks) == sorted(ranks):
+            members.sort()
+        lines.append(f'  "{group}": {json.dumps(members)}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _move_peers(node: Any, place: list[int]) -> None:
+    for entry in node.attr:
+        kind = entry.WhichOneof("value") if entry.name in _PEERS else None
+        if kind is not None and 0 <= int(getattr(entry, kind)) < len(place):
+            setattr(entry, kind, place[int(getattr(entry, kind))])
+
+
+def _move_root(node: Any, root: int) -> None:
+    """The attribute that names the root; one is added where the root was the lowest rank of the group."""
+    for entry in node.attr:
+        kind = entry.WhichOneof("value") if entry.name in ROOT_ATTRIBUTES else None
+        if kind is not None:
+            setattr(entry, kind, root)
+            return
+    set_attribute(node, ROOT_ATTRIBUTES[0], "int64_val", root)

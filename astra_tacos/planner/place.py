@@ -1,0 +1,260 @@
+"""`place`: which rank of a run sits on which NPU."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.files import check_outside, check_replaceable, replaced_directory, write_json
+from astra_tacos.planner.distinct_collective import NO_CASE
+from astra_tacos.planner.global_order import match_messages
+from astra_tacos.planner.permuted_run import check_permutable, write_permuted
+from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange, most_starts
+from astra_tacos.planner.placement_matrix import Axis, Matrix, find_axes, npu_of_rank, placements
+from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.planner.workload import Workload, find_workload, read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend, choose_backend
+
+_OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
+_PLACED = "placed"
+MOST_REPLAYED = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where the ranks of a run are.
+
+    Parameters
+    ----------
+    npu_of_rank
+        int64[num_ranks].
+    matrix
+        A row for each axis, a column for each level, outermost first; None if it was found without axes.
+    score_ns
+        What the model says that the most loaded rank takes for its communication.
+    end_ns
+        End of the run in the replay; None where it was not replayed.
+    """
+
+    npu_of_rank: NDArray[np.int64]
+    matrix: Matrix | None
+    score_ns: float
+    end_ns: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its figures, without the ranks."""
+        matrix = None if self.matrix is None else [list(row) for row in self.matrix]
+        return {"matrix": matrix, "score_ns": round(self.score_ns, 3), "end_ns": self.end_ns}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlaceResult:
+    """The result of a search for a placement.
+
+    Parameters
+    ----------
+    backend
+        What replays it.
+    axes, levels
+        What matrices are made of; no axes where the groups are no products.
+    best
+        The placement that was written.
+    own
+        That of the run as it was.
+    tried
+        All placements by score, the best first.
+    """
+
+    backend: Backend
+    axes: tuple[Axis, ...]
+    levels: tuple[int, ...]
+    best: Placement
+    own: Placement
+    tried: tuple[Placement, ...]
+
+    @property
+    def speed_up(self) -> float | None:
+        """End of the run as it was over that of the placed one."""
+        if self.own.end_ns is None or self.best.end_ns is None:
+            return None
+        return self.own.end_ns / max(self.best.end_ns, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for `place.json`."""
+        return {
+            "backend": self.backend.name,
+            "axes": [{"name": axis.name, "size": axis.size, "stride": axis.stride} for axis in self.axes],
+            "levels": list(self.levels),
+            "before": self.own.to_json(),
+            "after": self.best.to_json(),
+            "speed_up": self.speed_up,
+            "npu_of_rank": self.best.npu_of_rank.tolist(),
+            "placements": [each.to_json() for each in self.tried],
+        }
+
+
+def place(
+    inputs: RunInputs,
+    output: Path,
+    *,
+    axes: tuple[Axis, ...] | None = None,
+    backend: Backend | str | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PlaceResult:
+    """Write a run with its ranks where it ends earliest.
+
+    If the groups of the run are products of axes, all matrices of axes over the dimensions are scored by the model
+    (`placement_cost`); else, exchanges of two ranks improve the ranks' own placement and random ones. The run itself and the
+    placements with the best scores are replayed, and the one that ends first is written; of equals, the run's own.
+
+    Parameters
+    ----------
+    inputs
+        The run, with native collectives.
+    output
+        Directory to write; a placed run that is there is replaced.
+    axes
+        Axes of parallelism; None to find them from the groups and messages.
+    backend
+        The network model, or its name; None takes the network's default.
+    seed
+        Of the search without axes.
+    on_progress
+        Called with how many placements were replayed, and how many are.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, the network has no dimensions, or the run has custom collectives.
+    ReplayError
+        If the run cannot be replayed in any placement.
+    """
+    check_replaceable(output, "placed run of astra_tacos", _is_own)
+    check_outside(output, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
+    workload = find_workload(inputs)
+    check_permutable(workload)
+    network = workload.run.network
+    if not network.dimensions:
+        raise ConfigError(f"{network.source}: a list of links, expected dimensions, over which axes can be placed")
+    model = choose_backend(backend, network)
+    found, tried = find_placements(workload, axes, seed)
+    levels = tuple(dimension.size for dimension in reversed(network.dimensions))
+    own = next(each for each in tried if np.array_equal(each.npu_of_rank, np.arange(network.num_npus)))
+    chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]
+    replayed: dict[int, Placement] = {}
+    failure: AstraTacosError | None = None
+    with replaced_directory(output) as folder:
+        for number, each in enumerate(chosen):
+            scratch = folder / f"{_PLACED}{number}"
+            scratch.mkdir()
+            try:
+                end_ns = replay_run(read_inputs(write_permuted(scratch, inputs, workload, each.npu_of_rank)), model).end_ns
+                replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
+            except (ConfigError, ReplayError) as error:
+                failure = error
+            on_progress(number + 1, len(chosen))
+        if not replayed:
+            assert failure is not None  # the run itself was tried
+            raise failure
+        best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
+        _keep(folder, best)
+        known = {id(chosen[number]): each for number, each in replayed.items()}
+        all_of_them = tuple(known.get(id(each), each) for each in tried)
+        result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
+        write_json(folder / PLACE_FILE, result.to_json())
+    return result
+
+
+def placed_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
+    """The files of the placed run, given those of the original."""
+    groups, memory = folder / GROUPS, folder / MEMORY
+    return RunInputs(
+        folder / WORKLOAD / inputs.workload.name,
+        folder / SYSTEM,
+        folder / NETWORK,
+        groups if groups.is_file() else None,
+        memory if memory.is_file() else None,
+        folder,
+    )
+
+
+def find_placements(
+    workload: Workload, axes: tuple[Axis, ...] | None, seed: int
+) -> tuple[tuple[Axis, ...] | None, tuple[Placement, ...]]:
+    """Axes, None if there are none, and all placements by score, the best first; the run's own is one of them.
+
+    Raises
+    ------
+    ConfigError
+        If axes are given, and are not as many ranks as there are.
+    """
+    network = workload.run.network
+    demands = demands_of(workload)
+    cost = PlacementCost(network.dimensions, demands)
+    num = network.num_npus
+    identity = np.arange(num)
+    found = axes or find_axes(num, [demand.ranks for demand in demands])
+    made: dict[tuple[int, ...], Matrix | None] = {}
+    if found is not None:
+        levels = [dimension.size for dimension in reversed(network.dimensions)]
+        by_stride = tuple(sorted(found, key=lambda axis: axis.stride))
+        if math.prod(axis.size for axis in by_stride) != num:
+            text = ",".join(f"{axis.name}={axis.size}" for axis in by_stride)
+            raise ConfigError(f"axes: found {text}, expected a product of {num}, the ranks of {workload.run.workload.prefix}")
+        for matrix in placements(levels, [axis.size for axis in found]):
+            made.setdefault(tuple(npu_of_rank(matrix, found).tolist()), matrix)
+    else:
+        for place_of in exchange(cost, num, most_starts(num, len(demands)), seed):
+            made.setdefault(tuple(place_of.tolist()), None)
+    made.setdefault(tuple(identity.tolist()), None)
+    scored = [Placement(np.array(npus, np.int64), matrix, cost.score_ns(np.array(npus))) for npus, matrix in made.items()]
+    return found, tuple(sorted(scored, key=lambda each: (each.score_ns, each.matrix or (), each.npu_of_rank.tolist())))
+
+
+def demands_of(workload: Workload) -> list[Demand]:
+    """What the run communicates: its collectives by group, and messages by their ends."""
+    instances, trace = workload.instances, workload.run.workload
+    counts: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    for number, case in enumerate(workload.of_instance.tolist()):
+        if case == NO_CASE:
+            continue
+        ranks = tuple(sorted(instances.nodes.members[int(instances.group[number])]))
+        key = workload.cases[case].collective, workload.cases[case].size_bytes, ranks
+        counts[key] = counts.get(key, 0) + 1
+    send, _ = match_messages(trace, workload.issue)
+    for row, rank in zip(send.tolist(), trace.rank[send].tolist(), strict=True):
+        ends = (rank, int(trace.peer[row]))
+        if ends[0] != ends[1]:
+            message = "message", int(trace.size_bytes[row]), ends
+            counts[message] = counts.get(message, 0) + 1
+    return [Demand(*key, count) for key, count in counts.items()]
+
+
+def _keep(folder: Path, number: int) -> None:
+    """Make one placed run the result, and delete the others."""
+    for entry in (folder / f"{_PLACED}{number}").iterdir():
+        entry.rename(folder / entry.name)
+    for rest in folder.glob(f"{_PLACED}*"):
+        shutil.rmtree(rest)
+
+
+def _is_own(names: set[str]) -> bool:
+    names = {name for name in names if Path(name).suffix != ".csv"}
+    return names <= _OWN and (not names or PLACE_FILE in names)
+
+
+def describe(matrix: Matrix | None, axes: Sequence[Axis]) -> str:
+    """A matrix in words: `tp 1x8, dp 4x2`, outermost level first."""
+    if matrix is None:
+        return "as it was" if axes else "by exchanges"
+    return ", ".join(f"{axis.name} {'x'.join(map(str, row))}" for axis, row in zip(axes, matrix, strict=True))

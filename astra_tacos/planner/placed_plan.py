@@ -1,0 +1,62 @@
+"""`plan --place`: plans of a run as it is and with its ranks on other NPUs, of which the faster one stays."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.files import replaced_directory
+from astra_tacos.planner.place import describe, place, placed_inputs
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.run_files import PLACE_FILE, RunInputs, check_output
+from astra_tacos.run.backend import Backend
+
+
+def plan_placed(
+    inputs: RunInputs,
+    output: Path,
+    *,
+    backend: Backend | str | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
+) -> PlanResult:
+    """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
+
+    `place.json` is then beside `plan.json`. The time before is that of the run in the placement that was planned; notes name it.
+
+    Parameters
+    ----------
+    inputs, output, backend, on_progress
+        As for `plan`.
+    seed
+        As for `place`.
+    options
+        All else as for `plan`.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `place` and `plan` do.
+    """
+    check_output(output, inputs)
+    options |= {"backend": backend, "on_progress": on_progress}
+    with tempfile.TemporaryDirectory(prefix="astra_tacos_") as scratch:
+        folder = Path(scratch)
+        found = place(inputs, folder / "placed", backend=backend, seed=seed)
+        result, chosen = plan(inputs, folder / "own", **options), folder / "own"
+        if found.best.npu_of_rank is not found.own.npu_of_rank:
+            moved = placed_inputs(folder / "placed", inputs)
+            where = f"ranks are placed as {describe(found.best.matrix, found.axes)} ({PLACE_FILE})"
+            note = f"{where}: as they were, the plan takes {result.after_ns:,} ns"
+            other = plan(moved, folder / "moved", **options, more_notes=(note,))
+            if other.after_ns < result.after_ns:
+                result, chosen = other, folder / "moved"
+        with replaced_directory(output) as target:
+            shutil.copytree(chosen, target, dirs_exist_ok=True)
+            shutil.copyfile(folder / "placed" / PLACE_FILE, target / PLACE_FILE)
+    return result

@@ -1,0 +1,203 @@
+"""Placements of ranks: the matrices of P2, the model that scores them, and the runs that are written."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.command import run as command
+from helpers.lint_runs import RunFiles, coll, comp, recv, send
+from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planned, written
+
+from astra_tacos.config.network import Dimension
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.permuted_run import write_permuted
+from astra_tacos.planner.place import find_placements, place, placed_inputs
+from astra_tacos.planner.placed_plan import plan_placed
+from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange
+from astra_tacos.planner.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.trace.schema import CommType
+
+
+@pytest.mark.parametrize(
+    ("levels", "axes", "count"),
+    [
+        ((4, 16), (8, 8), 3),
+        ((4, 16), (4, 16), 3),
+        ((4, 16), (16, 4), 3),
+        ((4, 16), (2, 32), 2),
+        ((4, 16), (2, 2, 16), 4),
+        ((4, 16), (8, 2, 4), 5),
+        ((4, 8), (8, 4), 3),
+        ((4, 8), (4, 2, 4), 5),
+        ((1, 2, 2, 4), (4, 4), 4),
+        ((2, 4, 8), (8, 8), 6),
+        ((2, 4, 8), (2, 32), 3),
+        ((2, 4, 8), (4, 4, 4), 15),
+        ((2, 16), (8, 4), 2),
+        ((2, 16), (2, 4, 4), 3),
+    ],
+)
+def test_as_many_placements_as_in_p2(levels: tuple[int, ...], axes: tuple[int, ...], count: int) -> None:
+    found = placements(levels, axes)
+    assert len(found) == len(set(found)) == count
+    for matrix in found:
+        assert tuple(np.prod(matrix, axis=1)) == axes
+        assert tuple(np.prod(matrix, axis=0)) == levels
+        strides = np.cumprod((1, *axes[:-1])).tolist()
+        named = [Axis(str(at), size, stride) for at, (size, stride) in enumerate(zip(axes, strides, strict=True))]
+        assert sorted(npu_of_rank(matrix, named).tolist()) == list(range(int(np.prod(levels))))
+
+
+def test_the_matrices_of_p2s_example() -> None:
+    assert placements((4, 16), (8, 8)) == [((1, 8), (4, 2)), ((2, 4), (2, 4)), ((4, 2), (1, 8))]
+
+
+@pytest.mark.parametrize(("row", "local", "outer"), [((1, 4), 1.5, 0), ((2, 2), 1.0, 8), ((4, 1), 0, 24)])
+def test_the_time_of_an_all_reduce_is_that_of_the_formula(row: tuple[int, int], local: float, outer: float) -> None:
+    """On 4 nodes of 16 NPUs that share a NIC, an axis of 4: S (local / B_l + outer / B_n)."""
+    size, fast, shared = 1 << 30, 280.0, 10.0
+    cost = PlacementCost([Dimension("Switch", 16, fast, 0), Dimension("Switch", 4, shared / 16, 0)], [])
+    across, within = row
+    npus = [node * 16 + member for node in range(across) for member in range(within)]
+    expected_s = local / fast + outer / shared
+    assert cost.time_ns("all-reduce", size, npus) == pytest.approx(expected_s * 1e9)
+
+
+def test_the_worst_placement_takes_448_times_the_best() -> None:
+    cost = PlacementCost([Dimension("Switch", 16, 280.0, 0), Dimension("Switch", 4, 10 / 16, 0)], [])
+    best, worst = (cost.time_ns("all-reduce", 1 << 30, npus) for npus in ([0, 1, 2, 3], [0, 16, 32, 48]))
+    assert worst / best == pytest.approx(448)
+
+
+def test_axes_are_found_in_groups() -> None:
+    assert find_axes(8, [[0, 1], [4, 5], [0, 2, 4, 6]]) == (Axis("axis1", 2, 1), Axis("axis2", 4, 2))
+    assert find_axes(16, [[0, 1, 4, 5]]) == tuple(Axis(f"axis{at + 1}", 2, 1 << at) for at in range(4))
+    assert find_axes(8, [[0, 1, 3]]) is None
+    assert find_axes(8, [[0, 3]]) is None
+    assert read_axes("tp=2,dp=4") == (Axis("tp", 2, 1), Axis("dp", 4, 2))
+    for text in ("tp", "tp=x", "tp=2,tp=4", "tp=0", ""):
+        with pytest.raises(ConfigError, match="expected names and sizes"):
+            read_axes(text)
+
+
+def test_no_permutation_of_8_beats_the_best_matrix() -> None:
+    """Symmetric levels: the best of all placements is one of the matrices', and the search by exchanges finds it."""
+    pairs = [Demand("all-reduce", 1 << 24, (first, first + 4), 1) for first in range(4)]
+    fours = [Demand("all-gather", 1 << 18, tuple(range(first, first + 4)), 2) for first in (0, 4)]
+    cost = PlacementCost([Dimension("FullyConnected", 2, 100.0, 100), Dimension("Switch", 4, 10.0, 500)], [*pairs, *fours])
+    axes = find_axes(8, [demand.ranks for demand in cost.demands])
+    assert axes is not None
+    by_matrix = min(cost.score_ns(npu_of_rank(matrix, axes)) for matrix in placements((4, 2), [axis.size for axis in axes]))
+    rows = np.array(list(permutations(range(8))))
+    rows = rows[rows[:, 0] == 0]  # NPUs are alike
+    assert min(cost.score_ns(row) for row in rows) == pytest.approx(by_matrix)
+    assert cost.score_ns(exchange(cost, 8, 4, 0)[0]) == pytest.approx(by_matrix)
+
+
+def of_rank(rank: int) -> list[Any]:
+    """Much in groups of ranks 4 apart, which are on different switches, and a broadcast and a message."""
+    other = [send(3, 5, [2], size=1 << 10)] if rank == 1 else [recv(3, 1, [2], size=1 << 10)] if rank == 5 else []
+    own = [coll(1, [0], size=1 << 22, group=rank % 4 + 1), coll(2, [1], CommType.BROADCAST, 1 << 10, 5 + rank // 4)]
+    return [comp(0, us=2), *own, *other]
+
+
+GROUPS = {str(first + 1): [first, first + 4] for first in range(4)} | {"5": [0, 1, 2, 3], "6": [4, 5, 6, 7]}
+TWO = RunFiles(ranks=[of_rank(rank) for rank in range(8)], groups=GROUPS, topology=("FullyConnected", "Switch"), npus=(4, 2))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> RunInputs:
+    inputs = written(tmp_path, TWO)
+    text = inputs.network.read_text()
+    lines = [line if not line.startswith("bandwidth") else "bandwidth: [ 100, 5 ]" for line in text.splitlines()]
+    inputs.network.write_text("\n".join(lines) + "\n")
+    return inputs
+
+
+def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> None:
+    result = place(two, tmp_path / "placed")
+    assert result.speed_up is not None
+    assert result.speed_up > 2
+    after = placed_inputs(tmp_path / "placed", two)
+    assert replay_run(read_inputs(after)).end_ns == result.best.end_ns
+    assert lint_plan(after).errors == {}
+    told = json.loads((tmp_path / "placed" / "place.json").read_text())
+    npu = told["npu_of_rank"]
+    assert sorted(npu) == list(range(8))
+    assert all(npu[first] // 4 == npu[first + 4] // 4 for first in range(4))
+    assert told["before"]["end_ns"] == result.own.end_ns
+
+
+def test_peers_groups_and_roots_follow_and_all_else_stays(two: RunInputs, tmp_path: Path) -> None:
+    npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
+    (tmp_path / "placed").mkdir()
+    after = write_permuted(tmp_path / "placed", two, find_workload(two), npu)
+    groups = json.loads(after.groups.read_text()) if after.groups else {}
+    assert groups == {name: sorted(npu[ranks].tolist()) for name, ranks in GROUPS.items()}
+    old, new = messages(two), messages(after)
+    for rank in range(8):
+        for one, other in zip(old[rank], new[npu[rank]], strict=True):
+            before, now = attributes(one), attributes(other)
+            for name in ("comm_src", "comm_dst"):
+                if name in before:
+                    assert now.pop(name) == npu[before.pop(name)]
+            if now.get("comm_type") == CommType.BROADCAST:
+                assert now.pop("root") == npu[0 if rank < 4 else 4]
+            assert before == now
+    assert replay_run(read_inputs(after)).compute_ns[npu].tolist() == replay_run(read_inputs(two)).compute_ns.tolist()
+
+
+def test_the_placement_that_there_is_keeps_every_byte(two: RunInputs, tmp_path: Path) -> None:
+    (tmp_path / "placed").mkdir()
+    after = write_permuted(tmp_path / "placed", two, find_workload(two), np.arange(8))
+    pairs = [(two.system, after.system), (two.network, after.network), (two.groups, after.groups)]
+    pairs += [(Path(f"{two.workload}.{rank}.et"), Path(f"{after.workload}.{rank}.et")) for rank in range(8)]
+    for one, other in pairs:
+        assert one is not None and other is not None
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path: Path) -> None:
+    groups = {"1": [0, 3], "2": [1, 2]}
+    ranks = [[coll(0, size=1 << 20, group=1 if rank in (0, 3) else 2)] for rank in range(4)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring", "Ring"), npus=(2, 2)))
+    axes, tried = find_placements(find_workload(inputs), None, 0)
+    assert axes is None
+    assert tried[0].matrix is None
+    assert tried[0].score_ns <= min(each.score_ns for each in tried)
+
+
+def test_the_command(two: RunInputs, tmp_path: Path) -> None:
+    files = ["--workload", two.workload, "--system", two.system, "--network", two.network, "--comm-group", str(two.groups)]
+    arguments = ["place", *map(str, files), "--output", "placed"]
+    done = command(*arguments, "--axes", "tp=4,dp=2", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "placement" in done.stdout
+    assert "dp 1x2" in done.stdout
+    done = command(*arguments, "--axes", "tp=4,dp=4", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "expected a product of 8" in done.stderr
+    (tmp_path / "placed" / "mine.txt").write_text("")
+    done = command(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (tmp_path / "placed" / "mine.txt").is_file()
+
+
+def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Path) -> None:
+    own, _ = quickly_planned(two, tmp_path / "own")
+    result = plan_placed(two, tmp_path / "plan", options=QUICK)
+    assert result.after_ns < own.after_ns
+    assert any("ranks are placed as" in note for note in result.notes)
+    told = json.loads((tmp_path / "plan" / "place.json").read_text())
+    groups = json.loads((tmp_path / "plan" / "comm_group.json").read_text())
+    assert groups["1"] == sorted(told["npu_of_rank"][rank] for rank in GROUPS["1"])
+    with pytest.raises(ConfigError, match="to be placed before it is planned"):
+        plan_placed(planned_inputs(tmp_path / "plan", two), tmp_path / "again", options=QUICK)
