@@ -14,6 +14,7 @@ _MODULES = {
     "chakra": "chakra",
     "msccl-xml": "msccl_xml",
     "stand-in": "stand_in",
+    "mscclpp": "mscclpp",
     "ns3-directory": "ns3_directory",
     "chrome-trace": "schedule_timeline",
     "csv": "send_rows",
