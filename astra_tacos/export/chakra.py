@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra_contents import Contents, contents_of
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
@@ -164,7 +165,7 @@ def node_table(
     arrived = _arrived(schedule, previous, link_order, in_flight)
     waits_for_token = (previous >= 0) & (arrived != previous)
     done = operations(schedule)
-    layout = _layout(schedule, done, np.unique(previous[waits_for_token]))
+    layout = _layout(schedule, done, distinct(previous[waits_for_token]))
     number, kind = layout.number, layout.kind
     data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, arrived, layout)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from astra_tacos.distinct import distinct
 from astra_tacos.files import replaced_file
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
@@ -81,7 +82,7 @@ def _node_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
     track[trace.kind == NodeType.COMM_RECV] = _RECEIVES
     track[columns.is_cpu_op] = _CPU
     rows = np.flatnonzero(outcome.node_finish_ns >= 0)
-    used = np.unique(trace.rank[rows] * len(_TRACKS) + track[rows])
+    used = distinct(trace.rank[rows] * len(_TRACKS) + track[rows])
     for number in used.tolist():
         rank, kind = divmod(number, len(_TRACKS))
         yield from name_track(_NPUS, number, f"NPU {rank} {_TRACKS[kind]}")
@@ -123,7 +124,7 @@ def _link_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
     if sent is None:
         return
     num_npus = run.network.num_npus
-    for link in np.unique(sent.link).tolist():
+    for link in distinct(sent.link).tolist():
         ends = [_device(int(end), num_npus) for end in (outcome.link_src[link], outcome.link_dst[link])]
         yield from name_track(_LINKS, link, f"{ends[0]} -> {ends[1]}")
     for link, src, dst, size, start, end in zip(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.distinct import distinct
 from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
@@ -25,7 +26,7 @@ def dangling(facts: Facts) -> Iterator[FoundRows]:
     Remedy: correct the dependency. It can only name nodes of the same rank's file.
     """
     for view in facts.views:
-        rows = np.unique(np.repeat(np.arange(view.trace.num_nodes), np.diff(view.trace.dep_first))[view.trace.dep == DANGLING])
+        rows = distinct(np.repeat(np.arange(view.trace.num_nodes), np.diff(view.trace.dep_first))[view.trace.dep == DANGLING])
         yield view.each(rows, lambda row: "depends on a node that does not exist", "ids count within a rank's file")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
 from astra_tacos.linter.check import Check
 from astra_tacos.linter.circles import circles
 from astra_tacos.linter.collectives import Collectives
@@ -277,7 +278,7 @@ def free_circle(facts: Facts) -> Iterator[Found]:
     chosen = pairs.where(single & (pairs.first_group != pairs.second_group))
     if not len(chosen):
         return
-    used = np.isin(collectives.row, np.unique(np.concatenate((chosen.first, chosen.second))))
+    used = np.isin(collectives.row, distinct(np.concatenate((chosen.first, chosen.second))))
     instance_of = dict(zip(collectives.row[used].tolist(), collectives.instance[used].tolist(), strict=True))
     sure = used & collectives.certain
     number_of = dict(zip(collectives.row[sure].tolist(), collectives.number[sure].tolist(), strict=True))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
 from astra_tacos.kernels.graph import topological_order
 from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.linter.collectives import Collectives
@@ -189,9 +190,7 @@ def _free_pairs(
     )
     free = ~graph.stuck[graph.rows.vertex[first]] & ~graph.stuck[graph.rows.vertex[second]]
     first, second = first[free], second[free]
-    followed = (
-        len(first) == 0 or (len(np.unique(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS
-    )
+    followed = len(first) == 0 or (len(distinct(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS
     first_waits = second_waits = np.zeros(len(first), np.bool_)
     if followed and len(first):
         own = np.repeat((False, False, True, True), len(first))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.per_node import MAX_NODE_ID
 from astra_tacos.config.system import SystemConfig
+from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.stream_numbers import differently_numbered
@@ -168,7 +169,7 @@ def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
     """Ascending ids that no node of any rank has, and by which none is looked up; larger than all ids in use if possible."""
     if not count:
         return np.empty(0, np.uint64)
-    used = np.unique(looked_up(trace.node_id)).astype(np.int64)
+    used = distinct(looked_up(trace.node_id)).astype(np.int64)
     used = used[used <= MAX_NODE_ID]
     begin = int(used[-1]) + 1 if len(used) else 0
     if begin + count <= MAX_NODE_ID + 1:
@@ -198,7 +199,7 @@ def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags
     ConfigError
         If there are not enough tags.
     """
-    own = np.unique(used[used >= 0] % most_tags)
+    own = distinct(used[used >= 0] % most_tags)
     begin = int(own[-1]) + 1 if len(own) else 0
     if begin + sum(sizes) <= most_tags:
         edges, room = [begin], [most_tags - begin]

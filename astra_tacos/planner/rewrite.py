@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct
 from astra_tacos.planner.assignment import Assignment
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
@@ -105,7 +106,7 @@ def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances,
     renamed = np.flatnonzero(changes.node_id != trace.node_id[nodes.row])
     new_id = dict(zip(nodes.row[renamed].tolist(), changes.node_id[renamed].tolist(), strict=True))
     exists = np.flatnonzero(np.isin(trace.dep, nodes.row[renamed]))
-    followers = np.unique(np.searchsorted(trace.dep_first, exists, side="right") - 1)
+    followers = distinct(np.searchsorted(trace.dep_first, exists, side="right") - 1)
     entry_first, _ = group_by(nodes.rank, np.arange(len(nodes.row)), trace.num_ranks)
     changed = 0
     for rank in range(trace.num_ranks):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.remote_memory import RemoteMemory
+from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts, cast_collectives
@@ -356,7 +357,7 @@ def _num_messages(workload: Trace, casts: Casts, state: kernels.Progress) -> int
 
 
 def _approximations(casts: Casts, state: kernels.Progress) -> tuple[str, ...]:
-    used = np.unique(casts.cast_program[np.unique(state.ran[state.ran >= 0])])
+    used = distinct(casts.cast_program[distinct(state.ran[state.ran >= 0])])
     names = sorted({casts.programs[program].source for program in used.tolist() if casts.programs[program].native})
     return (", ".join(names),) if names else ()
 

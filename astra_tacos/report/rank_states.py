@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
 
 STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
@@ -77,7 +78,7 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
         return_inverse=True,
     )
     key = np.concatenate((ranks, ranks, rank[every], rank[every])) * len(times) + at
-    moments = np.unique(key)  # of all ranks, in order; a segment begins at each moment except the last one of a rank
+    moments = distinct(key)  # of all ranks, in order; a segment begins at each moment except the last one of a rank
 
     def place(of_rank: NDArray[np.int64], ns: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(moments, of_rank * len(times) + np.searchsorted(times, ns))

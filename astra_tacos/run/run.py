@@ -12,6 +12,7 @@ from astra_tacos.config.communicator import CommunicatorGroups, read_communicato
 from astra_tacos.config.network import NetworkConfig, read_network
 from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
 from astra_tacos.config.system import SystemConfig, read_system
+from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.trace.reader import read_trace
@@ -145,10 +146,10 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
         place = np.minimum(np.searchsorted(named, ids), len(named) - 1)
         found = named[place] == ids
         numbers = {
-            int(node): prefixes.setdefault(system.per_node[int(node)], len(prefixes)) for node in np.unique(ids[found]).tolist()
+            int(node): prefixes.setdefault(system.per_node[int(node)], len(prefixes)) for node in distinct(ids[found]).tolist()
         }
         implementation[rows[found]] = [numbers[int(node)] for node in ids[found].tolist()]
-    used = np.unique(implementation[implementation >= 0])
+    used = distinct(implementation[implementation >= 0])
     renumber = np.zeros(len(prefixes) + 1, np.int32)
     renumber[used] = np.arange(len(used))
     names = list(prefixes)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct
 from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
@@ -66,7 +67,7 @@ def _of_values(schedule: Schedule) -> Operations:
 def _distinct(
     waiting: NDArray[np.int64], awaited: NDArray[np.int64], num_operations: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    pairs = np.unique(waiting * max(num_operations, 1) + awaited)
+    pairs = distinct(waiting * max(num_operations, 1) + awaited)
     return group_by(pairs // max(num_operations, 1), pairs % max(num_operations, 1), num_operations)
 
 

@@ -136,7 +136,8 @@ def addition_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> 
 
 def addition_ns(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
     """How long ASTRA-sim takes for these nodes."""
-    return np.array([reduction_ns(us) for us in addition_us(size_bytes, reduce_bandwidth_gbps).tolist()], np.int64)
+    sizes, which = np.unique(addition_us(size_bytes, reduce_bandwidth_gbps), return_inverse=True)
+    return np.array([reduction_ns(us) for us in sizes.tolist()], np.int64)[which]
 
 
 def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
@@ -27,7 +29,7 @@ class Places:
     def of(cls, num_values: int, *pairs: tuple[NDArray[np.integer], NDArray[np.integer]]) -> Places:
         """All pairs of some columns of NPUs and of values, each once."""
         keys = [npu.astype(np.int64) * num_values + value for npu, value in pairs]
-        return cls(num_values, np.unique(np.concatenate(keys)))
+        return cls(num_values, distinct(np.concatenate(keys)))
 
     def __len__(self) -> int:
         return len(self.key)

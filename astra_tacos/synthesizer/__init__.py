@@ -10,12 +10,12 @@ from astra_tacos.synthesizer.algorithms.column_generation import (
     column_generation,
     refuse_without_forwarding,
 )
-from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, mixes_work, refuse_too_many_values
+from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, least_mix_ns, mixes_work, refuse_too_many_values
 from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
-from astra_tacos.synthesizer.algorithms.one_shot import one_shot, refuse_too_many_contributions
+from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
@@ -94,7 +94,13 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         work=over_dimensions_work,
     ),
     "one-shot": Synthesizer(
-        one_shot, _WHOLE, is_random=True, refusal=refuse_too_many_contributions, work=gather_work, cuts_itself=_WHOLE
+        one_shot,
+        _WHOLE,
+        is_random=True,
+        refusal=refuse_too_many_contributions,
+        work=gather_work,
+        cuts_itself=_WHOLE,
+        least_ns=gathering_ns,
     ),
     "dimension-wise": Synthesizer(
         dimension_wise,
@@ -103,6 +109,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         refusal=refuse_too_many_values,
         work=mixes_work,
         cuts_itself=_WHOLE,
+        least_ns=least_mix_ns,
     ),
     "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions, work=over_dimensions_work),
 }

@@ -50,6 +50,8 @@ class Synthesizer:
         From a topology, a collective, a link model, the speed of reductions (GB/s) and a maximum of sends (None to keep the
         collective's chunks): a schedule that no other can beat by more than 0.5%, None if it knows of none. Takes no longer than
         one schedule or a few. A search looks no further then.
+    least_ns
+        From a topology and a collective: a time that no schedule of its beats, as far as it can tell before it makes one.
     in_auto
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
@@ -65,6 +67,7 @@ class Synthesizer:
     by_chunk: bool = False
     cuts_itself: frozenset[str] = frozenset()
     optimum: Callable[[Topology, Collective, LinkModel, float, int | None], Schedule | None] | None = None
+    least_ns: Callable[[Topology, Collective], float] | None = None
     in_auto: bool = True
 
     def why_not(self, topology: Topology, collective: Collective) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.file_bytes import FileBytes, read_file
 from astra_tacos.trace.ranks import read_ranks
@@ -88,9 +89,9 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     wanted = np.fromiter(rows, np.int64)
     rank = np.searchsorted(trace.rank_first, wanted, side="right") - 1
     name_of: dict[int, str] = {}
-    for one in np.unique(rank).tolist():
+    for one in distinct(rank).tolist():
         path = Path(f"{trace.prefix}.{one}.et")
-        these = np.unique(wanted[rank == one])
+        these = distinct(wanted[rank == one])
         _, ids, names = find(_load(path), these - trace.rank_first[one])
         if ids != trace.node_id[these].tolist():
             raise ConfigError(f"{path}: has changed since it was read, expected node {trace.node_id[these[len(ids) - 1]]}")

@@ -9,6 +9,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
+
 MAX_LOCATIONS = 1 << 26
 """Most locations of all ranks together; a file with more is broken."""
 NOWHERE = -1
@@ -134,7 +136,7 @@ class Program:
     @property
     def num_messages(self) -> int:
         """Number of sends that have their receive; each has one action per chunk, or one in all."""
-        return len(np.unique(self.action_op[self.message_send]))
+        return len(distinct(self.action_op[self.message_send]))
 
     @property
     def num_ops(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.program_values import Naming, Value, compare, run
@@ -103,7 +104,7 @@ def _ranks_with_results(program: Program) -> NDArray[np.int64]:
     offset = program.action_dst % program.buffers.stride
     within = (program.action_dst >= 0) & (offset >= program.buffers.result)
     within &= offset < program.buffers.result + _num_chunks(program)
-    return np.unique(program.action_dst[within] // program.buffers.stride)
+    return distinct(program.action_dst[within] // program.buffers.stride)
 
 
 def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,6 +17,7 @@ from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_witho
 from astra_tacos.synthesizer.exchange.best import best_plan
 from astra_tacos.synthesizer.exchange.by_dimension import best_mix, num_mixes
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
+from astra_tacos.synthesizer.exchange.least import least_ns
 from astra_tacos.synthesizer.work import dispatch_work, exchange_work
 from astra_tacos.topology.topology import Topology
 
@@ -53,6 +54,11 @@ def mixes_work(topology: Topology, collective: Collective) -> int:
     if collective.num_phases == 2:
         return exchange_work(topology, collective)
     return num_mixes(topology, collective) * dispatch_work(topology, collective)
+
+
+def least_mix_ns(topology: Topology, collective: Collective) -> float:
+    """A time that no mix beats, 0 for collectives of one phase."""
+    return least_ns(topology, collective.size_bytes) if collective.num_phases == 2 else 0.0
 
 
 def refuse_too_many_values(topology: Topology, collective: Collective) -> str | None:

@@ -7,6 +7,8 @@ times the bytes. Source: NVIDIA TensorRT-LLM and NCCL, "one-shot" All-Reduce.
 
 from __future__ import annotations
 
+import numpy as np
+
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import SynthesisError
@@ -17,6 +19,7 @@ from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.trees import trees
 from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.topology.topology import Topology
+from astra_tacos.units import bytes_per_ns
 
 _PIECES = (1, 4, 8)
 _MOST_SENDS = 1 << 15
@@ -64,6 +67,13 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
     if best is None:
         raise SynthesisError(f"{topology.name} has {num_npus} NPUs, expected fewer for one-shot")
     return best[1]
+
+
+def gathering_ns(topology: Topology, collective: Collective) -> float:
+    """How long the slowest NPU takes to receive the contributions of all others."""
+    rate = np.zeros(topology.num_devices)
+    np.add.at(rate, topology.link_dst, bytes_per_ns(topology.link_bandwidth_gibps))
+    return (topology.num_npus - 1) * collective.size_bytes / float(rate[: topology.num_npus].min())
 
 
 def refuse_too_many_contributions(topology: Topology, collective: Collective) -> str | None:

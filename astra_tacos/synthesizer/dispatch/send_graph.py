@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct
 from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns
 from astra_tacos.schedule.sends import Sends
@@ -142,7 +143,7 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         duration = np.concatenate((duration, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps)))
     message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
     waits = np.flatnonzero(awaits != NO_SLOT)
-    pairs = np.unique(message[waits] * len(size) + awaits[waits])
+    pairs = distinct(message[waits] * len(size) + awaits[waits])
     waiting_message, waited = pairs // max(len(size), 1), pairs % max(len(size), 1)
     return Slots(
         *group_by(message, feeds, sends.num_messages),

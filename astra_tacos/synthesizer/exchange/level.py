@@ -95,24 +95,30 @@ def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
     switched = down >= 0
     latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0) + _HOP_NS
     distance, before = dijkstra(topology.channel_graph(latency), return_predecessors=True)
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    first, into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)
-    load = np.zeros(topology.num_links)
+    ns_per_byte = (1 / bytes_per_ns(topology.link_bandwidth_gibps)).tolist()
+    into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)[1]
+    src, dst = topology.channel_src[into], topology.channel_dst[into]
+    ends = list(zip(up.tolist(), np.where(switched, down, up).tolist(), strict=True))
+    load = [0.0] * topology.num_links
+
+    def busy(channel: int) -> float:
+        return max(load[link] + ns_per_byte[link] for link in ends[channel])
+
     trees = np.empty((num_npus, 3, num_npus - 1), np.int32)
     balances = num_npus * topology.num_channels <= _MOST_BALANCED
     for source in reversed(range(num_npus)) if turned else range(num_npus):
         parent = before[source].astype(np.int64)
         order = np.argsort(distance[source], kind="stable")[1:]
         depth = np.zeros(num_npus, np.int64)
+        if balances:
+            is_shortest = distance[source, src] + latency[into] <= distance[source, dst] + _HOP_NS / 2
+            first, choices = group_by(dst[is_shortest], into[is_shortest], num_npus)
+            begin, channels = first.tolist(), choices.tolist()
         for npu in order.tolist():
             if balances:
-                choices = into[first[npu] : first[npu + 1]]
-                ways = distance[source, topology.channel_src[choices]] + latency[choices]
-                choices = choices[ways <= distance[source, npu] + _HOP_NS / 2]
-                ends = np.stack((up[choices], np.where(switched[choices], down[choices], up[choices])))
-                channel = choices[np.argmin((load[ends] + 1 / rate[ends]).max(axis=0))]
-                used = np.unique((up[channel], down[channel] if switched[channel] else up[channel]))
-                load[used] += 1 / rate[used]
+                channel = min(channels[begin[npu] : begin[npu + 1]], key=busy)
+                for link in set(ends[channel]):
+                    load[link] += ns_per_byte[link]
                 parent[npu] = topology.channel_src[channel]
             depth[npu] = depth[parent[npu]] + 1
         order = order[np.argsort(depth[order], kind="stable")]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.blocks.spreading import Spreads
+from astra_tacos.distinct import distinct
 from astra_tacos.synthesizer.exchange.level import Level
 from astra_tacos.synthesizer.exchange.values import Values
 
@@ -114,19 +115,20 @@ def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np
     last = int(trees[:, :, 2].max())
     all_members, all_chunks = _pairs(progress, level, chunks)
     kind = owner[all_chunks] * len(trees) + all_chunks % len(trees)
-    for number in np.unique(kind).tolist():
+    for number in distinct(kind).tolist():
         place, variant = divmod(number, len(trees))
         chosen = np.flatnonzero(kind == number)
         members, chunk = all_members[chosen], all_chunks[chosen]
         held = progress.held[members, chunk[:, None]]
         parent, child, step = trees[variant, place]
         children: list[list[int]] = [[] for _ in range(level.size)]
-        for edge in np.argsort(-step, kind="stable").tolist():
-            near, far = int(parent[edge]), int(child[edge])
+        order = np.argsort(-step, kind="stable")
+        for near, far in zip(parent[order].tolist(), child[order].tolist(), strict=True):
             if children[far]:
                 held[:, far] = progress.values.add(chunk, held[:, [far, *children[far]]])
-            progress.send(held[:, far], members[:, far], members[:, near], last - int(step[edge]))
             children[near].append(far)
+        near_members, far_members = members[:, parent[order]].T, members[:, child[order]].T
+        progress.send(held[:, child[order]].T, far_members, near_members, (last - step[order])[:, None])
         total = progress.values.add(chunk, held[:, [place, *children[place]]])
         progress.held[members, chunk[:, None]] = NOTHING
         progress.held[members[:, place], chunk] = total

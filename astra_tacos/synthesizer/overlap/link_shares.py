@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
 
@@ -97,7 +98,7 @@ def _node_sets(topology: Topology, rate: NDArray[np.float64]) -> tuple[Any, Any,
 
     num_npus, num_links = topology.num_npus, topology.num_links
     src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
-    pairs = np.unique(np.minimum(src, dst) * num_npus + np.maximum(src, dst))
+    pairs = distinct(np.minimum(src, dst) * num_npus + np.maximum(src, dst))
     ends = np.concatenate((pairs // num_npus, pairs % num_npus))
     first_pair = np.tile(np.arange(num_npus, num_npus + len(pairs)), 2)
     npus, links = np.arange(num_npus), np.arange(num_links)

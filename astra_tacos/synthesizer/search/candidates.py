@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
@@ -87,6 +87,8 @@ class Candidate:
         Whether this number of chunks is the one that its synthesizer advises.
     by_chunk
         Whether its synthesizer's sends carry one chunk each.
+    least_ns
+        A time that its synthesizer cannot beat, 0 if it does not tell.
     """
 
     synthesizer: str
@@ -96,6 +98,7 @@ class Candidate:
     work: int
     is_advised: bool = False
     by_chunk: bool = False
+    least_ns: float = 0.0
 
     @property
     def series(self) -> tuple[str, LinkModel]:
@@ -122,7 +125,7 @@ class Candidate:
     @property
     def bound_ns(self) -> float:
         """It is not faster than this."""
-        return self.cut.chunked_bound_ns if self.by_chunk and not self.may_join else self.cut.bound_ns
+        return max(self.least_ns, self.cut.chunked_bound_ns if self.by_chunk and not self.may_join else self.cut.bound_ns)
 
     def make(self, topology: Topology) -> TimedSchedule:
         """Its schedule."""
@@ -167,9 +170,11 @@ def list_candidates(
                 continue
             work = entry.work(topology, cut.collective)
             total = (trials or default_trials(work)) if entry.is_random else 1
-            candidates += [Candidate(name, cut, seed + trial, trial, work, by_chunk=entry.by_chunk) for trial in range(total)]
+            least_ns = entry.least_ns(topology, cut.collective) if entry.least_ns is not None else 0.0
+            first = Candidate(name, cut, seed, 0, work, by_chunk=entry.by_chunk, least_ns=least_ns)
+            candidates += [replace(first, seed=seed + trial, trial=trial) for trial in range(total)]
             if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
-                candidates.append(Candidate(name, cut, seed, 0, work, is_advised=True, by_chunk=entry.by_chunk))
+                candidates.append(replace(first, is_advised=True))
     tried = {candidate.synthesizer for candidate in candidates}
     return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}
 
