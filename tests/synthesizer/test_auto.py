@@ -218,6 +218,20 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert leaderboard.entered == 4
 
 
+def test_seeds_that_change_nothing_end_a_series() -> None:
+    where = topology(*ALL["ring8"])
+    schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
+    cut = replace(cuts_of(where, "all-gather", (1,))[0], chunked_bound_ns=1)
+    alike, unlike = Leaderboard(most_chunks=1), Leaderboard(most_chunks=1)
+    for trial in range(4):
+        candidate = Candidate("tacos", cut, trial, trial, 1.0)
+        for board, time in ((alike, 1000), (unlike, 1000 + (trial == 2))):
+            assert not board.passes_over(candidate)
+            board.enter(candidate, TimedSchedule(schedule, time, False))
+    assert alike.passes_over(Candidate("tacos", cut, 4, 4, 1.0))
+    assert not unlike.passes_over(Candidate("tacos", cut, 4, 4, 1.0))
+
+
 def test_numbers_in_between_wait_for_the_advised_one() -> None:
     """They are next to the best number so far: were both under way at a time, threads would say which are tried."""
     where = topology(*ALL["ring8"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,3 +171,21 @@ def test_links_too_fast_for_the_buffer_are_told() -> None:
     network = topology(("Ring", 4, 1e6, 0.0))
     with pytest.raises(SynthesisError, match="expected at least 1 ns a chunk"):
         best(network, 64, "pipelined")
+
+
+@examples(25)
+@given(data=st.data())
+def test_what_cannot_win_is_told_before_it_is_made(data: st.DataObject) -> None:
+    """No schedule is faster than the least time of its synthesizer, links that are missing or differ included."""
+    network = data.draw(topologies(most_npus=12))
+    size = data.draw(st.sampled_from((1 << 12, 1 << 20, 1 << 24)))
+    collective = all_reduce(network.num_npus, size)
+    for name in ("one-shot", "dimension-wise"):
+        entry = SYNTHESIZERS[name]
+        assert entry.least_ns is not None
+        try:
+            timing = compute_timing(network, collective, data.draw(st.sampled_from(("blocking", "pipelined"))))
+            made = entry.make(network, collective, timing, 0)
+        except SynthesisError:
+            continue
+        assert entry.least_ns(network, collective) <= exact_time_ns(made) * (1 + 1e-9)

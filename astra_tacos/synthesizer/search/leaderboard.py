@@ -31,6 +31,8 @@ _WORTH_SEEDS = 1.05
 """Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""
 _SEEDS_GAIN = 1.25
 """Neither they nor numbers of chunks in between are tried of a synthesizer that is this much behind the leader."""
+_SAME_SEEDS = 4
+"""No more seeds are tried of a number of chunks where so many took equally long."""
 _MODEL_BEHIND = 1.5
 """No more schedules that hold their links are made if the best of those of `_FEW` synthesizers is this much behind the leader.
 The others gain more from more chunks."""
@@ -62,13 +64,17 @@ class Leaderboard:
     tried: set[str] = field(default_factory=set)
     """Synthesizers of which there was a result."""
     first_ns: dict[tuple[str, LinkModel], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    _seeds_ns: dict[tuple[str, LinkModel, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By synthesizer, link model and number of chunks, the times of all seeds so far."""
 
     def enter(self, candidate: Candidate, made: TimedSchedule) -> None:
         """Record a result."""
         self.entered += 1
         self.tried.add(candidate.synthesizer)
+        count = candidate.cut.collective.chunks_per_npu
         if candidate.trial == 0:
-            self.first_ns[candidate.series][candidate.cut.collective.chunks_per_npu] = made.exact_ns
+            self.first_ns[candidate.series][count] = made.exact_ns
+        self._seeds_ns[*candidate.series, count].append(made.exact_ns)
         time = made.exact_ns * (_TRUNCATED if made.is_truncated else 1)
         if (time, made.schedule.num_sends) < self._to_beat(candidate):
             self.best = made
@@ -110,6 +116,9 @@ class Leaderboard:
             return not near < 2 * count < 4 * near
         if candidate.is_advised:
             return False
+        seeds = self._seeds_ns[*candidate.series, count]
+        if len(seeds) >= _SAME_SEEDS and min(seeds) == max(seeds):
+            return True
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
     def _is_behind(self, model: LinkModel, leader: float) -> bool:

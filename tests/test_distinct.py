@@ -1,0 +1,23 @@
+"""Distinct entries against NumPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers.examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from astra_tacos.distinct import distinct
+
+
+@examples(30)
+@given(
+    st.sampled_from((np.int16, np.int32, np.int64, np.uint64)).flatmap(
+        lambda kind: arrays(kind, st.integers(0, 40), elements=st.integers(0, 12))
+    )
+)
+def test_the_same_as_numpy_finds(values: np.ndarray) -> None:
+    found = distinct(values)
+    assert found.dtype == values.dtype
+    assert found.tolist() == np.unique(values).tolist()
