@@ -88,7 +88,7 @@ def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
     assert cut_off.num_tried == 1
     assert verify(cut_off.schedule) == ()
     assert cut_off.schedule.collective.chunks_per_npu == 1
-    whole = search(where, what, SearchOptions(budget=UNLIMITED, chunks_per_npu="auto"))
+    whole = search(where, what, SearchOptions(budget=200_000, chunks_per_npu="auto"))
     assert whole.num_tried > 1
     assert whole.schedule.collective_time_ns <= cut_off.schedule.collective_time_ns
 
@@ -385,7 +385,7 @@ def test_estimates_are_near_what_parts_count() -> None:
 def test_a_time_limit_says_when_it_struck(monkeypatch: pytest.MonkeyPatch) -> None:
     where = topology(*ALL["mixed"])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    options = SearchOptions(chunks_per_npu="auto", max_sends=10_000, trials=3)
+    options = SearchOptions(chunks_per_npu="auto", max_sends=3_000, trials=2)
     struck = search(where, what, replace(options, time_limit_s=1e-9))
     assert struck.num_tried == 1  # the first candidate is made whatever it takes
     assert struck.ran_out_of_time
