@@ -13,7 +13,7 @@ from astra_tacos.blocks import BUILDING_BLOCKS
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
     {"errors"},
-    {"argument_types", "extras", "units", "temporaries", "input_file", "csr", "version", "blocks", "kernels"},
+    {"argument_types", "extras", "units", "temporaries", "input_file", "csr", "distinct", "version", "blocks", "kernels"},
     {"files"},
     {"config"},
     {"archive"},

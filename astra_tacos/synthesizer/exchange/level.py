@@ -95,10 +95,10 @@ def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
     switched = down >= 0
     latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0) + _HOP_NS
     distance, before = dijkstra(topology.channel_graph(latency), return_predecessors=True)
-    ns_per_byte = (1 / bytes_per_ns(topology.link_bandwidth_gibps)).tolist()
+    ns_per_byte: list[float] = (1 / bytes_per_ns(topology.link_bandwidth_gibps)).tolist()
     into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)[1]
     src, dst = topology.channel_src[into], topology.channel_dst[into]
-    ends = list(zip(up.tolist(), np.where(switched, down, up).tolist(), strict=True))
+    ends: list[tuple[int, int]] = list(zip(up.tolist(), np.where(switched, down, up).tolist(), strict=True))
     load = [0.0] * topology.num_links
 
     def busy(channel: int) -> float:
