@@ -63,11 +63,15 @@ def whole_messages_ns(delay_ns: NDArray[np.int64], hold_ns: NDArray[np.int64], m
     messages
         0 or more.
     """
-    lag = delay_ns - hold_ns
-    low, high = 0, int((lag + hold_ns * messages).min())
+    kinds: dict[tuple[int, int], int] = {}
+    for delay, hold in zip(delay_ns.tolist(), hold_ns.tolist(), strict=True):
+        kinds[delay - hold, hold] = kinds.get((delay - hold, hold), 0) + 1
+    high = min(lag + hold * messages for lag, hold in kinds)
+    # No port brings more than its rate says.
+    low = min(int(messages / sum(count / hold for (_, hold), count in kinds.items()) * (1 - 1e-9)), high)
     while low < high:
         middle = (low + high) // 2
-        if int((np.maximum(middle - lag, 0) // hold_ns).sum()) >= messages:
+        if sum(count * (max(middle - lag, 0) // hold) for (lag, hold), count in kinds.items()) >= messages:
             high = middle
         else:
             low = middle + 1

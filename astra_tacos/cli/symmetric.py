@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from astra_tacos.cli.first_use import SYMMETRIC, compile_ahead
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.run.backend import Backend
-    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
@@ -29,14 +27,9 @@ def takes_symmetric(network: NetworkConfig, collective: str, options: SearchOpti
     options
         What is asked of the search.
     """
-    from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES
-    from astra_tacos.topology.translation_group import why_no_translations
+    from astra_tacos.judge.symmetric import has_many_sends, is_symmetric
 
-    if collective not in SYMMETRIC_COLLECTIVES or "symmetric" not in options.synthesizers or why_no_translations(network):
-        return False
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    phases = 2 if collective == "all-reduce" else 1
-    return phases * chunks * network.num_npus * (network.num_npus - 1) > options.max_sends
+    return is_symmetric(network, collective, options) and has_many_sends(network, collective, options)
 
 
 def synthesize_compact(
@@ -74,19 +67,21 @@ def synthesize_compact(
     from astra_tacos.bounds.symmetric_certificate import certify_symmetric
     from astra_tacos.files import replaced_directory, write_json
     from astra_tacos.judge.judges import FIGURES
+    from astra_tacos.judge.symmetric import symmetric_tasks, symmetric_times
     from astra_tacos.run.backend import backend_of_model
     from astra_tacos.schedule.symmetric_storage import save_symmetric_schedule
     from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
     from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
-    asked, reason = _asked(network, task, options, backend)
+    asked, reason = symmetric_tasks(network, *task, options, backend)
     compile_ahead(*SYMMETRIC)
     make = best_symmetric if options.chooses_chunks else synthesize_symmetric
     with progress("synthesizing"):
         schedule = min(map(make, asked), key=lambda made: made.collective_time_ns)
     if with_checks:
         with progress("verifying"):
-            _check(schedule)
+            check_symmetric(schedule)
     notes = [
         f"{schedule.num_sends:,} sends, more than --max-sends {options.max_sends:,}: kept as the {schedule.num_rows:,} sends of "
         "NPU 0's chunks, which all other NPUs make alike"
@@ -94,39 +89,11 @@ def synthesize_compact(
     if output is not None:
         notes.append("no traces and no MSCCL XML; raise --max-sends where ASTRA-sim can run a collective of this size")
     result = certify_symmetric(schedule) | {"link_model_reason": reason, "verified": with_checks}
-    result |= {"backend": (backend or backend_of_model(schedule.task.link_model)).name, **dict.fromkeys(FIGURES)}
+    result |= {"backend": (backend or backend_of_model(schedule.task.link_model)).name}
+    result |= dict.fromkeys(FIGURES) | symmetric_times(schedule, backend)
     if output is not None:
         with progress("writing"), replaced_directory(output) as directory:
             save_symmetric_schedule(schedule, directory / "schedule.npz")
             write_json(directory / "result.json", result)
     checks = "verified, for all NPUs: the network looks the same from each" if with_checks else "not verified"
     return compact_answer(result, checks, output, notes)
-
-
-def _asked(
-    network: NetworkConfig, task: tuple[str, int], options: SearchOptions, backend: Backend | None
-) -> tuple[list[SymmetricTask], str]:
-    """What to synthesize, once for each link model that comes into question, and why it does, "" where the user said so."""
-    from astra_tacos.collective.all_gather import all_gather
-    from astra_tacos.config.network import check_block_sizes, check_values
-    from astra_tacos.judge.judges import timed_for
-    from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-    from astra_tacos.topology.translation_group import star
-
-    check_values(network)
-    check_block_sizes(network.source, network.dimensions)
-    name, size_bytes = task
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    asked = SymmetricTask(network.name, network.dimensions, name, size_bytes, chunks, "blocking", options.reduce_bandwidth_gbps)
-    links = star(network.name, network.dimensions, asked.classes)
-    _, models, reason = timed_for(options, links, all_gather(links.num_npus, asked.chunk_bytes), backend)
-    return [replace(asked, link_model=model) for model in models], reason
-
-
-def _check(schedule: SymmetricSchedule) -> None:
-    from astra_tacos.errors import VerificationError
-    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
-
-    violations = verify_symmetric(schedule)
-    if violations:
-        raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")

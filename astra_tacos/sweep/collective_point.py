@@ -9,18 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.judge.judgement import judge_schedule
-from astra_tacos.judge.judges import timed_for
+from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
 from astra_tacos.judge.packet_search import search_and_replay
+from astra_tacos.judge.symmetric import has_equal_delays, has_many_sends, is_symmetric, symmetric_tasks, symmetric_times
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
-from astra_tacos.run.backend import MODELS, Backend
+from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.sweep.schedule_check import check_schedule
+from astra_tacos.synthesizer import AUTO
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, is_near_bound
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.topology.composition import build_topology
+from astra_tacos.verifier.symmetric_oracle import check_symmetric
 from astra_tacos.version import package_version
 
 _FIGURES = {
@@ -39,6 +45,8 @@ _FIGURES = {
     "made_link_model": "link_model",
 }
 """Columns of a row, and the names of the same figures in a certificate."""
+_MOST_JUDGED = 1 << 16
+"""Symmetric schedules of more sends are not listed and replayed where their prediction does not speak for all judges."""
 
 
 def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any]:
@@ -49,11 +57,47 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     AstraTacosError
         If the collective cannot be synthesized, or a check refuses its schedule.
     """
+    compact = _without_expansion(network, task, conditions)
+    if compact is not None:
+        return compact
     schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
     figures |= judge_schedule(schedule, network, _backend(task)).times_ns
     return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any] | None:
+    """The result of a symmetric schedule whose sends are not listed; None if there is none, or only a search or replay knows it.
+
+    That takes milliseconds for thousands of NPUs. It is taken where a search would look no further, and where there are too many
+    sends to list.
+    """
+    options = task.options
+    backend = _backend(task)
+    if not is_symmetric(network, task.collective, options):
+        return None
+    is_large = has_many_sends(network, task.collective, options)
+    if backend is not None and not backend.is_analytical and not is_large:
+        return None
+    begin = time.perf_counter()
+    asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
+    most = None if is_large else options.max_sends
+    made = [best_symmetric(each, most) if options.chooses_chunks else synthesize_symmetric(each) for each in asked]
+    seconds = time.perf_counter() - begin
+    schedule = min(made, key=lambda each: each.collective_time_ns)
+    is_listed = schedule.num_sends <= _MOST_JUDGED or (options.synthesizer == AUTO and not is_large)
+    if is_listed and not is_near_bound(schedule):
+        return None
+    times = symmetric_times(schedule, backend)
+    is_exact = None not in (times[STOCK_FIGURE], times[CONGESTION_AWARE.figure]) and has_equal_delays(schedule.task)
+    if schedule.num_sends <= _MOST_JUDGED and not is_exact:
+        return None
+    if conditions.with_checks:
+        check_symmetric(schedule)
+    certificate = certify_symmetric(schedule)
+    figures = {column: certificate[name] for column, name in _FIGURES.items()}
+    return figures | times | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
 
 
 def _backend(task: CollectiveTask) -> Backend | None:

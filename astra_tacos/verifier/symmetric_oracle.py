@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.network import Dimension
+from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.verifier.schedule_oracle import comp_ns
 from astra_tacos.verifier.violation import Violation
@@ -58,6 +59,19 @@ def verify_symmetric(schedule: SymmetricSchedule) -> tuple[Violation, ...]:
         violations += _check_sums(schedule)
         violations += _check_copies(schedule)
     return tuple(violations)
+
+
+def check_symmetric(schedule: SymmetricSchedule) -> None:
+    """Check that a symmetric schedule has no violations.
+
+    Raises
+    ------
+    VerificationError
+        If it has.
+    """
+    violations = verify_symmetric(schedule)
+    if violations:
+        raise VerificationError(f"{len(violations)} violations, the first: {violations[0]}")
 
 
 # The network: translations of the oracle's own, and what proves them.

@@ -21,8 +21,8 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate, warm_up
-from astra_tacos.sweep.outcome import RESULT_COLUMNS, Conditions, Outcome
-from astra_tacos.sweep.point import Point, WorkloadTask
+from astra_tacos.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
+from astra_tacos.sweep.point import CollectiveTask, Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
@@ -223,3 +223,25 @@ def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) 
     assert kept.read_bytes() == whole
     assert Outcome.from_json(again.to_json()) == again
     assert evaluate(point, conditions).warnings == made.warnings == ()
+
+
+@pytest.mark.parametrize("collective", ["all-reduce", "all-to-all"])
+@pytest.mark.parametrize("synthesizer", ["symmetric", "auto"])
+def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedule(
+    collective: str, synthesizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = NetworkConfig("n.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 4, 50.0, 500.0)))
+    task = CollectiveTask(collective, None, 1 << 28, SearchOptions(synthesizer, chunks_per_npu=2))
+    compact = collective_room.evaluate_collective(network, task, Conditions())
+    monkeypatch.setattr(collective_room, "_without_expansion", lambda *_: None)
+    expanded = collective_room.evaluate_collective(network, task, Conditions())
+    names = {"synthesis_seconds", "bound"}  # of equal bounds, either may be named
+    assert {k: v for k, v in compact.items() if k not in names} == {k: v for k, v in expanded.items() if k not in names}
+
+
+def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
+    network = NetworkConfig("n.yml", (Dimension("Ring", 64, 50.0, 500.0), Dimension("Switch", 32, 25.0, 500.0)))
+    outcome = evaluate(Point(0, {}, network, CollectiveTask("all-reduce", None, 1 << 30, SearchOptions()), {}), Conditions())
+    assert outcome.status == OK
+    assert outcome.results["made_by"] == "symmetric"
+    assert outcome.results["num_sends"] == 2 * 2048 * 2047

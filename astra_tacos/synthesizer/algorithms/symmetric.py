@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from astra_tacos.bounds.symmetric import symmetric_bounds
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
-from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, is_near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.topology.topology import Topology
 from astra_tacos.topology.translation_group import is_whole_product, why_not_symmetric
-
-_NEAR = 0.995
-"""A schedule within this share of the bound is not improved any more, as those of many sends with more chunks are not."""
 
 
 def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -57,10 +53,7 @@ def symmetric_optimum(
         schedule = synthesize_symmetric(task) if max_sends is None else best_symmetric(task, max_sends)
     except SynthesisError:  # chunks are too small
         return None
-    bound = max(bound.time_ns for bound in symmetric_bounds(task))
-    if schedule.task.truncation > 1 / (1 - MOST_TRUNCATED) or bound < _NEAR * schedule.collective_time_ns:
-        return None
-    return schedule.expand(topology)
+    return schedule.expand(topology) if is_near_bound(schedule) else None
 
 
 def _task(topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float) -> SymmetricTask:

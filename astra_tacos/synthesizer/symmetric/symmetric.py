@@ -14,7 +14,7 @@ from astra_tacos.synthesizer.symmetric.paths import against, along_paths
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow
 
 NAME = "symmetric"
-TRIES = 96
+TRIES = 64
 _SHORT = 256
 """Reductions are left out of account while trees grow if they are shorter than sends by this factor: sends then keep in step."""
 _MANY = 1 << 16
@@ -43,13 +43,18 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSc
     if not task.reduces:
         return _schedule(task, gathered)
     scattered = [_reversed(task, gathered)]
-    if task.reduction_ns * _SHORT >= int(task.delay_ns.min()):
+    if lengthens(task):
         scattered.append(_reversed(task, grow(task, tries, task.reduction_ns)))
     if not task.gathers:
         made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
     else:
         made = [each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered)]
     return min(made, key=lambda schedule: schedule.collective_time_ns)
+
+
+def lengthens(task: SymmetricTask) -> bool:
+    """Whether reductions take so long that trees have to be grown with a view to them."""
+    return task.reduction_ns * _SHORT >= int(task.delay_ns.min())
 
 
 def _reversed(task: SymmetricTask, trees: Trees) -> Trees:

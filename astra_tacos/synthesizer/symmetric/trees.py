@@ -22,8 +22,10 @@ _SPARE = (0.0, 0.01, 0.04)
 """Deadlines beyond the bound that are tried, where classes differ in speed."""
 _TRIES = 1 << 16
 """Rows up to which all deadlines are tried, even if the first trees are near the bound."""
-_NEAR = 1.005
-_ROWS_OF_MORE = 40_000
+_FEW = 1 << 8
+_NEARER, _NEAR = 1.001, 1.005
+"""Of more than `_FEW` rows, and of more than `_TRIES`, trees that take so many times the bound are not improved."""
+_ROWS_OF_MORE = 20_000
 """Most rows of trees grown in random order, in all."""
 _MOST_SORTED = 3
 _WAY_TO_BEST = (0.25, 0.5, 0.75, 1.0)
@@ -70,7 +72,7 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0) -> Trees:
     task
         Network, collective and chunks.
     tries
-        Most trees to grow in random order where the others are not at the bound.
+        Most trees to grow in random order where the others are not at the bound; with 0, fewer others are grown, too.
     gap_ns
         How long after its arrival a chunk can be sent on.
 
@@ -82,12 +84,12 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0) -> Trees:
     rows = task.chunks_per_npu * (task.num_npus - 1)
     bound = max(bound_ns(task), farthest_ns(task, gap_ns))
     best: Trees | None = None
-    for levels, deadline in _variants(task, bound):
+    for levels, deadline in _variants(task, bound, _SPARE if tries else _SPARE[1:2]):
         found = _grow(task, levels, deadline, gap_ns)
         count_work(0.1 * rows)
         if best is None or found.time_ns < best.time_ns:
             best = found
-        near = _NEAR if rows > _TRIES else 1.0
+        near = _NEAR if rows > _TRIES else (1.0 if rows <= _FEW else _NEARER)
         if best.time_ns <= near * bound:
             return best
     assert best is not None
@@ -157,14 +159,14 @@ def _all_levels(task: SymmetricTask) -> list[list[tuple[int, ...]]]:
     return [each for at, each in enumerate(found) if each not in found[:at]]
 
 
-def _variants(task: SymmetricTask, bound: int) -> Iterator[tuple[list[tuple[int, ...]], int | None]]:
+def _variants(task: SymmetricTask, bound: int, spares: tuple[float, ...]) -> Iterator[tuple[list[tuple[int, ...]], int | None]]:
     levels, flat = levels_of(task), [tuple(range(len(task.dimensions)))]
     alike = bool(np.ptp(task.delay_ns) == 0)
     for each in [levels, flat] if len(levels) > 1 else [flat]:
         if alike:
             yield each, None
             continue
-        for spare in _SPARE:
+        for spare in spares:
             yield each, int(bound * (1 + spare))
         yield each, None
 
