@@ -17,7 +17,7 @@ LEVELS = (
     {"files"},
     {"config"},
     {"archive"},
-    {"topology"},
+    {"topology", "fabric"},
     {"collective"},
     {"schedule", "trace"},
     {"run"},

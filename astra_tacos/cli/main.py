@@ -29,6 +29,7 @@ COMMANDS = {
     "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
     "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
     "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
+    "fabric": "Make a graph of NPUs and switches (leaf-spine, rails, HammingMesh, ...), or read one of ns-3, NCCL or InfraGraph.",
     "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
     "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
     "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",

@@ -1,0 +1,164 @@
+"""Fabrics: kinds have the devices that their definitions say; files of other tools are read, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command import run
+from helpers.peers import peers
+
+from astra_tacos.bounds.bisection import bisection_gibps
+from astra_tacos.config.network import NetworkConfig, read_network
+from astra_tacos.config.network_yaml import write_network
+from astra_tacos.errors import ConfigError
+from astra_tacos.fabric.draft import GIB_PER_GB
+from astra_tacos.fabric.kinds import KINDS, make_fabric
+from astra_tacos.fabric.ns3_topology import ns3_topology_text, read_ns3_topology
+from astra_tacos.fabric.reading import read_fabric
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.distances import hops_between_npus
+
+
+def built(kind: str, **values):
+    return build_topology(make_fabric(kind, **values), may_forward=True)
+
+
+def links_of(network: NetworkConfig) -> Counter[tuple]:
+    return Counter((link.src, link.dst, round(link.bandwidth_gibps or 0, 6), link.latency_ns) for link in network.links)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
+    done = run("fabric", kind, "--output", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shape = json.loads(done.stdout)
+    made, again = make_fabric(kind), read_network(tmp_path / "out" / "network.yml")
+    assert links_of(made) == links_of(again) and made.forwarding == again.forwarding
+    assert (shape["npus"], shape["forwarding"], shape["links"]) == (again.num_npus, len(again.forwarding), len(again.links))
+    assert run("fabric", kind, "--output", "out", cwd=tmp_path).returncode == 0
+
+
+def test_numbers_of_devices_and_links() -> None:
+    """HammingMesh: counts of the paper's figures; the others by hand."""
+    for boards, npus, links in ((2, 16, 96), (4, 64, 384)):
+        mesh = built("hxmesh", boards_x=boards, boards_y=boards)
+        assert (mesh.num_endpoints, mesh.num_links) == (npus, links)
+        assert set(np.bincount(mesh.link_src)[:npus].tolist()) == {4}
+    tree = built("leaf-spine", leaves=4, npus=8, spines=2, oversubscription=2.0, bandwidth=100.0)
+    assert (tree.num_endpoints, len(tree.forwarding), tree.num_links) == (32, 6, 2 * (32 + 8))
+    assert bisection_gibps(tree) == pytest.approx(2 * 400 * GIB_PER_GB, rel=1e-3)
+    assert hops_between_npus(tree) == 4
+    assert hops_between_npus(built("fat-tree")) == 6
+    assert built("nvl72").num_links == 2 * 72 * 18
+    assert np.bincount(built("dragonfly", groups=9, routers=2, npus=1).link_src).max() == 1 + 1 + 4
+    rails = built("rails", nodes=3, npus=4)
+    assert (rails.num_endpoints, len(rails.forwarding), hops_between_npus(rails)) == (12, 7, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("leaf-spine", "--leaves", "0"), "leaves is 0, expected a whole number of 1 to 65,536"),
+        (("leaf-spine", "--bandwidth", "nan"), "bandwidth is nan, expected a number above 0"),
+        (("hxmesh", "--latency", "-1"), "latency is -1.0, expected a number of 0 or more"),
+        (("nvl72", "--nodes", "60000"), "expected at most 65,536"),
+        (("leaf-spine", "--leaves", "1", "--npus", "1"), "found 1 NPUs, expected at least 2"),
+        (("read", "x.csv"), "found the suffix '.csv'"),
+    ],
+)
+def test_bad_numbers_are_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = run("fabric", *arguments, "--output", "out", cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_of_others_are_read_or_refused_in_one_line() -> None:
+    found, missing = peers("ns3_topology/*.txt", "nccl_topo/*.xml", "infragraph/*.yaml")
+    if not found:
+        pytest.skip(missing)
+    shapes = {}
+    for path in found:
+        try:
+            shapes[path.name] = build_topology(read_fabric(path, 500.0, 32.0)[1], may_forward=True)
+        except ConfigError as error:
+            assert str(path) in str(error) and "expected" in str(error) and "\n" not in str(error)
+    npus = {name: (shape.num_endpoints, len(shape.forwarding)) for name, shape in shapes.items()}
+    assert npus["128nodes_FatTree_L16_S8.txt"] == (128, 24)
+    assert npus["8nodes_Torus_2x2x2.txt"] == (8, 8)
+    machine = shapes["dgx_a100_nccl_topo.xml"]
+    nvlink = machine.link_bandwidth_gibps[machine.link_src < 8]
+    assert machine.num_endpoints == 8
+    assert np.count_nonzero(np.isclose(nvlink, 50.0 * GIB_PER_GB)) == 8 * 6  # 2 links of 25 GB/s to each of 6 NVSwitches
+
+
+@pytest.mark.parametrize("kind", ["leaf-spine", "rails", "dragonfly", "dgx-h100"])
+def test_ns3_files_are_read_back(kind: str, tmp_path: Path) -> None:
+    made = make_fabric(kind)
+    write_network(made, tmp_path / "network.yml")
+    assert run("fabric", "write", "network.yml", "-o", "ns3.txt", cwd=tmp_path).returncode == 0
+    again = read_ns3_topology(tmp_path / "ns3.txt")
+    assert links_of(again) == links_of(made)
+    assert ns3_topology_text(again) == (tmp_path / "ns3.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "1: found an empty file"),
+        ("3 1 2\n2\n0 2 1Gbps 1us 0\n", "1 links, expected 2"),
+        ("3 1 2\n2 1\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "2 switches, expected 1"),
+        ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 3 1Gbps 1us 0\n", "4: node is '3', expected 0 to 2"),
+        ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1GB 1us 0\n", "expected two nodes, a rate as 100Gbps"),
+        ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0.1\n", "expected 0: links here lose nothing"),
+        ("3 1 3\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n2 1 2Gbps 1us 0\n", "another rate or delay"),
+    ],
+)
+def test_bad_ns3_files(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        read_ns3_topology(tmp_path / "t.txt")
+    assert message in str(refused.value)
+
+
+INFRAGRAPH = """
+infrastructure:
+  devices:
+    - name: server
+      components:
+        - {name: xpu, count: 2, type: xpu}
+        - {name: nic, count: 2, type: nic}
+      links: [{name: pcie, bandwidth: {choice: giga_bytes_per_second, giga_bytes_per_second: 32}}]
+      connections: [xpu.0.pcie.nic.0, xpu.1.pcie.nic.1]
+    - name: switch
+      components: [{name: asic, type: switch}]
+  links: [{name: eth, bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}}]
+  instances: [{name: host, device: server, count: 2}, {name: leaf, device: switch}]
+  connections:
+    - host.0.nic.0.eth.leaf.0.asic.0
+    - host.0.nic.1.eth.leaf.0.asic.0
+    - host.1.nic.0.eth.leaf.0.asic.0
+    - host.1.nic.1.eth.leaf.0.asic.0
+"""
+
+
+def test_infragraph(tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text(INFRAGRAPH)
+    what, network = read_fabric(tmp_path / "i.yaml", 100.0, 32.0)
+    assert (what, network.num_npus, len(network.links)) == ("InfraGraph", 4, 16)
+    assert [device.kind for device in network.forwarding] == ["nic"] * 4 + ["switch"]
+    assert {round((link.bandwidth_gibps or 0) / GIB_PER_GB) for link in network.links} == {32, 50}
+    for old, new, message in (
+        ("device: switch", "device: router", "is of device 'router'"),
+        ("1.eth.leaf.0.asic.0", "1.eth.leaf.1.asic.0", "names 'leaf.1.asic.0'"),
+        ("[xpu.0.pcie.nic.0", "[xpu.0.pci.nic.0", "names the link 'pci'"),
+        ("type: switch", "type: thing", "is of type 'thing'"),
+        ("count: 2}, {name: leaf", "count: 0}, {name: leaf", "has count 0"),
+        ("giga_bytes_per_second: 32", "lanes: 32", "has no bandwidth"),
+    ):
+        (tmp_path / "i.yaml").write_text(INFRAGRAPH.replace(old, new))
+        with pytest.raises(ConfigError, match=message):
+            read_fabric(tmp_path / "i.yaml", 100.0, 32.0)
