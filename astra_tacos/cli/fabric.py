@@ -86,7 +86,7 @@ def _command(name: str, kind: FabricKind) -> click.Command:
         _write(make_fabric(name, **values), output, {"kind": name}, as_json)
 
     command = json_option(_output_option(make))
-    for parameter, (default, help_text) in reversed(kind.parameters.items()):
+    for parameter, (default, help_text) in reversed(list(kind.parameters.items())):
         option = f"--{parameter.replace('_', '-')}"
         command = click.option(
             option, parameter, type=int if isinstance(default, int) else float, default=default, show_default=True, help=help_text
