@@ -23,7 +23,7 @@ LEVELS = (
     {"run"},
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "report", "linter"},
-    {"export", "converter"},
+    {"export", "converter", "calibrator"},
     {"judge"},
     {"generator", "planner", "optimizer"},
     {"scheduler"},

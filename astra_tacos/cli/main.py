@@ -23,6 +23,7 @@ COMMANDS = {
     "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
     "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",
+    "calibrate": "Fit the constants of a machine to measured times of collectives.",
     "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",
     "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
     "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",

@@ -38,12 +38,12 @@ class RepairInputs:
 
 def default_network(num_npus: int) -> str:
     """The text of a network that connects every NPU with every other one."""
-    values = {
-        "topology": COMPLETE,
-        "npus_count": num_npus,
-        "bandwidth": DEFAULT_BANDWIDTH_GIBPS,
-        "latency": DEFAULT_LATENCY_NS,
-    }
+    return network_text(num_npus, DEFAULT_BANDWIDTH_GIBPS, DEFAULT_LATENCY_NS)
+
+
+def network_text(num_npus: int, bandwidth_gibps: float, latency_ns: float) -> str:
+    """The same with links of some bandwidth and latency."""
+    values = {"topology": COMPLETE, "npus_count": num_npus, "bandwidth": bandwidth_gibps, "latency": latency_ns}
     return "".join(f"{key}: [ {value} ]\n" for key, value in values.items())
 
 

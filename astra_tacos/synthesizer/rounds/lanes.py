@@ -69,7 +69,7 @@ def lanes_of(topology: Topology) -> Lanes:
     """
     if topology.num_npus > MOST_NPUS:
         raise SynthesisError(f"{topology.name}: has {topology.num_npus} NPUs, expected at most {MOST_NPUS}")
-    if topology.has_switches:
+    if topology.has_switches or topology.forwarding:
         raise SynthesisError(f"{topology.name}: has switches, expected direct links")
     latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
     if np.ptp(latency):

@@ -1,0 +1,1 @@
+"""Calibrator: constants of a machine from measured times of programs."""

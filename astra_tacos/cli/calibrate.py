@@ -1,0 +1,183 @@
+"""`astra-tacos calibrate`: the constants of a machine from measured times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.first_use import PROGRAMS, compile_ahead
+from astra_tacos.cli.options import Size, json_option
+from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_directory, write_json
+
+if TYPE_CHECKING:
+    from astra_tacos.calibrator.machine import Constants, Errors, Point
+
+_HEADER = (
+    "protocol",
+    "programs",
+    "times",
+    "launch us",
+    "extra us",
+    "from",
+    "thread block GB/s",
+    "link GB/s",
+    "median",
+    "p90",
+    "worst",
+    "other half: median",
+    "p90 ",
+    "worst ",
+)
+
+
+@click.command()
+@click.argument("files", metavar="PROGRAM.xml TIMES...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write calibration.json and a network file for each protocol.",
+)
+@json_option
+def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as_json: bool) -> None:
+    """Fit the constants of a machine to measured times of MSCCL programs, by protocol, and say how far off they are.
+
+    \b
+    astra-tacos calibrate ring.xml ring.csv all_pairs.xml all_pairs.log --output DIR
+
+    FILEs come in pairs: a program, and its times: CSV with columns `size` (bytes) and `time` (us), or a log of nccl-tests. The
+    constants are the launch of a program, the throughput of a thread block and of a link, and what large messages cost beside.
+    With four programs of a protocol or more, each half of them also predicts the other half. All programs need the same number
+    of GPUs.
+    """
+    from astra_tacos.calibrator.machine import Errors, cross_validated, errors_of, fit, load_of, points_of
+    from astra_tacos.calibrator.measurements import read_measurements
+
+    if len(files) % 2:
+        raise click.UsageError("Expected pairs of files: a program, and its measured times.")
+    if output is not None and output.exists():
+        raise ConfigError(f"{output}: exists, expected a directory to be made")
+    compile_ahead(*PROGRAMS)
+    points: dict[str, list[Point]] = {}
+    notes: list[str] = []
+    npus: set[int] = set()
+    with progress("reading"):
+        for program, times in zip(files[::2], files[1::2], strict=True):
+            load, measured = load_of(program), read_measurements(times)
+            points.setdefault(load.protocol, []).extend(points_of(load, measured, least_bytes))
+            npus.add(load.num_npus)
+            if measured.skipped:
+                notes.append(f"{times}: {measured.skipped} lines have no time")
+    if len(npus) > 1:
+        raise ConfigError(f"programs are for {', '.join(map(str, sorted(npus)))} GPUs, expected one machine")
+    rows, every, others = [], [], []
+    with progress("fitting"):
+        for protocol, own in points.items():
+            constants = fit(own)
+            errors, half = errors_of(constants, own), cross_validated(own)
+            if half is None:
+                notes.append(f"{protocol}: fewer than four programs, so none predicts others")
+            every += errors
+            others += half or []
+            rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
+    result: dict[str, Any] = {
+        "num_npus": npus.pop(),
+        "from_bytes": least_bytes,
+        "protocols": rows,
+        "errors": _as_dict(Errors.of(every)),
+        "cross_validated": _as_dict(Errors.of(others)) if others else None,
+        "notes": notes,
+        "output": None if output is None else str(output),
+    }
+    if output is not None:
+        with replaced_directory(output) as folder:
+            write_json(folder / "calibration.json", result)
+            for row in rows:
+                (folder / f"network_{row['protocol']}.yml").write_text(_network(row, int(result["num_npus"])), encoding="utf-8")
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _row(protocol: str, points: list[Point], constants: Constants, errors: Errors, half: Errors | None) -> dict[str, Any]:
+    return {
+        "protocol": protocol or "unknown",
+        "programs": len({point.load.name for point in points}),
+        "times": len(points),
+        "launch_us": constants.launch_us,
+        "extra_us": constants.extra_us,
+        "threshold_bytes": constants.threshold_bytes,
+        "block_gbps": constants.block_gbps,
+        "link_gbps": constants.link_gbps,
+        "depth": max(point.load.depth for point in points),
+        "errors": _as_dict(errors),
+        "cross_validated": None if half is None else _as_dict(half),
+        "residuals": [
+            {
+                "program": point.load.name,
+                "size_bytes": point.size_bytes,
+                "measured_us": point.time_us,
+                "model_us": constants.time_us(point.load, point.size_bytes),
+            }
+            for point in points
+        ],
+    }
+
+
+def _as_dict(errors: Errors) -> dict[str, float]:
+    return {"count": errors.count, "median": errors.median, "p90": errors.p90, "worst": errors.worst}
+
+
+def _network(row: dict[str, Any], num_npus: int) -> str:
+    """A network of links between all NPUs, of the fitted bandwidth; a message takes its share of the launch."""
+    from astra_tacos.repairer.inputs import network_text
+
+    errors = row["errors"]
+    about = (
+        f"# Fitted by astra-tacos calibrate to {row['times']} times of {row['programs']} programs, protocol {row['protocol']}.\n"
+        f"# The model with thread blocks is off by {errors['median']:.1%} (median), {errors['p90']:.1%} (90th percentile), "
+        f"{errors['worst']:.1%} (worst).\n"
+        f"# A network has links only: it is right where links limit, not thread blocks ({row['block_gbps']:.3g} GB/s each).\n"
+    )
+    gibps = row["link_gbps"] * 1e9 / (1 << 30)
+    return about + network_text(num_npus, round(gibps, 6), round(row["launch_us"] * 1e3 / max(row["depth"], 1), 3))
+
+
+def _print(result: dict[str, Any]) -> None:
+    from astra_tacos.units import format_size
+
+    def share(errors: dict[str, float] | None, name: str) -> str:
+        return "-" if errors is None else f"{errors[name]:.1%}"
+
+    table = []
+    for row in result["protocols"]:
+        both = (row["errors"], row["cross_validated"])
+        table.append(
+            (
+                row["protocol"],
+                str(row["programs"]),
+                str(row["times"]),
+                f"{row['launch_us']:.1f}",
+                f"{row['extra_us']:.1f}",
+                "-" if row["threshold_bytes"] is None else format_size(row["threshold_bytes"]),
+                f"{row['block_gbps']:.3g}",
+                f"{row['link_gbps']:.3g}",
+                *(share(errors, name) for errors in both for name in ("median", "p90", "worst")),
+            )
+        )
+    rows = [("machine", f"{result['num_npus']} GPUs, times from {format_size(result['from_bytes'])} on")]
+    for label, errors in (("error", result["errors"]), ("error, other half", result["cross_validated"])):
+        if errors is not None:
+            shares = ", ".join(f"{name} {errors[name]:.1%}" for name in ("median", "p90", "worst"))
+            rows.append((label, f"{shares} of {errors['count']} times"))
+    rows += [("note", note) for note in result["notes"]]
+    print_rows(rows)
+    print_table("constants", _HEADER, table)
+    if result["output"] is not None:
+        echo(f"\nwritten: {result['output']}")
