@@ -23,7 +23,7 @@ _LISTED = 16
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Show the content of PATH: a network, a trace (one file or a prefix), a schedule, an MSCCL XML or a run directory.
+    """Show the content of PATH: a network, trace (file or prefix), schedule, MSCCL XML, MSCCL++ plan or run directory.
 
     Also a trace of PyTorch, as JSON, compressed, or in an archive: collectives, time of computation, critical path.
     """
@@ -34,6 +34,8 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _trace(target)
     elif kind is Kind.MSCCL_XML:
         result = _xml(target)
+    elif kind is Kind.MSCCLPP_PLAN:
+        result = _plan(target)
     elif kind is Kind.SYMMETRIC:
         result = _symmetric(target)
     elif kind is Kind.PYTORCH:
@@ -148,6 +150,31 @@ def _lockstep(path: Path) -> dict[str, Any]:
 
     schedule = load_lockstep_schedule(path)
     return certify(schedule) | {"rounds": schedule.num_rounds}
+
+
+def _plan(path: Path) -> dict[str, Any]:
+    from collections import Counter
+
+    from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
+    from astra_tacos.verifier.program import judge_plan_file
+
+    file = read_mscclpp_plan(path)
+    verdict = judge_plan_file(file)
+    chunks = zip(("input", "output", "scratch"), file.gpus[0].chunks, strict=True)
+    ops = Counter(op.name for gpu in file.gpus for block in gpu.blocks for op in block)
+    return {
+        "collective": verdict.collective or file.coll,
+        "protocol": file.protocol,
+        "buffers": "in place" if file.in_place else "out of place",
+        "npus": file.num_npus,
+        "chunks": dict(chunks),
+        "thread_blocks": sum(len(gpu.blocks) for gpu in file.gpus),
+        "operations": dict(sorted(ops.items())),
+        "messages": verdict.num_messages,
+        "proven": verdict.proven,
+        "unchecked": verdict.unchecked or "nothing",
+        "violations": len(verdict.violations),
+    }
 
 
 def _xml(path: Path) -> dict[str, Any]:

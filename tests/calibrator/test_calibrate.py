@@ -16,7 +16,7 @@ from astra_tacos.calibrator.measurements import read_measurements
 from astra_tacos.config.network import read_network
 from astra_tacos.errors import ConfigError
 
-TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*.csv")
+TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")
 SIZES = [1 << power for power in range(14, 30, 2)]
 MACHINE = Constants(12.0, 9.0, 1 << 20, 20.0, 80.0)
 
@@ -91,9 +91,9 @@ def test_a_measured_machine() -> None:
     for path in TIMES:
         load = load_of(path.parents[1] / "xml" / path.name.replace("_in_place.csv", ".xml"))
         points.setdefault(load.protocol, []).extend(points_of(load, read_measurements(path), 1 << 16))
-    assert set(points) == {"LL", "LL128", "Simple"}
+    assert set(points) == {"Simple"}  # make bench-calibrate takes all
     own = [error for each in points.values() for error in errors_of(fit(each), each)]
     others = [error for each in points.values() for error in cross_validated(each) or []]
     for errors in (Errors.of(own), Errors.of(others)):
-        assert errors.count == 182
+        assert errors.count == 46
         assert errors.median <= 0.03 and errors.p90 <= 0.1 and errors.worst <= 0.2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from helpers.command import run
 from helpers.msccl_programs import direct_program, ring_all_reduce
+from helpers.mscclpp_plans import all_reduce
 
 NETWORK = "topology: [ FullyConnected ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
 
@@ -76,3 +77,13 @@ def test_pareto(tmp_path: Path) -> None:
     assert left.stdout == "3 chunks, 1 steps, 2 rounds: infeasible (bound); 1 steps need at least 1 rounds per chunk\n"
     assert run(*asking, "--point", "2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
     assert run(*asking, "--point", "2,1", cwd=tmp_path).returncode == 2
+
+
+def test_plans(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(all_reduce(3)))
+    left = run("verify", "plan.json", cwd=tmp_path)
+    assert (left.returncode, left.stdout) == (0, "plan.json: ok: all-reduce on 3 NPUs, 9 messages\n")
+    shown = json.loads(run("inspect", "plan.json", "--json", cwd=tmp_path).stdout)
+    assert (shown["collective"], shown["npus"], shown["operations"]["rres"], shown["proven"]) == ("all-reduce", 3, 3, True)
+    made = run("import", "plan.json", "--size", "1MiB", "--output", "out", "--json", cwd=tmp_path)
+    assert json.loads(made.stdout)["synthesizer"] == "plan.json"
