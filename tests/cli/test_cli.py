@@ -131,7 +131,19 @@ def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status:
 
 
 def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
-    command = ("synthesize", "--network", "net.yml", "--size", "1MiB", "--time-limit", "1e-9")
+    command = (
+        "synthesize",
+        "--network",
+        "net.yml",
+        "--size",
+        "1MiB",
+        "--synthesizer",
+        "tacos",
+        "--trials",
+        "5",
+        "--time-limit",
+        "1e-9",
+    )
     found = json.loads(run(*command, "--json", cwd=workspace).stdout)["search"]
     assert (found["candidates_tried"], found["cut_off_by_time_limit"], found["cut_off_by_budget"]) == (1, True, False)
     assert "cut off by --time-limit: the result depends on the machine" in run(*command, cwd=workspace).stdout
