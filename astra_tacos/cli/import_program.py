@@ -1,4 +1,4 @@
-"""`astra-tacos import` of a program: an MSCCL XML or MSCCL++ plan as a run directory."""
+"""`astra-tacos import` of a program: an MSCCL XML, an MSCCL++ plan or a collective's traces as a run directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CERTIFYING, CHECKING, PROGRAMS, REPLAYING, WRITING, compile_ahead
+from astra_tacos.cli.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPLAYING, WRITING, compile_ahead
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def import_program(
     if size_bytes is None:
         raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")
     EXPORTER.check_output(output)
-    compile_ahead(*PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
+    compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
     with progress("proving"):
         candidate = read_candidate(path)
     proven = candidate.proven

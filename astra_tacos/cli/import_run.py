@@ -59,8 +59,8 @@ def import_run(
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `repair`.
 
-    A program (MSCCL XML, MSCCL++ plan) becomes a schedule once the oracle has proven it: DIR gets its traces and a run of
-    them, as of `synthesize`.
+    A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
+    once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
     """
     if any(is_program(path) for path in traces):
         from astra_tacos.cli.import_program import import_program

@@ -87,8 +87,10 @@ def holds_plan(path: Path) -> bool:
 
 
 def is_program(path: Path) -> bool:
-    """Whether a path is a program of one collective: an MSCCL XML or an MSCCL++ plan."""
-    return path.suffix == ".xml" or (path.suffix == ".json" and holds_plan(path))
+    """Whether a path is a program of one collective: an MSCCL XML, an MSCCL++ plan, or the prefix of its Chakra traces."""
+    if path.suffix in (".xml", ".json"):
+        return path.suffix == ".xml" or holds_plan(path)
+    return bool(path.name) and path.with_name(f"{path.name}.0.et").is_file()
 
 
 def trace_prefixes(directory: Path) -> list[Path]:

@@ -87,7 +87,7 @@ def read_candidate(path: str | Path, collective_name: str | None = None) -> Cand
     Parameters
     ----------
     path
-        An MSCCL XML, or an MSCCL++ plan (`.json`).
+        An MSCCL XML, an MSCCL++ plan (`.json`), or the prefix of a collective's Chakra traces.
     collective_name
         What a file that says `custom` has to compute.
 
@@ -99,4 +99,8 @@ def read_candidate(path: str | Path, collective_name: str | None = None) -> Cand
         If the program is not proven to compute its collective.
     """
     proven = prove(path, collective_name)
-    return Candidate(proven, sha256(Path(path).read_bytes()).hexdigest())
+    files = [Path(path)] if Path(path).is_file() else [Path(f"{path}.{rank}.et") for rank in range(proven.num_ranks)]
+    digest = sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return Candidate(proven, digest.hexdigest())

@@ -11,7 +11,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.converter.carried_values import Carried, carried_values
-from astra_tacos.converter.start_order import Execution, execute
+from astra_tacos.converter.start_order import Execution, execute, messages_of
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
@@ -83,9 +83,11 @@ def convert(
     collective = collective_of(proven, size_bytes)
     timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
     largest = int(collective.class_size_bytes[-1])
-    counts, size_class = np.unique(np.maximum(proven.program.action_count, 1), return_inverse=True)
+    message = messages_of(proven.program)
+    together = np.bincount(message, proven.program.action_count, len(message)).astype(np.int64)[message]
+    counts, size_class = np.unique(np.maximum(together, 1), return_inverse=True)
     delays = timing_of_sizes(topology, counts * largest, link_model, reduce_bandwidth_gbps)
-    execution = execute(proven.program, topology, delays, size_class)
+    execution = execute(proven.program, topology, delays, size_class, message)
     carried = carried_values(proven, execution.actions, collective.reduces)
     sends = _sends(proven, collective, execution, carried)
     return Converted(settle(topology, collective, timing, sends, proven.path.name), execution.end_ns)
@@ -103,7 +105,7 @@ def _sends(proven: ProvenProgram, collective: Collective, execution: Execution, 
     first = [0]
     for action, _, dst, channel in execution.hops:
         begin = len(rows)
-        for value in carried.of_send[action]:
+        for value in [value for each in execution.sends[action] for value in carried.of_send[each]]:
             chunk = value_chunk[value]
             item = chunk if sums is None else value
             if chunk < 0 or (dst, item) in has or (dst, item) in makes:
@@ -135,6 +137,8 @@ def _at_first(collective: Collective, carried: Carried) -> set[tuple[int, int]]:
 def _chunk_numbers(proven: ProvenProgram, collective: Collective) -> NDArray[np.int64]:
     """int64[numbers of values], the chunk of the collective that each value is; -1 for parts that stay where they are."""
     whole, part = proven.whole, proven.part
+    if proven.numbers_chunks:
+        return np.arange(whole)
     if collective.chunk_target is None:
         numbers = np.arange(whole)
         return np.tile(numbers, proven.num_ranks) if collective.name == "broadcast" else numbers

@@ -31,18 +31,37 @@ class Execution:
         Every action, in an order in which they can happen: receives when their message has arrived, other actions when their
         step begins.
     hops
-        Every hop of every message, in the order in which links take them: the send action, the source, the destination, the
-        channel.
+        Every hop of every message, in the order in which links take them: the message's first send action, the source, the
+        destination, the channel.
+    sends
+        By a message's first send action, all its send actions.
     end_ns
         When the last step has ended.
     """
 
     actions: list[int]
     hops: list[tuple[int, int, int, int]]
+    sends: dict[int, list[int]]
     end_ns: int
 
 
-def execute(program: Program, topology: Topology, timing: Timing, size_class: NDArray[np.integer]) -> Execution:
+def messages_of(program: Program) -> NDArray[np.int64]:
+    """int64[num_actions], the first send action of each send action's message; its own number for other actions.
+
+    What one step sends to one other step is one message.
+    """
+    first = np.arange(len(program.action_op))
+    known: dict[tuple[int, int], int] = {}
+    receivers = program.action_op[program.message_recv]
+    pairs = zip(program.message_send.tolist(), receivers.tolist(), strict=True)
+    for send, receiver in sorted(pairs):
+        first[send] = known.setdefault((int(program.action_op[send]), receiver), send)
+    return first
+
+
+def execute(
+    program: Program, topology: Topology, timing: Timing, size_class: NDArray[np.integer], message: NDArray[np.int64]
+) -> Execution:
     """Execute a program on a network.
 
     Parameters
@@ -53,6 +72,8 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
         The network, and its delays for each class of message.
     size_class
         int64[num_actions], the class of the message of each action.
+    message
+        See `messages_of`.
     """
     actions_of, acts = _actions_by_step(program)
     followers = _followers(program)
@@ -60,6 +81,10 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
     receiver = dict(zip(program.message_send.tolist(), program.action_op[program.message_recv].tolist(), strict=True))
     waiting += np.bincount(program.action_op[program.message_recv], minlength=program.num_ops)
     missing = waiting.tolist()
+    leaders = message.tolist()
+    sends: dict[int, list[int]] = {}
+    for action in program.message_send.tolist():
+        sends.setdefault(leaders[action], []).append(action)
     classes, kinds = size_class.tolist(), program.action_kind.tolist()
     links = _Links(topology, timing)
     paths = message_paths(program, topology, timing)
@@ -92,12 +117,12 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
         if kind == _HOP and second < len(paths[first]):
             hop(now, first, second)
             continue
-        ready = [receiver[first]] if kind == _HOP else []
+        ready = [receiver[first]] * len(sends[first]) if kind == _HOP else []
         if kind == _STEP and not second:
             ended = now
             for action in acts[actions_of[first] : actions_of[first + 1]]:
                 done.append(action)
-                if kinds[action] == Action.SEND:
+                if kinds[action] == Action.SEND and leaders[action] == action:
                     ended = max(ended, hop(now, action, 0))
             add(ended, _STEP, first, 1)
         elif kind == _STEP:
@@ -106,7 +131,7 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
             missing[op] -= 1
             if not missing[op]:
                 add(now, _STEP, op, 0)
-    return Execution(done, hops, end)
+    return Execution(done, hops, sends, end)
 
 
 def message_paths(program: Program, topology: Topology, timing: Timing) -> dict[int, list[tuple[int, int, int]]]:

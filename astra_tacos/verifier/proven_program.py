@@ -5,17 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from astra_tacos.errors import VerificationError
+from astra_tacos.trace.reader import read_trace
+from astra_tacos.trace.schema import NodeType
+from astra_tacos.trace.trace import ABSENT
+from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_conditions import stated_values
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.msccl_layout import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import plan_program, why_no_schedule
-from astra_tacos.verifier.program import ProgramVerdict, judge_msccl_file, judge_plan_file
+from astra_tacos.verifier.program import ProgramVerdict, judge_msccl_file, judge_plan_file, verify_trace
 from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Order, find_order
 from astra_tacos.verifier.program_values import Value
+from astra_tacos.verifier.trace_conditions import stated_trace_values
 
 _NO_LIMIT = 1 << 62
 
@@ -41,6 +48,8 @@ class ProvenProgram:
         The sizes of the whole buffer for which the file is meant; None for no limit.
     why_no_schedule
         What it does that no schedule expresses; empty if there is nothing.
+    numbers_chunks
+        Whether values have the numbers of the collective's chunks, instead of those of places in buffers.
     """
 
     path: Path
@@ -55,6 +64,7 @@ class ProvenProgram:
     least_bytes: int | None = None
     most_bytes: int | None = None
     why_no_schedule: str = ""
+    numbers_chunks: bool = False
 
     @property
     def num_ranks(self) -> int:
@@ -149,15 +159,50 @@ def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> 
     )
 
 
+def prove_trace(prefix: str | Path, collective_name: str | None = None, root: int | None = None) -> ProvenProgram:
+    """Prove the Chakra traces of a collective, also symbolic ones, whose messages name chunks but have no sizes.
+
+    Parameters
+    ----------
+    prefix
+        Files are called `PREFIX.<rank>.et`.
+    collective_name, root
+        As for `verify_trace`.
+
+    Raises
+    ------
+    ConfigError
+        If the traces cannot be read.
+    VerificationError
+        If the oracle finds violations, or messages do not name what they carry.
+    """
+    trace = read_trace(Path(prefix))
+    chunks = trace.chunks
+    is_symbolic = (trace.size_bytes == ABSENT) & np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    if chunks is not None and np.any(is_symbolic):
+        moved = chunks.moved
+        trace = replace(trace, size_bytes=np.where(is_symbolic & (moved > 0), moved, trace.size_bytes))
+    name = _proven_collective(prefix, verify_trace(trace, collective_name, root=root))
+    program, _ = chakra_program(trace)
+    order, _ = find_order(program)
+    assert order is not None and program.buffers is not None
+    before, after, root, each = stated_trace_values(program, name, root)
+    whole = program.buffers.regions[1].first
+    # Whole and part are what `chunks_per_npu` follows from: ranks of these collectives have no parts.
+    part = 0 if name in ("all-reduce", "broadcast", "reduce") else each
+    return ProvenProgram(Path(prefix), program, order, name, root, whole, part, before, after, numbers_chunks=True)
+
+
 def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
-    """Prove the program of a file: an MSCCL++ plan if its name ends in `.json`, else an MSCCL XML.
+    """Prove the program of a file: an MSCCL++ plan (`.json`), an MSCCL XML (`.xml`), or traces with this prefix.
 
     Parameters
     ----------
     path, collective_name
         As for `prove_msccl_xml`, which says what is raised, too.
     """
-    return (prove_mscclpp_plan if Path(path).suffix == ".json" else prove_msccl_xml)(path, collective_name)
+    provers = {".json": prove_mscclpp_plan, ".xml": prove_msccl_xml}
+    return provers.get(Path(path).suffix, prove_trace)(path, collective_name)
 
 
 def _proven_collective(path: str | Path, verdict: ProgramVerdict) -> str:

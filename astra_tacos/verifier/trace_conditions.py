@@ -59,6 +59,22 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
     return closest
 
 
+def stated_trace_values(
+    program: Program, name: str, root: int | None = None
+) -> tuple[dict[int, Value], dict[int, Value], int | None, int]:
+    """What a collective has by location before it and after it, the root of a rooted one, and the chunks of each NPU.
+
+    Parameters
+    ----------
+    program, name, root
+        As for `check_trace_values`, which has found no violations.
+    """
+    each = _num_chunks(program) // _least_chunks(program, name)
+    is_rooted = name in ("broadcast", "reduce", "scatter", "gather")
+    found = _root(program, name, root) if is_rooted else None
+    return _before(program, name, root), dict(_after(program, name, root)), found, each
+
+
 def _num_chunks(program: Program) -> int:
     """Number of chunks of the whole buffer, which is the first region of memory."""
     assert program.buffers is not None
