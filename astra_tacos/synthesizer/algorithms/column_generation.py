@@ -26,8 +26,8 @@ from astra_tacos.units import bytes_per_ns
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS = 128
 _MOST_SENDS = 1 << 22
-_MOST_CHUNKS = 1 << 15
-_HOPS = 3
+_MOST_CHUNKS = 1 << 16
+_HOPS = 2.2
 """Links of a trip, about."""
 _SHORT_NS, _OF_LATENCY = 250.0, 0.25
 """Holds that are short: truncated to whole ns they are still right, and a latency is long beside them."""
@@ -97,4 +97,6 @@ def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model:
     short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
     most = float(whole.class_size_bytes[0]) / (float(rate.min() if link_model == "blocking" else rate.max()) * short_ns)
     most = min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS / whole.num_chunks)
-    return 1 << max(int(np.log2(max(most, 1.0))), 0)
+    count = int(max(most, 1.0))
+    shift = max(count.bit_length() - 3, 0)  # round numbers, so that similar networks get the same
+    return count >> shift << shift

@@ -76,13 +76,17 @@ class Demands:
         """Cheapest routes between NPUs for prices of links, float64[num_links]."""
         return self._finder.find(price)
 
-    def cheapest(self, routes: Routes, number: int) -> list[Column]:
-        """A column of a demand for each of its roots that is the cheapest with that root, but for ties."""
+    def roots(self, number: int) -> tuple[int, ...]:
+        """The NPUs that trees of a demand may have as root."""
+        return self.demands[number].roots
+
+    def cheapest(self, routes: Routes, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
+        """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties."""
         demand = self.demands[number]
         if self.is_personalised:
             return [column_of(number, self._paths(routes, demand.roots[0], demand.targets))]
         found = []
-        for root in demand.roots:
+        for root in demand.roots if roots is None else roots:
             trips: list[Trip] = []
             for adds in self.phases:
                 far = self._far.T[root] if adds else self._far[root]

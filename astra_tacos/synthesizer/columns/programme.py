@@ -112,18 +112,18 @@ def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float
 def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
     load = np.zeros(len(rate))
     columns: list[Column] = []
-    step = max(1, len(demands) // 16)
+    wanted = [(number, root) for number in range(len(demands)) for root in demands.roots(number)]
+    step = max(1, len(wanted) // 16)
     for _ in range(_FIRST_ROUNDS):
-        for first in range(0, len(demands), step):
+        for first in range(0, len(wanted), step):
             busy = load / rate
             price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate
             routes = demands.routes(price)
-            for number in range(first, min(first + step, len(demands))):
-                found = demands.cheapest(routes, number)
-                columns += found
-                for column in found:
-                    load[column.links] += column.load * demands.share[number] / len(found)
-                count_work(sum(len(column.trips) for column in found) * 8)
+            for number, root in wanted[first : first + step]:
+                (column,) = demands.cheapest(routes, number, (root,))
+                columns.append(column)
+                load[column.links] += column.load * demands.share[number] / len(demands.roots(number))
+                count_work(len(column.trips) * 8)
     return columns
 
 
