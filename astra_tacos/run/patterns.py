@@ -29,8 +29,6 @@ PATTERN_ATTRIBUTE = "astra_tacos_pattern"
 """String attribute of a node that was written with the type `CARRIER`: the Chakra name of its original pattern."""
 GROUP_ATTRIBUTE = "astra_tacos_group"
 """String attribute of a node whose collective is one of several in a joint trace: the id of its own group, "0" for all ranks."""
-RELAY_ATTRIBUTE = "astra_tacos_relay"
-"""Attribute of a node whose rank is no member of the collectives of a joint trace and only passes on what others send."""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
 """Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
 

@@ -22,14 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.groups import ALL_RANKS, group_ids, members_of
 from astra_tacos.run.patterns import (
     COLLECTIVE_NAMES,
     GROUP_ATTRIBUTE,
     PATTERN_ATTRIBUTE,
-    RELAY_ATTRIBUTE,
     ROOT_ATTRIBUTES,
     ROOTED,
     pattern_name,
@@ -176,7 +174,7 @@ def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
 
 
 def _compare(before: Run, after: Run) -> list[Violation]:
-    """Violations for nodes that are not what they were; relays may follow the nodes of a rank."""
+    """Violations for nodes that are not what they were."""
     old, new = before.workload, after.workload
     if old.num_ranks != new.num_ranks:
         return [Violation("rank-count", f"{new.num_ranks} ranks, expected {old.num_ranks}")]
@@ -194,16 +192,15 @@ def _compare(before: Run, after: Run) -> list[Violation]:
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
         found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
-    waits = set(zip(_owners(new).tolist(), new.dep.tolist(), strict=True))
-    for row, dep in zip(_owners(old).tolist(), old.dep.tolist(), strict=True):
-        if dep >= 0 and (int(place[row]), int(place[dep])) not in waits:
-            text = f"{old.describe_node(row)} no longer waits for {old.describe_node(dep)}"
-            found.append(Violation("dependency-lost", text, npu=_rank(old, row)))
+    row, dep = (column[old.dep >= 0] for column in (_owners(old), old.dep))
+    waits = _owners(new) * new.num_nodes + new.dep
+    for lost in np.flatnonzero(~np.isin(place[row] * new.num_nodes + place[dep], waits[new.dep >= 0])).tolist():
+        text = f"{old.describe_node(int(row[lost]))} no longer waits for {old.describe_node(int(dep[lost]))}"
+        found.append(Violation("dependency-lost", text, npu=_rank(old, int(row[lost]))))
     extra = np.ones(new.num_nodes, np.bool_)
     extra[place] = False
-    relays = _relays(after)
-    for row in np.flatnonzero(extra & ~relays).tolist():
-        found.append(Violation("nodes-added", f"{new.describe_node(row)} is new, and no relay", npu=_rank(new, row)))
+    for added in np.flatnonzero(extra).tolist():
+        found.append(Violation("nodes-added", f"{new.describe_node(added)} is new", npu=_rank(new, added)))
     return found
 
 
@@ -222,37 +219,18 @@ def _rank(trace: Trace, row: int) -> int:
     return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
 
 
-def _relays(run: Run) -> NDArray[np.bool_]:
-    """bool[num_nodes], nodes that only pass on what others send."""
-    return _with_attribute(run, RELAY_ATTRIBUTE)
-
-
-def _with_attribute(run: Run, name: str) -> NDArray[np.bool_]:
-    trace = run.workload
-    has = np.zeros(trace.num_nodes, np.bool_)
-    for rank in range(trace.num_ranks):
-        data = load_rank(trace, rank)
-        if name.encode() not in data:
-            continue
-        rows = np.arange(int(trace.rank_first[rank]), int(trace.rank_first[rank + 1]))
-        for row in rows[trace.kind[rows] == NodeType.COMM_COLL].tolist():
-            has[row] = attribute(node_at(data, int(run.columns.byte_offset[row])), name) is not None
-    return has
-
-
 def _collective_nodes(run: Run) -> _Nodes:
-    """What each collective node of a run has to do, relays left out."""
+    """What each collective node of a run has to do."""
     trace, columns = run.workload, run.columns
     rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
     group = group_ids(columns)[rows]
     pattern = columns.comm_type[rows].tolist()
     root = np.full(len(rows), _NO_ROOT, np.int64).tolist()
-    is_relay = np.zeros(len(rows), np.bool_)
     rank = trace.rank[rows]
     for one in range(trace.num_ranks):
-        entries = np.flatnonzero(rank == one)
+        entries = np.arange(*np.searchsorted(rank, (one, one + 1)))
         data = load_rank(trace, one)
-        names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE, RELAY_ATTRIBUTE)
+        names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE)
         told = any(name.encode() in data for name in names)
         if not told and not any(pattern[entry] in ROOTED for entry in entries.tolist()):
             continue
@@ -267,16 +245,14 @@ def _collective_nodes(run: Run) -> _Nodes:
             own = attribute(node, GROUP_ATTRIBUTE)
             if own is not None and str(own).isdecimal():
                 group[entry] = int(own)
-            is_relay[entry] = attribute(node, RELAY_ATTRIBUTE) is not None
     members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
     ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
-    kept = np.flatnonzero(~is_relay).tolist()
-    of_node = [ranks.get(int(group[entry]), ()) for entry in kept]
+    of_node = [ranks.get(number, ()) for number in group.tolist()]
     roots = [
-        min(of_group, default=_NO_ROOT) if root[entry] == _NO_ROOT and pattern[entry] in ROOTED else root[entry]
-        for entry, of_group in zip(kept, of_node, strict=True)
+        min(of_group, default=_NO_ROOT) if given == _NO_ROOT and kind in ROOTED else given
+        for given, kind, of_group in zip(root, pattern, of_node, strict=True)
     ]
-    return _Nodes(rows[kept], [pattern[each] for each in kept], trace.size_bytes[rows[kept]].tolist(), roots, of_node)
+    return _Nodes(rows, pattern, trace.size_bytes[rows].tolist(), roots, of_node)
 
 
 def _check_nodes(after: Run, nodes: _Nodes, made: dict[int, list[Collective]]) -> list[Violation]:
@@ -344,10 +320,12 @@ def _check_sequences(after: Run, nodes: _Nodes) -> list[Violation]:
     }
     found: list[Violation] = []
     sequences: dict[tuple[int, int, int], dict[int, list[int]]] = defaultdict(dict)
+    ordered = {row for row, (_, _, _, ranks) in wanted.items() if len(ranks) > 1}
+    dep_first, dep = trace.dep_first.tolist(), trace.dep.tolist()
     for rank in range(trace.num_ranks):
-        rows = [row for row in _in_order(trace, rank) if row in wanted or trace.kind[row] == NodeType.COMM_COLL]
-        depth = _depths(trace, rank, {row for row in rows if row not in wanted or len(wanted[row][3]) > 1})
-        chained = [row for row in rows if row in depth]
+        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
+        depth = _depths(begin, end, dep_first, dep, ordered)
+        chained = list(depth)
         for one, other in pairwise(chained):
             if depth[other] != depth[one] + 1:
                 text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
@@ -387,34 +365,36 @@ def _disagreements(
     return []
 
 
-def _in_order(trace: Trace, rank: int) -> list[int]:
-    """Rows of a rank in an order that its dependencies allow; those in circles are left out."""
-    begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
-    first, last = int(trace.dep_first[begin]), int(trace.dep_first[end])
-    needed = trace.dep[first:last] - begin
-    row = np.repeat(np.arange(end - begin), np.diff(trace.dep_first[begin : end + 1]))
-    row, needed = row[needed >= 0], needed[needed >= 0]
-    next_first, after = group_by(needed, row, end - begin)
-    waits = np.bincount(row, minlength=end - begin).tolist()
-    ready = [each for each in range(end - begin) if not waits[each]]
-    firsts, following = next_first.tolist(), after.tolist()
-    order = []
-    while ready:
-        each = ready.pop()
-        order.append(begin + each)
-        for other in following[firsts[each] : firsts[each + 1]]:
-            waits[other] -= 1
-            if not waits[other]:
-                ready.append(other)
-    return order
+def _depths(begin: int, end: int, dep_first: list[int], dep: list[int], collectives: set[int]) -> dict[int, int]:
+    """How many collectives there are on the longest way to each, itself counted; they are in one order if no two are alike.
 
-
-def _depths(trace: Trace, rank: int, collectives: set[int]) -> dict[int, int]:
-    """How many collectives there are on the longest way to each, itself counted; they are in one order if no two are alike."""
-    begin = int(trace.rank_first[rank])
+    Parameters
+    ----------
+    begin, end
+        The rows of a rank.
+    dep_first, dep
+        Rows that each row depends on, as in `Trace`.
+    collectives
+        Rows that count.
+    """
+    following: list[list[int]] = [[] for _ in range(begin, end)]
+    waits = [0] * (end - begin)
+    for row in range(begin, end):
+        for needed in dep[dep_first[row] : dep_first[row + 1]]:
+            if begin <= needed < end:
+                following[needed - begin].append(row)
+                waits[row - begin] += 1
+    deepest = [0] * (end - begin)
+    ready = [row for row in range(begin, end) if not waits[row - begin]]
     depth: dict[int, int] = {}
-    for row in _in_order(trace, rank):
-        needed = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
-        most = max((depth.get(each, 0) for each in needed if each >= begin), default=0)
-        depth[row] = most + (row in collectives)
-    return {row: depth[row] for row in sorted(depth, key=lambda each: depth[each]) if row in collectives}
+    while ready:
+        row = ready.pop()
+        if row in collectives:
+            deepest[row - begin] += 1
+            depth[row] = deepest[row - begin]
+        for later in following[row - begin]:
+            deepest[later - begin] = max(deepest[later - begin], deepest[row - begin])
+            waits[later - begin] -= 1
+            if not waits[later - begin]:
+                ready.append(later)
+    return dict(sorted(depth.items(), key=lambda each: each[1]))
