@@ -47,6 +47,11 @@ def _degree(name: str, text: str) -> _Decorator:
     "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, from the fastest-varying to the slowest."
 )
 @click.option(
+    "--placement",
+    metavar="AXIS:PARTS,...",
+    help="Parts of each axis within each dimension of the network, the last dimension first: tp:1x8,dp:4x2.",
+)
+@click.option(
     "--model",
     type=click.Choice([*PRESETS, *LAYERED_MODELS]),
     help="Sizes of a published model. The options below override those of a transformer; the last four are data-parallel only.",
@@ -116,6 +121,7 @@ def generate(
     pp: int,
     ep: int,
     order: str,
+    placement: str | None,
     micro_batches: int,
     batch: int,
     steps: int,
@@ -145,10 +151,10 @@ def generate(
     from astra_tacos.generator.device import Device
     from astra_tacos.generator.directory import generate as write
     from astra_tacos.generator.layered_step import LayeredStep
-    from astra_tacos.generator.parallelism import Parallelism, axis_order
+    from astra_tacos.generator.parallelism import Parallelism, axis_order, read_placement
     from astra_tacos.generator.step import Step
 
-    split = Parallelism(dp, tp, pp, ep, axis_order(order))
+    split = Parallelism(dp, tp, pp, ep, axis_order(order), () if placement is None else read_placement(placement))
     reduction: dict[str, Any] = {
         "micro_batches": micro_batches,
         "batch": batch,

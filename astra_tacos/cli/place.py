@@ -49,8 +49,8 @@ def place(
     replayed; where groups are no products of axes, ranks are exchanged. DIR gets the run with other rank numbers and place.json.
     """
     from astra_tacos.planner.place import place as find_place
-    from astra_tacos.planner.placement_matrix import read_axes
     from astra_tacos.planner.run_files import RunInputs
+    from astra_tacos.run.placement_matrix import read_axes
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

@@ -53,13 +53,17 @@ class StageColumns:
         """Number of nodes of a rank."""
         return len(self.table.node_id)
 
-    def of_rank(self, rank: int, groups: Groups, stage_stride: int, lane: int, num_lanes: int) -> NodeTable:
+    def of_rank(
+        self, rank: int, npu: NDArray[np.int64], groups: Groups, stage_stride: int, lane: int, num_lanes: int
+    ) -> NodeTable:
         """The nodes of one rank.
 
         Parameters
         ----------
         rank
-            The rank.
+            The rank, numbered by the order of axes.
+        npu
+            int64[num_ranks], where each rank is: its number in the files.
         groups
             Communicator groups of the run.
         stage_stride
@@ -71,8 +75,8 @@ class StageColumns:
         """
         value = self.table.attr_value.copy()
         value[self.group_at] = groups.of_rank[self.group_kind, rank]
-        value[self.own_at] = rank
-        value[self.peer_at] = rank + self.peer_hop * stage_stride
+        value[self.own_at] = npu[rank]
+        value[self.peer_at] = npu[rank + self.peer_hop * stage_stride]
         value[self.tag_at] = self.message * num_lanes + lane
         return replace(self.table, attr_value=value)
 

@@ -85,6 +85,10 @@ def generate(
         num_dimensions = max(1, len(config.dimensions))  # a list of links has none
         if config.num_npus != split.num_ranks:
             raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
+        sizes = tuple(dimension.size for dimension in reversed(config.dimensions))
+        if split.placement and sizes != split.levels:
+            levels, found = (" x ".join(map(str, each)) for each in (split.levels, sizes))
+            raise ConfigError(f"placement: levels of {levels}, outermost first, expected {found or 'none'} as in {network}")
     check_output(path)
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
@@ -114,11 +118,12 @@ def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
 
 def _write_traces(step: Step | LayeredStep, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:
     split = step.parallelism
+    npu = split.npu
     stage, lane, num_lanes = split.coordinate("pp").tolist(), split.lane().tolist(), split.num_ranks // split.pp
     for rank in range(split.num_ranks):
         columns = stages[stage[rank]]
-        table = columns.of_rank(rank, groups, split.stride["pp"], lane[rank], num_lanes)
-        Path(f"{prefix}.{rank}.et").write_bytes(encode_trace(table, 0, columns.num_nodes))
+        table = columns.of_rank(rank, npu, groups, split.stride["pp"], lane[rank], num_lanes)
+        Path(f"{prefix}.{npu[rank]}.et").write_bytes(encode_trace(table, 0, columns.num_nodes))
 
 
 def _system(device: Device, num_dimensions: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.argument_types import check_fields
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.placement_matrix import Axis, npu_of_rank
 
 MAX_RANKS = 1024
 AXES = ("tp", "ep", "dp", "pp")
@@ -51,11 +52,15 @@ class Parallelism:
         the number of copies that divide the experts among them.
     order
         The axes, sorted from the one whose coordinate varies fastest with the rank.
+    placement
+        How many parts of an axis lie within each level of the network, outermost first, for each axis of more than one part, as
+        in P2 (`run.placement_matrix`); none if the order alone says where ranks are.
 
     Raises
     ------
     ConfigError
-        If there are fewer than 2 or more than `MAX_RANKS` ranks, ep does not divide dp, or `order` does not name each axis.
+        If there are fewer than 2 or more than `MAX_RANKS` ranks, ep does not divide dp, `order` does not name each axis, or the
+        placement has not the degree of each axis.
     """
 
     dp: int = 1
@@ -63,6 +68,7 @@ class Parallelism:
     pp: int = 1
     ep: int = 1
     order: tuple[str, ...] = DEFAULT_ORDER
+    placement: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -76,6 +82,30 @@ class Parallelism:
             raise ConfigError(f"ep: found {self.ep}, expected a divisor of dp, which is {self.dp}")
         if sorted(self.order) != sorted(AXES):
             raise ConfigError(f"order: found {','.join(self.order)}, expected each of {','.join(AXES)} once (ep may be left out)")
+        if self.placement:
+            self._check_placement()
+
+    def _check_placement(self) -> None:
+        rows = dict(self.placement)
+        wrong = [axis for axis in rows if axis not in AXES]
+        wrong += [axis for axis in AXES if math.prod(rows.get(axis, (1,))) != self._size(axis)]
+        if wrong or len({len(row) for row in rows.values()}) > 1:
+            found = ",".join(f"{axis}:{'x'.join(map(str, row))}" for axis, row in self.placement)
+            sizes = ", ".join(f"{axis} {self._size(axis)}" for axis in AXES)
+            raise ConfigError(f"placement: found {found}, expected as many levels for each axis, and in all {sizes}")
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Sizes of the levels that the placement makes, outermost first; none without a placement."""
+        return tuple(math.prod(column) for column in zip(*(row for _, row in self.placement), strict=True))
+
+    @property
+    def npu(self) -> NDArray[np.int64]:
+        """int64[num_ranks], where each rank is, numbered by `order`: its number in the files."""
+        if not self.placement:
+            return np.arange(self.num_ranks)
+        axes = tuple(Axis(name, self._size(name), self.stride[name]) for name, _ in self.placement)
+        return npu_of_rank(tuple(row for _, row in self.placement), axes)
 
     @property
     def num_ranks(self) -> int:
@@ -128,6 +158,26 @@ def axis_order(text: str) -> tuple[str, ...]:
     return tuple(axes)
 
 
+def read_placement(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Parse a placement such as `tp:1x8,dp:4x2`.
+
+    Raises
+    ------
+    ConfigError
+        If the text is something else.
+    """
+    rows: dict[str, tuple[int, ...]] = {}
+    for entry in text.split(","):
+        name, _, row = entry.strip().lower().partition(":")
+        parts = row.split("x")
+        if name in rows or not name or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise ConfigError(
+                f"placement: found {entry.strip()!r}, expected an axis and its parts in each level, like tp:1x8,dp:4x2"
+            )
+        rows[name] = tuple(map(int, parts))
+    return tuple(rows.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """The communicator groups of a run.
@@ -137,7 +187,8 @@ class Groups:
     members
         Ranks of each group by its id, 1 or more, for the communicator group JSON.
     of_rank
-        int64[num_kinds, num_ranks], id of each rank's group of a `GroupKind`; 0 if groups of the kind are not used.
+        int64[num_kinds, num_ranks], id of each rank's group of a `GroupKind`; 0 if groups of the kind are not used. Ranks are
+        numbered by the order of axes, wherever they are placed.
     """
 
     members: dict[int, list[int]]
@@ -149,9 +200,10 @@ def number_groups(parallelism: Parallelism, used: set[GroupKind]) -> Groups:
     members: dict[int, list[int]] = {}
     ids: dict[tuple[int, ...], int] = {}
     of_rank = np.zeros((len(GroupKind), parallelism.num_ranks), np.int64)
+    npu = parallelism.npu
     for kind in sorted(used):
         for ranks in parallelism.groups_of(kind):
             group = ids.setdefault(tuple(ranks), len(ids) + 1)
-            members[group] = ranks
+            members[group] = sorted(npu[ranks].tolist())
             of_rank[kind, ranks] = group
     return Groups(members, of_rank)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
 from astra_tacos.planner.joint_sets import JointSet, joint_sets
-from astra_tacos.planner.joint_synthesis import JointCollective
+from astra_tacos.planner.joint_synthesis import MOST_SENDS, JointCollective
 from astra_tacos.planner.joint_workload import JointWorkload, joined
 from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
@@ -22,7 +22,9 @@ from astra_tacos.units import format_size
 
 _MOST_SETS = 32
 """Sets of collectives that are synthesized together: those that take longest."""
-_MOST_RANKS = 256
+_MOST_RANKS = 128
+_WORK = 1 << 16
+"""Sends of all schedules that are made, about: some seconds a core. Sets that take longest come first."""
 _WORTH = 0.99
 """A joint schedule is tried where it takes less than this share of what its collectives take now."""
 Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]
@@ -69,14 +71,19 @@ def choose_joint(
 
     apart_ns = max(sum(each.apart_ns for each in sets), 1)
 
-    def make(joint: JointSet) -> JointCollective | None:
+    tasks: list[tuple[JointSet, int]] = []
+    left = _WORK
+    for joint in sets:
         # What the run has left is for the sets, as much as they take of their time together.
         room = sum(workload.cases[int(workload.of_instance[number])].most_messages for number in joint.instances[0])
         share = (most_messages - best.after.num_messages) * joint.apart_ns / apart_ns / len(joint.instances)
-        return synthesize(joint, max(room, math.floor(share)))
-
+        room = min(max(room, math.floor(share)), MOST_SENDS)
+        if 2 * room > left:
+            break
+        left -= 2 * room
+        tasks.append((joint, room))
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        made = list(pool.map(make, sets))
+        made = list(pool.map(lambda task: synthesize(*task), tasks))
     chosen = [
         joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
     ]

@@ -27,7 +27,7 @@ from astra_tacos.verifier.schedule_oracle import verify_together
 from astra_tacos.version import package_version
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_SENDS = 1 << 14
+MOST_SENDS = 1 << 14
 """Of a joint schedule: routing them takes some seconds."""
 _WORTH_MORE_SENDS = 0.99
 
@@ -96,7 +96,7 @@ def synthesize_joint(
     if view.num_routed:
         return None
     place = {rank: at for at, rank in enumerate(ranks)}
-    cuts = _cuts(joint, place, min(most_messages, _MOST_SENDS))
+    cuts = _cuts(joint, place, min(most_messages, MOST_SENDS))
     if not cuts:
         return None
     identity: dict[str, Any] = {

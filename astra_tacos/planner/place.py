@@ -18,11 +18,11 @@ from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, write_permuted
 from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange, most_starts
-from astra_tacos.planner.placement_matrix import Axis, Matrix, find_axes, npu_of_rank, placements
 from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.placement_matrix import Axis, Matrix, find_axes, npu_of_rank, placements
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
 _PLACED = "placed"

@@ -192,11 +192,11 @@ def _compare(before: Run, after: Run) -> list[Violation]:
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
         found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
-    row, dep = (column[old.dep >= 0] for column in (_owners(old), old.dep))
+    waiting, awaited = (column[old.dep >= 0] for column in (_owners(old), old.dep))
     waits = _owners(new) * new.num_nodes + new.dep
-    for lost in np.flatnonzero(~np.isin(place[row] * new.num_nodes + place[dep], waits[new.dep >= 0])).tolist():
-        text = f"{old.describe_node(int(row[lost]))} no longer waits for {old.describe_node(int(dep[lost]))}"
-        found.append(Violation("dependency-lost", text, npu=_rank(old, int(row[lost]))))
+    for lost in np.flatnonzero(~np.isin(place[waiting] * new.num_nodes + place[awaited], waits[new.dep >= 0])).tolist():
+        text = f"{old.describe_node(int(waiting[lost]))} no longer waits for {old.describe_node(int(awaited[lost]))}"
+        found.append(Violation("dependency-lost", text, npu=_rank(old, int(waiting[lost]))))
     extra = np.ones(new.num_nodes, np.bool_)
     extra[place] = False
     for added in np.flatnonzero(extra).tolist():

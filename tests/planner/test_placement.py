@@ -19,10 +19,10 @@ from astra_tacos.planner.permuted_run import write_permuted
 from astra_tacos.planner.place import find_placements, place, placed_inputs
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange
-from astra_tacos.planner.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
 from astra_tacos.trace.schema import CommType
 
 
