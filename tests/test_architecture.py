@@ -26,7 +26,7 @@ LEVELS = (
     {"export", "converter", "calibrator"},
     {"judge"},
     {"generator", "planner", "optimizer"},
-    {"scheduler"},
+    {"scheduler", "endpoint"},
     {"repairer"},
     {"importer"},
     {"sweep"},

@@ -18,6 +18,7 @@ BAD_INPUT = 2
 
 COMMANDS = {
     "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
+    "endpoint": "Divide the NPUs of a run between compute and communication (ACE, and what the host does without).",
     "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
     "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
     "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",

@@ -80,6 +80,7 @@ class Candidates:
             run.system.roofline_enabled,
             run.workload.duration_us,
             run.columns.num_ops,
+            run.columns.tensor_size,
         )
         self._made: dict[tuple[Request, ...], Candidate | str] = {}
 

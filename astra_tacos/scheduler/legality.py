@@ -141,6 +141,8 @@ def _work(rank: _Rank) -> Iterator[str]:
                 yield f"the durations of the parts of node {old} do not add up"
             for name in _WORK:
                 whole = attribute(node, name)
+                if whole is not None and int(whole) > 0 and any(int(attribute(piece.node, name)) < 1 for piece in pieces):
+                    yield f"a part of node {old} has no {name}: ASTRA-sim skips it"
                 if whole is not None and sum(int(attribute(piece.node, name)) for piece in pieces) != int(whole):
                     yield f"{name} of the parts of node {old} does not add up"
         elif any(attribute(pieces[0].node, name) != attribute(node, name) for name in _SAME_OF_MESSAGES):

@@ -26,7 +26,7 @@ class Setting:
         Smallest collective that ASTRA-sim does not raise: a byte per rank.
     has_roofline
         Whether operations and bytes say how long tasks compute; else whole microseconds do.
-    duration_us, num_ops
+    duration_us, num_ops, tensor_size
         By row of the workload.
     """
 
@@ -35,6 +35,7 @@ class Setting:
     has_roofline: bool
     duration_us: Any
     num_ops: Any
+    tensor_size: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ def _is_divisible(task: Task, count: int, setting: Setting) -> bool:
     if task.parts > 1:
         return False
     if setting.has_roofline and setting.num_ops[task.row] > 0:
-        return bool(setting.num_ops[task.row] >= count)
+        # A part of no bytes would take no time: ASTRA-sim skips it.
+        return bool(min(setting.num_ops[task.row], setting.tensor_size[task.row]) >= count)
     return bool(setting.duration_us[task.row] >= count)
 
 

@@ -1,0 +1,1 @@
+"""What communication takes from an NPU's cores and memory: the endpoint."""
