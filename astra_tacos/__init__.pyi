@@ -17,6 +17,8 @@ from astra_tacos.collective.reduce import reduce
 from astra_tacos.collective.reduce_scatter import reduce_scatter
 from astra_tacos.collective.scatter import scatter
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.endpoint.endpoint import EndpointResult, endpoint
+from astra_tacos.endpoint.npu import Npu, Partition
 from astra_tacos.errors import AstraTacosError, ConfigError, MissingExtraError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.export import EXPORTERS
 from astra_tacos.export.chakra import export_chakra, schedule_trace
@@ -86,6 +88,7 @@ __all__ = [
     "ConfigError",
     "Device",
     "Dimension",
+    "EndpointResult",
     "Exported",
     "Exporter",
     "Finding",
@@ -99,7 +102,9 @@ __all__ = [
     "ModelLayer",
     "NetworkConfig",
     "NodeType",
+    "Npu",
     "Parallelism",
+    "Partition",
     "PlanResult",
     "ProgramVerdict",
     "ReplayError",
@@ -133,6 +138,7 @@ __all__ = [
     "certify_symmetric",
     "chunked_lower_bound",
     "compute_timing",
+    "endpoint",
     "export_chakra",
     "export_msccl_xml",
     "export_schedule",
