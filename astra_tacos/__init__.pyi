@@ -17,7 +17,7 @@ from astra_tacos.collective.reduce import reduce
 from astra_tacos.collective.reduce_scatter import reduce_scatter
 from astra_tacos.collective.scatter import scatter
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.endpoint.endpoint import EndpointResult, endpoint
+from astra_tacos.endpoint.endpoint import EndpointResult, divide_endpoint
 from astra_tacos.endpoint.npu import Npu, Partition
 from astra_tacos.errors import AstraTacosError, ConfigError, MissingExtraError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.export import EXPORTERS
@@ -138,7 +138,7 @@ __all__ = [
     "certify_symmetric",
     "chunked_lower_bound",
     "compute_timing",
-    "endpoint",
+    "divide_endpoint",
     "export_chakra",
     "export_msccl_xml",
     "export_schedule",
