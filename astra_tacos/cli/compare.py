@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.converter.candidate import Candidate
+    from astra_tacos.export.chakra import LinkOrder
     from astra_tacos.judge.judgement import Judgement
     from astra_tacos.run.backend import Backend
     from astra_tacos.schedule.schedule import Schedule
@@ -236,11 +237,11 @@ def compared_rows(
                 own = maker if isinstance(maker, str) else AUTO
                 asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
                 if isinstance(maker, str):
-                    found = _found(topology, what, asked, network, backend)
+                    found, order = _found(topology, what, asked, network, backend)
                     schedule, searched, remark = found.schedule, found.describe(), ""
                 else:
                     schedule = maker.schedule(topology, what, models, options.reduce_bandwidth_gbps).schedule
-                    searched, remark = {}, maker.note(schedule.collective)
+                    searched, remark, order = {}, maker.note(schedule.collective), None
             except (ConfigError, SynthesisError) as error:
                 yield replace(row, refusal=str(error))
                 continue
@@ -251,7 +252,7 @@ def compared_rows(
             figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
             if network is not None:
-                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend))
+                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend), order)
                 figures |= _on_packets(judged, schedule)
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]
@@ -272,11 +273,14 @@ def compared_rows(
 
 def _found(
     topology: Topology, what: Collective, options: SearchOptions, network: NetworkConfig | None, backend: Backend | None
-) -> SearchResult:
+) -> tuple[SearchResult, LinkOrder | None]:
+    """What a search finds, and the order of sends in its traces, None for that of the link model."""
     from astra_tacos.judge.packet_search import search_and_replay
     from astra_tacos.synthesizer.search.search import search
 
-    return search(topology, what, options) if network is None else search_and_replay(backend, network, topology, what, options)
+    if network is None:
+        return search(topology, what, options), None
+    return search_and_replay(backend, network, topology, what, options)
 
 
 def _on_packets(judged: Judgement, schedule: Schedule) -> dict[str, Any]:

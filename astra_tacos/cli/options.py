@@ -45,6 +45,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 ASTRA_SIM = "astra-sim"
 """Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
+NS3 = "ns-3"
+"""Where a backend is asked for: the user's own ASTRA-sim with ns-3."""
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
 _PACKET = " packet is ASTRA-sim's ns-3 backend, packet by packet."
 _OF_SCHEDULES = (
@@ -61,24 +63,25 @@ def backend_option(
     Parameters
     ----------
     also_program
-        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`.
+        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, and
+        `in_ns3` where it is one with ns-3.
     of_schedules
         Whether schedules are made for it, rather than runs replayed on it.
     packets
         Whether it may be the packet level.
     """
     models = MODELS if packets else BACKENDS
-    names = [*models, *([ASTRA_SIM] if also_program else [])]
+    names = [*models, *([ASTRA_SIM, NS3] if also_program else [])]
     text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
     text += _PACKET * packets
     if also_program:
-        text += f" {ASTRA_SIM} {also_program}"
+        text += f" {ASTRA_SIM} {also_program} {NS3} does so with one that was built with ns-3."
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--backend", type=click.Choice(names), help=text)
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
-            more = {"in_astra_sim": backend == ASTRA_SIM} if also_program else {}
+            more = {"in_astra_sim": backend in (ASTRA_SIM, NS3), "in_ns3": backend == NS3} if also_program else {}
             command(*arguments, backend=models.get(backend or ""), **more, **others)
 
         return with_backend

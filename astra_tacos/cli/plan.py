@@ -32,7 +32,7 @@ _MOST_RANKS = 8
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
 @click.option(
-    "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN."
+    "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
 )
 @click.option(
     "--baseline",
@@ -80,6 +80,7 @@ def plan(
     output: Path,
     backend: Backend | None,
     in_astra_sim: bool,
+    in_ns3: bool,
     ns3_config: Path | None,
     astra_sim_bin: Path | None,
     baseline: str | None,
@@ -116,11 +117,14 @@ def plan(
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     asked = Asked(with_relays=relay, together=together)
+    from astra_tacos.run.backend import PACKET
+
+    backend = PACKET if in_ns3 else backend
     on_packets = backend is not None and not backend.is_analytical
     if ns3_config is not None and not on_packets:
-        raise click.UsageError("--ns3-config needs --backend packet.")
+        raise click.UsageError("--ns3-config needs --backend packet or ns-3.")
     if (relay or together) and on_packets:
-        raise click.UsageError("--relay and --together predict on analytical models, not on --backend packet.")
+        raise click.UsageError("--relay and --together predict on analytical models, not packet by packet.")
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
@@ -160,7 +164,7 @@ def plan(
             result, scheduled = scheduled_plan(
                 inputs, output, schedule, most_replays=schedule_replays, on_progress=on_progress, **common
             )
-    measured = _measure(inputs, output, astra_sim_bin, baseline) if in_astra_sim else {}
+    measured = _measure(inputs, output, astra_sim_bin, baseline, in_ns3) if in_astra_sim else {}
     if as_json:
         cached = sum(case.from_cache for case in result.cases)
         found = result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None}
@@ -185,20 +189,29 @@ def _schedule_only(inputs: RunInputs, output: Path, schedule: str, replays: int,
     print_rows([("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")])
 
 
-def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None) -> dict[str, Any]:
+def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
     """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
-    from astra_tacos.config.network import read_network
+    from astra_tacos.config.network import configured, read_network
     from astra_tacos.planner.run_files import planned_inputs
     from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
+    from astra_tacos.run.backend import PACKET
 
     network = read_network(inputs.network)
-    program = find_binary(binary, network)
+    network = network if inputs.ns3 is None else configured(network, inputs.ns3)
+    program = find_binary(binary, network, PACKET if in_ns3 else None)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
     measured: dict[str, Any] = {"binary": str(program)}
     for when, run in runs.items():
         with progress(f"running ASTRA-sim ({when})"):
             seen = run_astra_sim(
-                program, network.num_npus, run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory
+                program,
+                network.num_npus,
+                run.workload,
+                run.system,
+                network if in_ns3 else run.network,
+                run.groups,
+                run.remote_memory,
+                run.directory,
             )
         measured[when] = None if seen.stalled else int(seen.finish_ns.max())
     return measured

@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import LINTING, PACKETS, REPLAYING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import ASTRA_SIM, RunFiles, backend_option, json_option, network_option, ns3_option, run_options
+from astra_tacos.cli.options import ASTRA_SIM, NS3, RunFiles, backend_option, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
 
@@ -32,7 +32,7 @@ _file = click.Path(path_type=Path)
     "--astra-sim-bin",
     type=_file,
     metavar="FILE",
-    help="The binary for --backend astra-sim; by default $ASTRA_SIM_BIN, or AstraSim_Analytical_... on PATH.",
+    help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
 )
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
@@ -49,6 +49,7 @@ def replay(
     network_path: Path | None,
     backend: Backend | None,
     in_astra_sim: bool,
+    in_ns3: bool,
     ns3_config: Path | None,
     astra_sim_bin: Path | None,
     csv_path: Path | None,
@@ -68,8 +69,8 @@ def replay(
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
     if backend is None or backend.is_analytical:
-        if ns3_config is not None:
-            raise click.UsageError("--ns3-config needs --backend packet.")
+        if ns3_config is not None and not in_ns3:
+            raise click.UsageError("--ns3-config needs --backend packet or ns-3.")
     elif chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if files is not None:
@@ -83,7 +84,7 @@ def replay(
                 raise click.UsageError(
                     "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times."
                 )
-            _replay_in_astra_sim(files, network_path, astra_sim_bin, as_json)
+            _replay_in_astra_sim(files, network_path, astra_sim_bin, (in_ns3, ns3_config), as_json)
         else:
             _replay_run(files, network_path, backend, ns3_config, csv_path, chrome_trace, output, as_json)
         return
@@ -202,14 +203,20 @@ def _print_findings(report: LintReport) -> None:
             echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; {LINT_SAYS_MORE}")
 
 
-def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | None, as_json: bool) -> None:
-    from astra_tacos.config.network import read_network
+def _replay_in_astra_sim(
+    files: RunFiles, network_path: Path, binary: Path | None, ns3: tuple[bool, Path | None], as_json: bool
+) -> None:
+    from astra_tacos.config.network import configured, read_network
     from astra_tacos.replayer.astra_sim import backend_of, find_binary, run_astra_sim
+    from astra_tacos.run.backend import PACKET
     from astra_tacos.trace.reader import trace_files
 
     network = read_network(network_path)
-    program = find_binary(binary, network)
-    model = backend_of(program, network)
+    in_ns3, ns3_config = ns3
+    if ns3_config is not None:
+        network = configured(network, ns3_config)
+    program = find_binary(binary, network, PACKET if in_ns3 else None)
+    model = PACKET if in_ns3 else backend_of(program, network)
     num_ranks = min(len(trace_files(files.workload)), network.num_npus)
     with progress("running ASTRA-sim"):
         seen = run_astra_sim(
@@ -217,7 +224,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
             num_ranks,
             files.workload,
             files.system,
-            network_path,
+            network if in_ns3 else network_path,
             files.comm_group,
             files.remote_memory,
             files.directory,
@@ -225,7 +232,7 @@ def _replay_in_astra_sim(files: RunFiles, network_path: Path, binary: Path | Non
     result: dict[str, Any] = {
         "workload": str(files.workload),
         "network": str(network_path),
-        "backend": ASTRA_SIM,
+        "backend": NS3 if in_ns3 else ASTRA_SIM,
         "binary": str(program),
         "approximate": False,
         "finish_ns": seen.finish_ns.tolist(),

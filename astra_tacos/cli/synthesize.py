@@ -16,7 +16,7 @@ from astra_tacos.cli.options import Size, backend_option, json_option, network_o
 from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder
+from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
@@ -126,7 +126,10 @@ def synthesize(
     if found is None:
         compile_ahead(*searching(topology, what))
         with progress("synthesizing") as on_progress:
-            found = search_and_replay(backend, network, topology, what, options, on_progress)
+            found, fastest_order = search_and_replay(backend, network, topology, what, options, on_progress, link_order)
+            link_order = link_order or (fastest_order if in_flight is None else None)
+        if replays_packets:
+            reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
     schedule = found.schedule
     if with_checks:
         with progress("verifying"):

@@ -9,6 +9,7 @@ send depend on the arrival of the one before it, which is the blocking model. `t
 together with its send and releases the next token 1 ns later, so only sends that are ready at the same instant are delayed by it.
 `window` has tokens, and each send also waits for the last one on its link that the schedule has arrived by then. This changes
 nothing where links are queues, and where messages in flight share a link (ns-3) no more of them share it than the schedule says.
+`none` keeps no order: a message leaves as soon as its data are there, as in ASTRA-sim's own algorithms.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
-LinkOrder = Literal["serial", "tokens", "window"]
-LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "window")
+LinkOrder = Literal["serial", "tokens", "window", "none"]
+LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "window", "none")
 """ASTRA-sim takes tags modulo this."""
 
 _TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)
@@ -161,7 +162,7 @@ def node_table(
     link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
     if in_flight is not None and (link_order != "window" or not 1 <= in_flight <= TAGS):
         raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 to {TAGS:,} with window")
-    previous = previous_on_link(schedule)
+    previous = previous_on_link(schedule) if link_order != "none" else np.full(schedule.num_messages, -1, np.int64)
     arrived = _arrived(schedule, previous, link_order, in_flight)
     waits_for_token = (previous >= 0) & (arrived != previous)
     done = operations(schedule)
@@ -241,7 +242,7 @@ def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOr
     """int64[num_messages], the earlier message on its link whose arrival each message waits for; -1 for none."""
     if link_order == "serial":
         return previous
-    if link_order == "tokens":
+    if link_order in ("tokens", "none"):
         return np.full(len(previous), -1, np.int64)
     return arrived_on_link(schedule) if in_flight is None else previous_on_link(schedule, in_flight)
 

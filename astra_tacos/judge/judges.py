@@ -8,7 +8,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.run.backend import BACKENDS, MODELS, STOCK, Backend, default_backend
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
@@ -99,7 +99,8 @@ def timed_for(
 ) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
     """The options with the link model that a backend asks for, the models to compare, and why, "" where the options say it.
 
-    A backend without queues takes schedules of both models where it does not replay those that hold links exactly.
+    A backend without queues takes schedules of both models where it does not replay those that hold links exactly; the packet
+    level takes those of both.
 
     Parameters
     ----------
@@ -114,6 +115,8 @@ def timed_for(
         return options, *link_models_of(topology, collective, options)
     if backend is None:
         models, reason = link_models_of(topology, collective, options)
+    elif not backend.is_analytical:
+        models, reason = LINK_MODELS, f"the replay on the {backend} backend decides"
     else:
         own, reason = backend.link_model_on(topology, largest_messages(collective, options))
         models, reason = ((own,), reason) if backend.models_congestion else either(topology, own, reason)

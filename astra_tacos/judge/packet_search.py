@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.ns3 import Ns3Config
-from astra_tacos.errors import AstraTacosError, SynthesisError
-from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
+from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.synthesizer.search.search import SearchResult, search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import Topology
 
@@ -23,6 +25,9 @@ MOST_PACKETS = 30_000_000
 """Packets of a schedule that is replayed to be compared; a replay takes about 0.2 us each, for every link."""
 _KEPT = 1.02
 """A schedule keeps its prediction if the packet level takes at most this much longer; no other one is looked for then."""
+_AT_ONCE = "direct"
+"""The synthesizer of one message for each pair of NPUs, of which all can be on their way at once."""
+_AT_ONCE_CHUNKS = (1, 4, 16)
 _MOST_OTHERS = 3
 """Searches for another schedule, without the synthesizers of those before."""
 
@@ -63,11 +68,14 @@ def search_and_replay(
     collective: Collective,
     options: SearchOptions,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> SearchResult:
-    """`search_on`, and where messages of the result meet in ports, other results: the one that the packet level ends first.
+    link_order: LinkOrder | None = None,
+) -> tuple[SearchResult, LinkOrder | None]:
+    """`search_on`; for the packet level, what its replay ends first of several results, and the order of sends in its traces.
 
-    Schedules hold a switch's link out, but their traces cannot: if packets of several NPUs meet there, the schedule takes longer
-    than predicted. Those of another synthesizer may meet less.
+    Link-serialised schedules take what is predicted unless packets of several NPUs meet in a port of a switch, which traces
+    cannot keep them from. Then those of other synthesizers are replayed, too. Messages that are short beside a round trip are
+    faster if several are on their way: so are schedules that hold links while they serialise, in several orders. The order is
+    None for that of the schedule's link model.
 
     Parameters
     ----------
@@ -75,14 +83,19 @@ def search_and_replay(
         The network model, None for an analytical one, and the network as its file has it.
     topology, collective, options, on_progress
         As for `search`, which says what is raised.
+    link_order
+        How traces keep the order of sends on a link; None for the fastest way.
     """
-    found = search_on(backend, network.ns3, topology, collective, options, on_progress)
     if backend is None or backend.is_analytical:
-        return found
-    best, best_ns, kept = found, *_replayed(found, network, backend)
-    left_out: set[str] = set()
+        return search(topology, collective, options, on_progress), link_order
+    is_open = options.link_model == FASTEST
+    options = replace(options, link_model=backend.link_model) if is_open else options
+    found = search_on(backend, network.ns3, topology, collective, options, on_progress)
+    contest = _Contest(network, backend, link_order)
+    kept = contest.enter(found)
     share = replace(options, budget=max((options.budget or AUTO_BUDGET) // (_MOST_OTHERS + 1), 1))
-    while not kept and len(left_out) < _MOST_OTHERS:
+    left_out: set[str] = set()
+    while not kept and options.link_model == backend.link_model and len(left_out) < _MOST_OTHERS:
         left_out.add(found.schedule.synthesizer)
         if left_out.issuperset(options.synthesizers):
             break
@@ -90,25 +103,75 @@ def search_and_replay(
             found = search_on(backend, network.ns3, topology, collective, share, without=left_out)
         except SynthesisError:
             break  # no other synthesizer does it
-        time_ns, kept = _replayed(found, network, backend)
-        if time_ns is not None and (best_ns is None or time_ns < best_ns):
-            best, best_ns = found, time_ns
-    return best
+        kept = contest.enter(found)
+    if is_open:
+        queued = replace(share, link_model="pipelined")
+        direct = [replace(queued, synthesizer=_AT_ONCE, chunks_per_npu=count) for count in _AT_ONCE_CHUNKS]
+        for asked in (queued, *(direct if _AT_ONCE in options.synthesizers and options.chooses_chunks else ())):
+            with contextlib.suppress(ConfigError, SynthesisError):  # less than a byte, or than 1 ns
+                contest.enter(search(topology, collective, asked))
+    return contest.best, contest.order
+
+
+def fastest_order(schedule: Schedule, network: NetworkConfig, backend: Backend | None) -> LinkOrder | None:
+    """The order of sends in a schedule's traces that the packet level ends first; None for that of its link model.
+
+    Parameters
+    ----------
+    schedule, network
+        The schedule, and its network as the file has it.
+    backend
+        The network model; nothing is replayed for an analytical one, or None.
+    """
+    if backend is None or backend.is_analytical:
+        return None
+    contest = _Contest(network, backend, None)
+    contest.enter(SearchResult(schedule, exact_time_ns(schedule), 1, 1, 0, False, False, {}))
+    return contest.order
+
+
+class _Contest:
+    """Schedules and orders of sends that are replayed packet by packet; the first to end is the best, and of equals the first."""
+
+    def __init__(self, network: NetworkConfig, backend: Backend, link_order: LinkOrder | None) -> None:
+        self._network, self._backend, self._asked = network, backend, link_order
+        self._best: tuple[int, SearchResult, LinkOrder | None] | None = None
+        self._first: SearchResult | None = None
+
+    @property
+    def best(self) -> SearchResult:
+        """The best result, or if none could be replayed the first."""
+        found = self._best[1] if self._best else self._first
+        assert found is not None
+        return found
+
+    @property
+    def order(self) -> LinkOrder | None:
+        """The order of sends in its traces."""
+        return self._best[2] if self._best else self._asked
+
+    def enter(self, found: SearchResult) -> bool:
+        """Replay a result in all orders that come into question; returns whether it needs no rival of its link model."""
+        self._first = self._first or found
+        schedule, ns3 = found.schedule, self._network.ns3
+        if num_packets(float(schedule.message_bytes.sum()), ns3) > MOST_PACKETS:
+            return True
+        own = default_link_order(schedule)
+        several: tuple[LinkOrder, ...] = (own,) if schedule.timing.is_blocking else (own, "tokens", "none")
+        orders = (self._asked,) if self._asked else several
+        kept = False
+        for order in orders:
+            try:
+                trace = schedule_trace(schedule, schedule.collective.name, order)
+                time_ns = replay_trace(trace, self._network, self._backend).collective_time_ns
+                kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, ns3)
+            except AstraTacosError:
+                continue
+            if self._best is None or time_ns < self._best[0]:
+                self._best = time_ns, found, order
+        return kept
 
 
 def num_packets(collective_bytes: float, ns3: Ns3Config) -> float:
     """About how many packets so many bytes on links take."""
     return collective_bytes / ns3.payload_bytes
-
-
-def _replayed(found: SearchResult, network: NetworkConfig, backend: Backend) -> tuple[int | None, bool]:
-    """When the packet level ends a schedule, None if it does not; and whether to look no further."""
-    schedule = found.schedule
-    if num_packets(float(schedule.message_bytes.sum()), network.ns3) > MOST_PACKETS:
-        return None, True
-    try:
-        predicted_ns = packet_time_ns(schedule, network.ns3)
-        time_ns = replay_trace(schedule_trace(schedule, schedule.collective.name), network, backend).collective_time_ns
-    except AstraTacosError:
-        return None, False
-    return time_ns, schedule.timing.is_blocking and time_ns <= _KEPT * predicted_ns

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
+from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
 from astra_tacos.temporaries import scratch_directory
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.packet_links import PacketLinks
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
@@ -54,15 +57,22 @@ class AstraSimResult:
         return [int(rank) for rank in np.flatnonzero(self.finish_ns < 0)]
 
 
-def find_binary(binary: str | Path | None, network: NetworkConfig) -> Path:
-    """The binary to run: the given one, else `$ASTRA_SIM_BIN`, else the program of the network's default backend on PATH.
+def find_binary(binary: str | Path | None, network: NetworkConfig, backend: Backend | None = None) -> Path:
+    """The binary to run: the given one, else `$ASTRA_SIM_BIN`, else the program of a backend on PATH.
+
+    Parameters
+    ----------
+    binary, network
+        The given one, None for none, and the network that it is for.
+    backend
+        The backend whose program is wanted; None for the network's default.
 
     Raises
     ------
     ConfigError
         If it does not exist or is not executable.
     """
-    name = default_backend(network).binary
+    name = (backend or default_backend(network)).binary
     given = binary or os.environ.get(BINARY_VARIABLE)
     found = shutil.which(str(given or name))
     if found is None:
@@ -86,7 +96,7 @@ def run_astra_sim(
     num_ranks: int,
     workload: Path,
     system: Path,
-    network: Path,
+    network: Path | NetworkConfig,
     groups: Path | None = None,
     remote_memory: Path | None = None,
     directory: Path = Path(),
@@ -94,25 +104,42 @@ def run_astra_sim(
 ) -> AstraSimResult:
     """Run ASTRA-sim in `directory` and read its log.
 
+    Parameters
+    ----------
+    binary, num_ranks
+        The program, and how many ranks it prints a line of.
+    workload, system, groups, remote_memory, directory
+        Files of the run, and where it is started.
+    network
+        The network file of an analytical backend; for the ns-3 backend the network itself, whose files are written.
+    timeout_s
+        Seconds after which it is stopped, None for never.
+
     Raises
     ------
     ConfigError
-        If the program cannot be started, or takes longer than `timeout_s`.
+        If ns-3 cannot have the network, or the program cannot be started, or takes longer than `timeout_s`.
     """
     with scratch_directory() as scratch:
         memory = remote_memory or scratch / "remote_memory.json"
         if remote_memory is None:
             memory.write_text(_NO_MEMORY, encoding="utf-8")
-        options = {
-            "workload-configuration": workload,
-            "system-configuration": system,
-            "network-configuration": network,
-            "remote-memory-configuration": memory,
-            "logging-folder": scratch / "log",
+        options: dict[str, Path | str] = {
+            "workload-configuration": workload.absolute(),
+            "system-configuration": system.absolute(),
+            "remote-memory-configuration": memory.absolute(),
         }
-        if groups is not None:
-            options["comm-group-configuration"] = groups
-        command = [str(binary), *(f"--{name}={path.absolute()}" for name, path in options.items())]
+        if isinstance(network, NetworkConfig):
+            write_ns3_files(PacketLinks(network.source, build_topology(network), network.ns3), scratch, absolute=True)
+            options["network-configuration"] = scratch / CONFIG_FILE
+            options["logical-topology-configuration"] = scratch / LOGICAL_FILE
+            options["comm-group-configuration"] = "empty" if groups is None else groups.absolute()
+        else:
+            options["network-configuration"] = network.absolute()
+            options["logging-folder"] = (scratch / "log").absolute()
+            if groups is not None:
+                options["comm-group-configuration"] = groups.absolute()
+        command = [str(binary), *(f"--{name}={value}" for name, value in options.items())]
         try:
             done = subprocess.run(
                 command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False

@@ -27,12 +27,13 @@ _MARKING_KB = ((25, 400), (40, 800), (100, 1600), (200, 2400), (400, 3200))
 _MARKED = 0.2
 
 
-def write_ns3_files(links: PacketLinks, directory: Path) -> None:
-    """Write the files for a network into a directory, with paths from there."""
+def write_ns3_files(links: PacketLinks, directory: Path, *, absolute: bool = False) -> None:
+    """Write the files for a network into a directory, with paths from there, or absolute ones for starts from elsewhere."""
+    place = f"{directory.absolute()}/" if absolute else ""
     topology = links.topology
     shape = [str(dimension.size) for dimension in topology.dimensions] or [str(topology.num_npus)]
     texts = {
-        CONFIG_FILE: _configuration(links.ns3, links.rates),
+        CONFIG_FILE: _configuration(links.ns3, links.rates, place),
         TOPOLOGY_FILE: links.describe(),
         LOGICAL_FILE: json.dumps({"logical-dims": shape}) + "\n",
         _FLOW_FILE: "0\n",
@@ -42,8 +43,11 @@ def write_ns3_files(links: PacketLinks, directory: Path) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-def _configuration(ns3: Ns3Config, rates: list[int]) -> str:
-    """The settings of the repository's configuration, but for those that the network has, with marks for each rate."""
+def _configuration(ns3: Ns3Config, rates: list[int], place: str) -> str:
+    """The settings of the repository's configuration, but for those that the network has, with marks for each rate.
+
+    Paths of files begin with `place`.
+    """
     highest = [_marked_kb(rate) for rate in rates]
     maps = {
         "KMAX_MAP": [f"{rate} {high}" for rate, high in zip(rates, highest, strict=True)],
@@ -54,12 +58,12 @@ def _configuration(ns3: Ns3Config, rates: list[int]) -> str:
         "ENABLE_QCN": 1,
         "USE_DYNAMIC_PFC_THRESHOLD": 1,
         "PACKET_PAYLOAD_SIZE": ns3.payload_bytes,
-        "TOPOLOGY_FILE": TOPOLOGY_FILE,
-        "FLOW_FILE": _FLOW_FILE,
-        "TRACE_FILE": _TRACE_FILE,
-        "TRACE_OUTPUT_FILE": WRITTEN[0],
-        "FCT_OUTPUT_FILE": WRITTEN[1],
-        "PFC_OUTPUT_FILE": WRITTEN[2],
+        "TOPOLOGY_FILE": place + TOPOLOGY_FILE,
+        "FLOW_FILE": place + _FLOW_FILE,
+        "TRACE_FILE": place + _TRACE_FILE,
+        "TRACE_OUTPUT_FILE": place + WRITTEN[0],
+        "FCT_OUTPUT_FILE": place + WRITTEN[1],
+        "PFC_OUTPUT_FILE": place + WRITTEN[2],
         "SIMULATOR_STOP_TIME": 40000000000000,
         "CC_MODE": ns3.cc_mode,
         "ALPHA_RESUME_INTERVAL": 1,
@@ -94,7 +98,7 @@ def _configuration(ns3: Ns3Config, rates: list[int]) -> str:
         "ENABLE_TRACE": 0,
         **{name: f"{len(rates)} {' '.join(entries)}" for name, entries in maps.items()},
         "BUFFER_SIZE": ns3.buffer_mib,
-        "QLEN_MON_FILE": WRITTEN[3],
+        "QLEN_MON_FILE": place + WRITTEN[3],
         "QLEN_MON_START": 0,
         "QLEN_MON_END": 20000,
     }

@@ -14,7 +14,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
-from astra_tacos.judge.packet_search import search_and_replay
+from astra_tacos.judge.packet_search import fastest_order, search_and_replay
 from astra_tacos.judge.symmetric import has_equal_delays, has_many_sends, is_symmetric, symmetric_tasks, symmetric_times
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend
@@ -63,7 +63,8 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
-    figures |= judge_schedule(schedule, network, _backend(task)).times_ns
+    backend = _backend(task)
+    figures |= judge_schedule(schedule, network, backend, fastest_order(schedule, network, backend)).times_ns
     return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
 
 
@@ -125,7 +126,7 @@ def _schedule(
     begin = time.perf_counter()
     backend = _backend(task)
     asked = timed_for(task.options, topology, collective, backend)[0]
-    found = search_and_replay(backend, network, topology, collective, asked)
+    found, _ = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})

@@ -10,7 +10,8 @@ import pytest
 from helpers.command import run
 from helpers.lint_runs import RunFiles, coll, comp
 
-QUICK = ("--synthesizer", "tacos", "--trials", "1")
+QUICK = ("--synthesizer", "tacos", "--trials", "1", "--chunks-per-npu", "1")
+SERIAL = (*QUICK, "--link-model", "blocking")
 
 
 @pytest.fixture
@@ -25,7 +26,18 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("network", "within"), [("torus", 0.01), ("switch", 0.03)])
 def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: str, within: float) -> None:
-    arguments = ("--network", f"{network}.yml", "--size", "1MiB", "--backend", "packet", *QUICK, "--json")
+    arguments = (
+        "--network",
+        f"{network}.yml",
+        "--size",
+        "1MiB",
+        "--backend",
+        "packet",
+        *QUICK,
+        "--link-model",
+        "blocking",
+        "--json",
+    )
     done = run("synthesize", *arguments, "--collective", "all-reduce", "--output", "made", cwd=folder)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -44,7 +56,7 @@ def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: s
 
 def test_another_configuration_takes_other_times(folder: Path) -> None:
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 4096\n")
-    asked = ("synthesize", "--network", "torus.yml", "--size", "1MiB", *QUICK, "--json", "--backend")
+    asked = ("synthesize", "--network", "torus.yml", "--size", "256KiB", *SERIAL, "--json", "--backend")
     small, large = (json.loads(run(*asked, "packet", *more, cwd=folder).stdout) for more in ((), ("--ns3-config", "ns3.txt")))
     assert large["packet_ns"] < small["packet_ns"]
     assert large["packet_ns"] == pytest.approx(large["packet_predicted_ns"], rel=0.01)
@@ -53,7 +65,7 @@ def test_another_configuration_takes_other_times(folder: Path) -> None:
 
 
 def test_comparisons_on_packets(folder: Path) -> None:
-    options = ("--sizes", "64KiB", "--synthesizers", "ring,tacos", "--trials", "1", "--backend", "packet", "--csv", "rows.csv")
+    options = ("--sizes", "64KiB", "--synthesizers", "ring,tacos", *SERIAL[2:], "--backend", "packet", "--csv", "rows.csv")
     done = run("compare", "--network", "torus.yml", "--collective", "all-gather", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "on the packet level if no two messages meet" in done.stdout
@@ -66,7 +78,7 @@ def test_comparisons_on_packets(folder: Path) -> None:
 
 
 def test_compact_schedules_have_no_packets(folder: Path) -> None:
-    asked = ("synthesize", "--network", "torus.yml", "--size", "1MiB", "--max-sends", "50", "--backend", "packet")
+    asked = ("synthesize", "--network", "torus.yml", "--size", "256KiB", "--max-sends", "50", "--backend", "packet")
     refused = run(*asked, cwd=folder)
     assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
 
@@ -87,3 +99,43 @@ def test_a_plan_for_packets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(json.loads(run("replay", *again, cwd=folder).stdout)["finish_ns"]) == result["after_ns"]
     refused = run("plan", *given, "--output", "other", "--backend", "packet", "--relay", cwd=folder)
     assert refused.returncode == 2 and "--relay and --together predict on analytical models" in refused.stderr
+
+
+def test_what_the_packet_level_ends_first(folder: Path) -> None:
+    """Through a switch, messages to all NPUs at once; never slower than ASTRA-sim's own algorithms, nor than one at a time."""
+    asked = ("synthesize", "--network", "switch.yml", "--collective", "all-to-all", "--size", "64KiB", "--backend", "packet")
+    options = ("--budget", "20000", "--trials", "1", "--json")
+    fastest, serial = (json.loads(run(*asked, *options, *more, cwd=folder).stdout) for more in ((), ("--link-model", "blocking")))
+    assert (fastest["link_model"], fastest["packet_predicted_ns"]) == ("pipelined", None)
+    assert fastest["packet_ns"] <= fastest["native"]["fastest"]["time_ns"]
+    assert fastest["packet_ns"] < serial["packet_ns"] == serial["packet_predicted_ns"]
+    assert "with link order" in fastest["link_model_reason"]
+
+
+FAKE = """#!/bin/sh
+echo "$@" > arguments.txt
+for argument in "$@"; do case $argument in
+  --network-configuration=*) cp "${argument#*=}" config.txt ;;
+esac; done
+grep -q '^PACKET_PAYLOAD_SIZE 512' config.txt || exit 3
+test -f "$(sed -n 's/^TOPOLOGY_FILE //p' config.txt)" || exit 4
+for rank in 0 1 2 3; do echo "sys[$rank] finished, 1${rank}0 cycles, exposed communication 90 cycles."; done
+"""
+
+
+def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
+    program = folder / "AstraSimNetwork"
+    program.write_text(FAKE)
+    program.chmod(0o755)
+    (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
+    files = RunFiles(ranks=[[comp(0, us=5), coll(1, [0], size=1 << 18)] for _ in range(4)], topology=("Ring",)).write(folder)
+    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    asked = ("replay", *given, "--backend", "ns-3", "--ns3-config", "ns3.txt", "--json")
+    done = run(*asked, "--astra-sim-bin", str(program), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["backend"], result["finish_ns"]) == ("ns-3", [100, 110, 120, 130])
+    arguments = next(folder.rglob("arguments.txt")).read_text()
+    assert "--logical-topology-configuration=" in arguments and "--comm-group-configuration=empty" in arguments
+    missing = run(*asked, cwd=folder, PATH="", ASTRA_SIM_BIN="")
+    assert missing.returncode == 2 and "AstraSimNetwork: not on PATH" in missing.stderr

@@ -85,15 +85,15 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
         expected = {f"reduce_{other}" if of.reduces[other] else f"recv_{other}" for other in awaited}
         earlier = before[links[row]]
         here = list(takewhile(lambda other, now=of.start_ns[row]: of.end_ns[other] <= now, earlier))
-        bound[row] = {"serial": earlier, "tokens": [], "window": here}[link_order][-1:] or None
-        if earlier and bound[row] != earlier[-1:]:
+        bound[row] = {"serial": earlier, "tokens": [], "window": here, "none": []}[link_order][-1:] or None
+        if earlier and link_order != "none" and bound[row] != earlier[-1:]:
             expected.add(f"token_{earlier[-1]}")
             chained.add(earlier[-1])
         if bound[row] and (bound[row] == earlier[-1:] or bound[row] != bound[earlier[-1]]):
             expected.add(f"send_{bound[row][0]}")
         expected_of.append(expected)
         earlier.append(row)
-    assert bool(chained) is (link_order != "serial")
+    assert bool(chained) is (link_order in ("tokens", "window"))
     for row, expected in enumerate(expected_of):
         assert needs(f"send_{row}") == expected
         is_chained = row in chained

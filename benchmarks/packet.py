@@ -1,0 +1,92 @@
+"""Collectives on the packet level: predicted, replayed packet by packet, and ASTRA-sim's best native algorithm there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import time
+
+from results_page import machine, main
+
+from astra_tacos.collective import make_collective
+from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.judge.judgement import judge_schedule
+from astra_tacos.judge.judges import timed_for
+from astra_tacos.judge.native import native_times
+from astra_tacos.judge.packet_search import search_and_replay
+from astra_tacos.run.backend import PACKET
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.units import format_size
+
+LATENCY_NS = 500.0
+NETWORKS = {
+    "Ring 8": (("Ring", 8, 50.0),),
+    "Mesh 8": (("Mesh", 8, 50.0),),
+    "FullyConnected 8": (("FullyConnected", 8, 50.0),),
+    "Switch 8": (("Switch", 8, 50.0),),
+    "Ring 16": (("Ring", 16, 50.0),),
+    "Torus 4x4": (("Ring", 4, 50.0), ("Ring", 4, 50.0)),
+    "Mesh 4x4": (("Mesh", 4, 50.0), ("Mesh", 4, 50.0)),
+    "Torus 3x3x3": (("Ring", 3, 50.0), ("Ring", 3, 50.0), ("Ring", 3, 50.0)),
+    "Ring 4 x FullyConnected 4": (("Ring", 4, 50.0), ("FullyConnected", 4, 25.0)),
+    "Switch 8 x Switch 2": (("Switch", 8, 100.0), ("Switch", 2, 25.0)),
+    "FullyConnected 4 x Switch 4": (("FullyConnected", 4, 50.0), ("Switch", 4, 25.0)),
+    "Ring 2 x FullyConnected 4 x Switch 2": (("Ring", 2, 100.0), ("FullyConnected", 4, 50.0), ("Switch", 2, 25.0)),
+}
+"""Blocks, sizes and GB/s of each dimension."""
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
+SIZES = (64 << 10, 1 << 20, 16 << 20)
+"""Of the whole buffer: an All-Gather's shards together."""
+OPTIONS = SearchOptions(chunks_per_npu="auto", budget=4_000_000, trials=1)
+
+
+def tables() -> str:
+    """A row for each network, collective and size, and what they say together."""
+    lines = [
+        "| network | collective | size | made by | order | predicted us | packets us | best native us | gain | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    gains = []
+    for name, collective, size in itertools.product(NETWORKS, COLLECTIVES, SIZES):
+        gain, line = row(name, collective, size)
+        print(line, file=sys.stderr, flush=True)
+        gains.append(gain)
+        lines.append(line)
+    mean = math.exp(sum(map(math.log, gains)) / len(gains))
+    slower = sum(gain < 1 for gain in gains)
+    most = max(gains)
+    about = f"{len(gains)} cases: gain {min(gains):.3f} to {most:.2f}, geometric mean {mean:.2f}; slower: {slower}."
+    return "\n".join((f"Measured on {machine()}.", "", about, "", *lines))
+
+
+def row(name: str, collective: str, size: int) -> tuple[float, str]:
+    """The gain over the best native algorithm, 1 where there is none, and the line of the table."""
+    dimensions = tuple(Dimension(block, count, bandwidth, LATENCY_NS) for block, count, bandwidth in NETWORKS[name])
+    network = NetworkConfig(f"{name}.yml", dimensions)
+    topology = build_topology(network)
+    of_node = max(size // topology.num_npus, 1) if collective == "all-gather" else size
+    what = make_collective(collective, topology.num_npus, of_node, 1)
+    begin = time.perf_counter()
+    options = timed_for(OPTIONS, topology, what, PACKET)[0]
+    found, order = search_and_replay(PACKET, network, topology, what, options)
+    seconds = time.perf_counter() - begin
+    judged = judge_schedule(found.schedule, network, PACKET, order)
+    taken = judged.own_time_ns or 0
+    native = native_times(network, what, PACKET).fastest
+    gain = native.time_ns / taken if native is not None else 1.0
+    made = f"{found.schedule.synthesizer}, {found.schedule.collective.chunks_per_npu} chunks"
+    predicted = microseconds(judged.packet_predicted_ns if judged.times_ns["packet_ns"] else None)
+    best = "-" if native is None else f"{microseconds(native.time_ns)} ({native.system})"
+    cells = (name, collective, format_size(size), made, order or "serial", predicted, microseconds(taken), best)
+    return gain, f"| {' | '.join(cells)} | {gain:.3f} | {seconds:.1f} |"
+
+
+def microseconds(time_ns: int | None) -> str:
+    """A time for the table."""
+    return "-" if time_ns is None else f"{time_ns / 1000:,.2f}"
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", "packet", tables)
