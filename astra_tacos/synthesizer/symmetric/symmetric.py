@@ -72,6 +72,8 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     """
     rows, chunks = len(scattered.chunk), task.chunks_per_npu
     _, sums, start = _settled(task, scattered, rows)
+    # Their own times, not those that were planned for them, say what comes before what is gathered.
+    sums = replace(sums, start_ns=start, end_ns=start + task.delay_ns[sums.way])
     summed = np.zeros(chunks, np.int64)
     np.maximum.at(summed, sums.chunk, start + task.delay_ns[sums.way] + task.reduction_ns)
     begun = np.full(chunks, gathered.time_ns)
