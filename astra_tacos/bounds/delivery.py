@@ -83,8 +83,8 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
     stall = np.zeros(topology.num_links, np.int64)
     if collective.num_phases == 1 and not collective.root_owns:
         arrival = np.full(topology.num_npus, _NEVER)
-        adds = topology.channel_dst < topology.num_endpoints
-        np.minimum.at(arrival, far, delay + adds * last_step_ns(collective, timing))
+        # Nothing is added where devices only forward; the last addition is counted apart.
+        np.minimum.at(arrival, far, delay + (0 if topology.forwarding else last_step_ns(collective, timing)))
         # The same chunk may use a port once for every channel.
         own = np.zeros(topology.num_links, np.int64)
         for links, which in ports:

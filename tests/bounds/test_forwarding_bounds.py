@@ -1,0 +1,104 @@
+"""Bounds on graphs with devices that forward, against linear programmes that know nothing of trees, cuts or schedules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.examples import examples
+from helpers.fabrics import FABRICS, TWO_LEVELS, fabrics
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from astra_tacos.bounds import lower_bound
+from astra_tacos.collective import make_collective
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.columns.demand import Demands
+from astra_tacos.synthesizer.columns.programme import solve
+from astra_tacos.units import bytes_per_ns
+
+
+def gathering_ns(topology, size: int) -> float:
+    """The least time in which a flow of every NPU's shard to every other fits the links, where flows of one shard may overlap.
+
+    Unknowns: by shard and NPU the flow on each link; by shard what each link carries, at least that of every flow; the time.
+    """
+    npus, links = topology.num_endpoints, topology.num_links
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    pairs = [(root, target) for root in range(npus) for target in range(npus) if root != target]
+    unknowns = (len(pairs) + npus) * links + 1
+    most, equal, amount = [], [], []
+    for number, (root, target) in enumerate(pairs):
+        for device in range(topology.num_devices):
+            if device == root:
+                continue
+            row = np.zeros(unknowns)
+            for link in range(links):
+                row[number * links + link] += float(topology.link_dst[link] == device) - float(topology.link_src[link] == device)
+            equal.append(row)
+            amount.append(float(device == target))
+        for link in range(links):
+            row = np.zeros(unknowns)
+            row[number * links + link], row[(len(pairs) + root) * links + link] = 1.0, -1.0
+            most.append(row)
+    for link in range(links):
+        row = np.zeros(unknowns)
+        row[[(len(pairs) + root) * links + link for root in range(npus)]] = 1.0
+        row[-1] = -rate[link] / rate.max()
+        most.append(row)
+    objective = np.zeros(unknowns)
+    objective[-1] = 1.0
+    best = linprog(objective, np.array(most), np.zeros(len(most)), np.array(equal), np.array(amount))
+    return float(best.fun) * size / rate.max()
+
+
+@examples(5)
+@given(fabrics(3, latency_ns=0.0))
+def test_an_all_gathers_bound_is_the_optimum_of_flows(network) -> None:
+    """Where devices take in what they give out, trees of sends reach it; where they do not, they may not."""
+    size = 1 << 30
+    what = make_collective("all-gather", network.num_npus, size, 1, members=network.endpoints)
+    optimum = gathering_ns(network, size)
+    bound = lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns
+    assert bound <= optimum * (1 + 1e-6) + 1
+    assert bound >= optimum * (1 - 1e-6) - 1
+    solution = solve(Demands(network, what, 0))
+    assert solution.time_ns >= optimum * (1 - 1e-6)
+    assert solution.bound_ns <= solution.time_ns * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce"])
+@pytest.mark.parametrize("network", FABRICS)
+def test_no_programme_beats_the_bound(network: str, name: str) -> None:
+    topology = FABRICS[network]
+    what = make_collective(name, topology.num_npus, 1 << 40, 1, members=topology.endpoints)
+    bound = lower_bound(topology, what, compute_timing(topology, what, "pipelined")).time_ns
+    solution = solve(Demands(topology, what, 0))
+    latency = float(topology.link_latency_ns.sum())
+    assert bound <= solution.time_ns * (1 + 1e-9) + latency
+
+
+@pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
+def test_two_levels_by_hand(name: str) -> None:
+    """Two pairs of NPUs, 100 GiB/s each, 50 GiB/s between the pairs. Gathered: half of everything comes over the slow link."""
+    whole = 1 << 40
+    size = whole // 4 if name == "all-gather" else whole
+    what = make_collective(name, 7, size, 1, members=[0, 1, 2, 3])
+    gib = whole / (1 << 30)
+    expected = {
+        "all-gather": max(gib / 2 / 50, gib * 3 / 4 / 100),
+        "reduce-scatter": max(gib / 2 / 50, gib * 3 / 4 / 100),
+        "all-reduce": max(gib / 50, 2 * gib * 3 / 4 / 100),
+        "all-to-all": gib / 4 * 4 / 50,
+    }[name]
+    bound = lower_bound(TWO_LEVELS, what, compute_timing(TWO_LEVELS, what, "pipelined"))
+    assert bound.time_ns == pytest.approx(expected * 1e9, rel=1e-6)
+    assert solve(Demands(TWO_LEVELS, what, 0)).time_ns == pytest.approx(expected * 1e9, rel=1e-3)
+
+
+@examples(8)
+@given(fabrics(4), st.sampled_from(("all-gather", "all-reduce", "all-to-all")))
+def test_random_programmes_do_not_beat_the_bound(network, name: str) -> None:
+    what = make_collective(name, network.num_npus, 1 << 40, 1, members=network.endpoints)
+    bound = lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns
+    assert bound <= solve(Demands(network, what, 0)).time_ns * (1 + 1e-9) + float(network.link_latency_ns.sum())
