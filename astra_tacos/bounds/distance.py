@@ -63,7 +63,6 @@ def root_distance_ns(topology: Topology, collective: Collective, timing: Timing)
 
 def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:
     hop = timing.channel_delay_ns[:, 0].astype(np.float64)
-    if collective.only_reduces:
-        # Every partial sum is added where it arrives, unless that only forwards.
-        hop = hop + float(timing.reduction_ns[0]) * (topology.channel_dst < topology.num_endpoints)
+    if collective.only_reduces and not topology.forwarding:
+        hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
     return topology.channel_graph(hop)
