@@ -26,7 +26,7 @@ _NAMES = {
     "reduce-scatter": "reducescatter",
     "all-to-all": "alltoall",
 }
-MOST_SENDS = 50_000
+MOST_SENDS = 8_000
 _MOST_OPS, _MOST_CHANNELS, _MOST_AT_ONCE = 64, 16, 8
 """The executor's limits: operations and channels of a thread block, channels of an operation."""
 _MOST_BLOCKS = 64
