@@ -130,8 +130,44 @@ def of_hierarchies() -> list[str]:
     return lines
 
 
+def of_points() -> list[str]:
+    """CPU time of points of a sweep, in this process: All-Reduce of 1 GiB by `symmetric`, 64 to 4,096 NPUs, all links alike."""
+    from astra_tacos.config.network import Dimension, NetworkConfig
+    from astra_tacos.sweep.evaluate import evaluate, warm_up
+    from astra_tacos.sweep.outcome import OK, Conditions
+    from astra_tacos.sweep.point import CollectiveTask, Point
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+    warm_up()
+    lines = ["| chunks per NPU | points | CPU ms per point | the median |", "|---|---|---|---|"]
+    shapes = [(a, b) for a in (8, 16, 32, 64) for b in (8, 16, 32, 64)]
+    for chunks in ("auto", 1):
+        seconds = []
+        for latency in (100.0, 500.0):
+            for shape in shapes:
+                torus = NetworkConfig("benchmark.yml", tuple(Dimension("Ring", size, 50.0, latency) for size in shape))
+                options = SearchOptions("symmetric", chunks_per_npu=chunks)
+                begin = time.process_time()
+                outcome = evaluate(Point(0, {}, torus, CollectiveTask("all-reduce", None, 1 << 30, options), {}), Conditions())
+                seconds.append(time.process_time() - begin)
+                assert outcome.status == OK
+        middle = sorted(seconds)[len(seconds) // 2]
+        lines.append(f"| {chunks} | {len(seconds)} | {1000 * sum(seconds) / len(seconds):.1f} | {1000 * middle:.1f} |")
+    return lines
+
+
 def tables() -> str:
-    parts = [*of_commands(), "", *of_hierarchies(), "", *of_search(), "", f"{machine()}. Other programs ran on the machine."]
+    parts = [
+        *of_commands(),
+        "",
+        *of_hierarchies(),
+        "",
+        *of_search(),
+        "",
+        *of_points(),
+        "",
+        f"{machine()}. Other programs ran on the machine.",
+    ]
     return "\n".join(parts)
 
 
