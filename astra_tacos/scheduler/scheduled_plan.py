@@ -55,7 +55,7 @@ def schedule_only(
 def scheduled_plan(
     inputs: RunInputs,
     output: Path,
-    asked: str = SEARCH,
+    policies: str = SEARCH,
     *,
     backend: Backend | str | None = None,
     most_replays: int = DEFAULT_REPLAYS,
@@ -69,10 +69,12 @@ def scheduled_plan(
 
     Parameters
     ----------
-    inputs, asked, backend, most_replays, on_progress
+    inputs, backend, most_replays, on_progress
         As in `schedule_run`.
     output
         Directory to write; a plan that is there is replaced.
+    policies
+        What is asked for, as in `schedule_run`.
     **more
         Further arguments of `plan`.
 
@@ -87,7 +89,7 @@ def scheduled_plan(
     with scratch_directory() as scratch:
         folder = scratch / "scheduled"
         folder.mkdir()
-        scheduled = schedule_run(inputs, folder, asked, backend=backend, most_replays=most_replays, on_progress=on_progress)
+        scheduled = schedule_run(inputs, folder, policies, backend=backend, most_replays=most_replays, on_progress=on_progress)
         chosen = planned_inputs(folder, inputs)
         entry = scheduled.to_json()
         if not scheduled.is_as_is:

@@ -1,8 +1,8 @@
 """The search over combinations of policies, judged by replays.
 
-All policies are tried alone, with several values of their options. Then policies are added to the best combination, exchanged
-and left out, one at a time, as long as this helps. At last, if there are few collectives, every order of them that dependencies
-allow is tried.
+All policies are tried alone, with several values of their options, and all published systems. Then policies are added to the
+best combination, exchanged and left out, one at a time, as long as this helps. At last, if there are few collectives, every
+order of them that dependencies allow is tried.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.scheduler.candidates import Candidate, Candidates
 from astra_tacos.scheduler.list_schedule import list_schedule
 from astra_tacos.scheduler.policies import POLICIES
-from astra_tacos.scheduler.request import Request, default_request
+from astra_tacos.scheduler.request import SYSTEMS, Request, default_request, parse_schedule
 from astra_tacos.scheduler.tasks import Operation, TaskGraph, Vertex, relations
 
 Combination = dict[str, Request]
@@ -64,7 +64,7 @@ class _Search:
     def __init__(self, candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> None:
         self.candidates, self.on_progress = candidates, on_progress
         self.variants = {name: list(self.variants_of(name)) for name in POLICIES}
-        self.most = most_replays + sum(map(len, self.variants.values()))
+        self.most = most_replays + sum(map(len, self.variants.values())) + len(SYSTEMS)
         self.tried: dict[tuple[Request, ...], Tried] = {}
         self.best: Candidate | None = None
         self.best_ns = candidates.before.end_ns
@@ -97,6 +97,8 @@ class _Search:
                 end_ns = self.take({request.name: request})
                 if end_ns is not None:
                     alone.append((end_ns, request))
+        for system in SYSTEMS:
+            self.take({request.name: request for request in parse_schedule(system) or ()})
         alone.sort(key=lambda pair: pair[0])
         starts: list[Combination] = [dict(self.combination)]
         if "priority" not in self.combination:

@@ -1,0 +1,44 @@
+"""`plan --schedule` as users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers.command import run as command
+from helpers.generated import small_model, write_network
+
+from astra_tacos.generator.device import Device
+from astra_tacos.generator.directory import generate
+from astra_tacos.generator.parallelism import Parallelism
+from astra_tacos.generator.step import Step
+
+QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
+
+
+def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
+    network = write_network(tmp_path / "n.yml", ("Ring", 4), bandwidth=5)
+    step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
+    generate(step, tmp_path / "run", Device(peak_tflops=20), network)
+    files = (
+        "--workload",
+        "run/workload/w",
+        "--system",
+        "run/system.json",
+        "--network",
+        "n.yml",
+        "--comm-group",
+        "run/comm_group.json",
+    )
+    given = files if (tmp_path / "run" / "comm_group.json").is_file() else files[:6]
+    done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert result["schedule"]["policies"] in ("fuse:cap=1000000,decouple", "as-is")
+    assert result["after_ns"] <= result["schedule"].get("as_is_planned_ns", result["after_ns"])
+    kept = command("plan", *given, "--output", "kept", "--schedule", "priority", "--keep-collectives", cwd=tmp_path)
+    assert kept.returncode == 0, kept.stderr
+    assert "exposed communication" in kept.stdout
+    refused = command("plan", *given, "--output", "x", "--schedule", "faster", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "expected as-is, search" in refused.stderr
