@@ -279,8 +279,9 @@ def find_all(
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]] | None:
     """Schedules of all groups, on one topology, and their times alone; None if one is missing, or they do not go together."""
     schedules, alone = [], []
-    for identity, collective in zip(identities, collectives, strict=True):
-        found = cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"}))
+    pairs = zip(identities, collectives, strict=True)
+    entries = [cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"})) for identity, collective in pairs]
+    for found in entries:
         if found is None:
             return None
         timing = found[0].timing
