@@ -22,7 +22,7 @@ from hypothesis import settings
 
 # How long an example takes depends on what else the machine does. The same examples in each run, so that what fails fails again.
 SEARCHES = TIMES > 1 or "FUZZ_SECONDS" in os.environ
-settings.register_profile("suite", max_examples=100 * TIMES, deadline=None, derandomize=not SEARCHES)
+settings.register_profile("suite", max_examples=50 * TIMES, deadline=None, derandomize=not SEARCHES)
 settings.load_profile("suite")
 
 ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"

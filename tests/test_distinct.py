@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from astra_tacos.distinct import distinct
 
 
-@examples(30)
+@examples(20)
 @given(
     st.sampled_from((np.int16, np.int32, np.int64, np.uint64)).flatmap(
         lambda kind: arrays(kind, st.integers(0, 40), elements=st.integers(0, 12))

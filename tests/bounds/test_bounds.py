@@ -15,14 +15,14 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.topology.topology import Topology
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(schedules(most_npus=16))
 def test_no_schedule_is_faster_than_any_bound(of) -> None:
     for bound in CHUNKED_BOUNDS.values() if goes_by_chunk(of) else ():
         assert bound(of.topology, of.collective, of.timing).time_ns <= of.collective_time_ns
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_nor_on_one_way_links(data: st.DataObject) -> None:
     npus = data.draw(st.integers(2, 7))

@@ -81,7 +81,7 @@ def test_symmetry_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert fluid_ms(topology(*ALL[name]), "all-to-all", size) == pytest.approx(first, rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=topologies(most_npus=10), data=st.data())
 def test_gather_and_scatter_are_maximum_flows(network: Topology, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("gather", "scatter")))

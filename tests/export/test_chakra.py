@@ -31,7 +31,7 @@ from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFactory, of) -> None:
     prefix = tmp_path_factory.mktemp("et") / "x"
@@ -51,7 +51,7 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
     assert (trace.dep >= 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(schedules(), st.sampled_from([None, *LINK_ORDERS]), st.integers(0, 1000))
 def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pytest.TempPathFactory, of, order, tag) -> None:
     prefix = tmp_path_factory.mktemp("et") / "x"

@@ -63,7 +63,7 @@ def messages_meet(ranks: list[list[ParsedNode]]) -> None:
     assert len(tags) == len(set(tags))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(steps(), st.sampled_from(("Ring", "Switch", "FullyConnected")), st.booleans())
 def test_any_step_is_sound_and_ends(step: Step, block: str, with_durations: bool) -> None:
     count = step.parallelism.num_ranks

@@ -62,7 +62,7 @@ def changed_documents(draw: st.DrawFn) -> list[dict[str, Any]]:
     return documents
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(documents=changed_documents())
 def test_damaged_traces_are_runs_or_one_line(documents: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -41,7 +41,7 @@ BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 # ---- Times ----
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     dimensions=st.lists(
         st.tuples(st.sampled_from(BLOCKS), st.integers(2, 3), st.sampled_from((25.0, 100.0)), st.sampled_from((0.0, 500.0))),

@@ -94,7 +94,7 @@ def test_truncated_messages_are_impossible() -> None:
     assert fastest.time_ns + 120 < fastest.exact_ns < fastest.time_ns + 2 * 71
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     dimensions=st.lists(
         st.tuples(

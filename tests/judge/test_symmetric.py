@@ -12,7 +12,7 @@ from astra_tacos.schedule.symmetric_schedule import SymmetricTask
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(tasks(12))
 def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what, 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from astra_tacos.linter.lint import lint
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(run=broken_runs(), backend=st.sampled_from((None, "congestion-aware", "congestion-unaware")))
 def test_lint_never_raises(run: RunFiles, backend: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ from astra_tacos.units import bytes_per_ns
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(BLOCKS, min_size=1, max_size=3), st.integers(0, 2**32))
 def test_an_npu_has_its_share_in_links(blocks: list[tuple[str, int]], seed: int) -> None:
     split = np.random.default_rng(seed).uniform(0.1, 1000, len(blocks))

@@ -44,7 +44,7 @@ def test_no_split_of_a_grid_is_better(objective: str) -> None:
     assert solution.bound <= solution.objective and solution.gap < 2e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["time", "time-cost"]))
 def test_no_feasible_change_is_better(seed: int, objective: str) -> None:
     random = np.random.default_rng(seed)

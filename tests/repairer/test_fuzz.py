@@ -23,7 +23,7 @@ def compute_us(prefix: Path, most: int) -> int:
     return sum(node.duration_micros for node in nodes if node.type == NodeType.COMP)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(run=broken_runs())
 def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
     with tempfile.TemporaryDirectory() as name:

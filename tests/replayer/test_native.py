@@ -305,7 +305,7 @@ def programs(draw: st.DrawFn) -> CollectiveProgram:
     return native_program(pattern, implementations, draw(st.integers(10_000, 99_999)), sizes, system)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(programs())
 def test_programs_are_well_formed(program: CollectiveProgram) -> None:
     position = np.repeat(np.arange(program.num_positions), np.diff(program.rank_first))

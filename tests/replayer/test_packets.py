@@ -61,7 +61,7 @@ def with_ns3(run: Run, **settings: int | float) -> Run:
     return replace(run, network=replace(run.network, ns3=replace(run.network.ns3, **settings)))  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     dimensions=st.sampled_from(NETWORKS),

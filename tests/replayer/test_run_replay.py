@@ -166,7 +166,7 @@ def check_against_twin(run: Run, backend: str) -> None:
         assert_equals_twin(run, outcome, naive_replay_run(run, backend))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS + EVERY_BLOCK),

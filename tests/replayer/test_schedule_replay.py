@@ -23,7 +23,7 @@ def assert_as_predicted(of) -> None:
     assert replayed.collective_time_ns == of.collective_time_ns
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(schedules(most_npus=18))
 def test_replay_equals_prediction(of) -> None:
     assert_as_predicted(of)
@@ -36,7 +36,7 @@ def test_replay_equals_prediction_everywhere(name: str, link_model: str, collect
     assert_as_predicted(schedule(topology(*ALL[name]), collective, 777_777, 3, link_model=link_model))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_replay_of_other_times_keeps_only_the_order(of) -> None:
     """Stretched times say the same about who waits for whom, so the replay brings the schedule back to its own times."""

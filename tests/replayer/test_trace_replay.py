@@ -403,7 +403,7 @@ def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
     return net, ranks
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases(), st.sampled_from(list(BACKENDS)))
 def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: str) -> None:
     net, ranks = case

@@ -20,7 +20,7 @@ from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 from astra_tacos.topology.topology import Topology
 
 
-@examples(40)
+@examples(20)
 @given(schedules())
 def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
     use = link_use(of)
@@ -35,7 +35,7 @@ def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
         assert np.all((of.topology.channel_link[channel] == link) | (of.topology.channel_down_link[channel] == link))
 
 
-@examples(40)
+@examples(20)
 @given(schedules(), st.integers(1, 40))
 def test_shares_of_time_are_those_of_every_interval_and_bin(of: Schedule, bins: int) -> None:
     row = np.arange(of.topology.num_links) % 3
@@ -51,7 +51,7 @@ def test_shares_of_time_are_those_of_every_interval_and_bin(of: Schedule, bins: 
     assert np.allclose(shares, expected, atol=1e-5)
 
 
-@examples(40)
+@examples(20)
 @given(schedules())
 def test_arrivals_are_those_of_the_sends_followed_one_by_one(of: Schedule) -> None:
     collective = of.collective

@@ -37,7 +37,7 @@ GROUPED = grouped_schedules()
 ANY = st.one_of(GROUPED, summed_schedules())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(ANY)
 def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
     assert verify(of) == ()
@@ -50,7 +50,7 @@ def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
     assert replayed.link_busy_ns.tolist() == of.link_busy_ns.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=ANY, link_order=st.sampled_from((None, "serial", "tokens")))
 def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: Schedule, link_order) -> None:
     prefix = tmp_path_factory.mktemp("et") / "a"
@@ -64,7 +64,7 @@ def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: S
     assert verify_trace(trace, of.collective.name, of.topology, of.collective.root).proven
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=ANY)
 def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     path = tmp_path_factory.mktemp("xml") / "a.xml"
@@ -115,7 +115,7 @@ def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Sche
     assert len(data["messages"]["class"]) == of.num_messages and len(data["bars"]["row"]) == len(held)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=summed_schedules())
 def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
     usable = {row: int(of.end_ns[row]) for row in of.message_row.tolist()}
@@ -129,7 +129,7 @@ def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
         assert np.repeat(found.time_ns[own], found.chunks[own]).tolist() == expected
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=ANY, data=st.data())
 def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.DataObject) -> None:
     chunk = data.draw(st.integers(0, of.collective.num_chunks - 1))
@@ -160,7 +160,7 @@ def codes(of: Schedule) -> set[str]:
     return {violation.code for violation in verify(of)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=GROUPED, data=st.data())
 def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Schedule, data: st.DataObject) -> None:
     awaited = naive_dependencies(of)
@@ -178,7 +178,7 @@ def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Sc
     assert found & {"chunk-absent", "incomplete", "overwrites", "counted-twice"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=summed_schedules(), data=st.data())
 def test_sums_that_are_not_what_they_seem_are_objected_to(of: Schedule, data: st.DataObject) -> None:
     sums = of.sums
@@ -229,7 +229,7 @@ def with_entry(trace, name: str, at: int, value: int):
     return replace(trace, chunks=replace(trace.chunks, **{name: replace(lists, entry=entry)}))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(of=ANY, data=st.data())
 def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: st.DataObject) -> None:
     trace = schedule_trace(of, "x")
@@ -250,7 +250,7 @@ def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: s
     assert of.sums is not None and int(trace.kind[node]) != 6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=ANY, data=st.data())
 def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule, data: st.DataObject) -> None:
     trace = schedule_trace(of, "x")

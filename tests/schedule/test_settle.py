@@ -22,7 +22,7 @@ def awaited(of) -> list[list[int]]:
     return [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_times_are_the_earliest_that_link_order_allows(of) -> None:
     dependencies = naive_dependencies(of)

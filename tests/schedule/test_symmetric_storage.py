@@ -26,7 +26,7 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 COLUMNS = ("chunk", "src", "dst", "reduces", "start_ns", "end_ns")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(what=tasks())
 def test_written_and_read(tmp_path_factory: pytest.TempPathFactory, what: SymmetricTask) -> None:
     path = tmp_path_factory.mktemp("stored") / "schedule.npz"

@@ -62,7 +62,7 @@ NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(NUMBERS, _truth(NUMBERS)))
 @example("2 ** 62")
 @example("(-8) ** 0.5")

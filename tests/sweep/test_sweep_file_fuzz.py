@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(places(WHOLE)), st.one_of(VALUES, st.just(...)))
 @example(("point", "network", "npus_count"), [2, 4, 10**30])
 @example(("axes", 0, "grid", "f"), [float("inf")])

@@ -415,7 +415,7 @@ def test_bad_options(options: dict, expected: str) -> None:
         synthesize(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, MIB), **options)
 
 
-@examples(25)
+@examples(20)
 @given(network=topologies(), data=st.data())
 def test_auto_is_legal_not_below_the_bound_and_replays_as_predicted(network, data: st.DataObject) -> None:
     check_search(AUTO, network, data)

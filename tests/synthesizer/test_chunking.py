@@ -17,7 +17,7 @@ from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     network=topologies(),
     collective=st.sampled_from(sorted(COLLECTIVES)),

@@ -128,7 +128,7 @@ def plans(draw: st.DrawFn, network: Topology) -> Plan:
 NETWORKS = st.one_of(topologies(12), st.sampled_from([ONE_WAY, *(topology(*dimensions) for dimensions in ALL.values())]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(network=NETWORKS, data=st.data())
 def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
     plan = data.draw(plans(network))
@@ -139,7 +139,7 @@ def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
     check(dispatch(network, collective, timing, send_graph_of(plan, network, timing, network.num_npus)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=NETWORKS, data=st.data())
 def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> None:
     pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
@@ -173,7 +173,7 @@ def test_links_too_fast_for_the_buffer_are_told() -> None:
         best(network, 64, "pipelined")
 
 
-@examples(25)
+@examples(20)
 @given(data=st.data())
 def test_what_cannot_win_is_told_before_it_is_made(data: st.DataObject) -> None:
     """No schedule is faster than the least time of its synthesizer, links that are missing or differ included."""

@@ -77,7 +77,7 @@ def naive_order(network, collective, timing, plan) -> list[int]:
     return order
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(network=topologies(10), seed=st.integers(0, 1 << 30), data=st.data())
 def test_as_the_naive_twin(network, seed: int, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["all-gather", "reduce-scatter", "all-reduce"]))

@@ -16,7 +16,7 @@ from astra_tacos.synthesizer.search.joining import join_messages
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(schedules())
 def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
     joined = join_messages(of)
@@ -40,7 +40,7 @@ def test_chunks_of_one_npu_leave_together() -> None:
     assert (joined.collective_time_ns, joined.num_messages) == (1003, 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(schedules())
 def test_exact_time_is_near_the_predicted_one(of) -> None:
     """Truncation shortens each delay by less than 1 ns, rounding of reductions moves each by half a microsecond at most."""

@@ -40,7 +40,7 @@ def rounds(of, collective: str, size: int, chunks: int, model: str, seed: int = 
     return lockstep_rounds(of, what, compute_timing(of, what, model), seed, **options)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),
     collective=st.sampled_from(("all-gather", "reduce-scatter")),
@@ -61,7 +61,7 @@ def test_naive_twin(name: str, collective: str, chunks: int, model: str, seed: i
     assert (chunk[::-1] if reverse else chunk).tolist() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),
     collective=st.sampled_from(sorted(COLLECTIVES)),

@@ -32,7 +32,7 @@ def fluid_ns(of: Schedule) -> float:
 
 
 @pytest.mark.parametrize("name", SYNTHESIZERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=topologies(12), data=st.data())
 def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, network, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives)))

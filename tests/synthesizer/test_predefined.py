@@ -227,7 +227,7 @@ def test_nested_cycles_step_on_everywhere(outer: int, inner: str) -> None:
     assert len(set(steps_on)) == len(steps_on)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=topologies())
 def test_rings_go_through_every_npu(network) -> None:
     rings = find_rings(network)

@@ -85,7 +85,7 @@ def test_the_busiest_link_is_the_best_of_all_paths() -> None:
 
 
 @pytest.mark.parametrize("collective", sorted(COLLECTIVES))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=topologies(12), data=st.data())
 def test_groups_with_relays(collective: str, network, data: st.DataObject) -> None:
     if network.num_npus < 3:
@@ -211,7 +211,7 @@ def test_all_reduce_with_helpers_is_near_its_optimum(helpers: int, optimum: floa
     assert optimum * 625_000 < of.collective_time_ns <= optimum * 625_000 * 1.03
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(network=topologies(16), data=st.data())
 def test_idle_roots_are_legal_and_never_cost_time(network, data: st.DataObject) -> None:
     """Of tori, meshes, switches and products: no branch of a tree is in vain, the oracle passes the sends, and none is slower."""

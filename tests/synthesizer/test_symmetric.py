@@ -39,7 +39,7 @@ ALIKE = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tasks())
 def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what)
@@ -55,7 +55,7 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None
     assert exact_time_ns(expanded) >= max(bound.time_ns for bound in symmetric_bounds(what)) * (1 - 1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(tasks())
 def test_its_bounds_are_bounds_of_the_whole_network(what: SymmetricTask) -> None:
     """Nobody proves more from the dimensions alone than the other bounds do from all links, except for volume and partitions."""
@@ -152,7 +152,7 @@ def test_fewer_owners_than_npus_are_refused() -> None:
     assert SYNTHESIZERS["symmetric"].why_not(network, make_collective("all-reduce", 4, 1024)) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(tasks(16))
 def test_no_slower_than_the_matcher(what: SymmetricTask) -> None:
     """Within 1% of TACOS's algorithm in the same chunks, or one send later: trees are cut into whole sends, the same for all."""

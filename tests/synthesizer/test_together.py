@@ -21,7 +21,7 @@ from astra_tacos.verifier.schedule_oracle import verify, verify_together
 TORUS = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(network=topologies(12), data=st.data())
 def test_any_groups_at_once(network, data: st.DataObject) -> None:
     collectives = []

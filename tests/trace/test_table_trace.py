@@ -58,7 +58,7 @@ def tables(draw: st.DrawFn) -> tuple[NodeTable, np.ndarray]:
     return table, np.cumsum([0, *map(len, ranks)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(tables())
 def test_equals_what_is_read_of_the_bytes(made: tuple[NodeTable, np.ndarray]) -> None:
     table, rank_first = made

@@ -65,7 +65,7 @@ def as_field(name: str, value: int) -> int | str:
     return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(nodes(), LISTS)
 def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> None:
     names = ("send_", "something longer_", "n" * 3000)

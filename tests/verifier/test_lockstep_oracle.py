@@ -46,7 +46,7 @@ def test_every_dropped_send_is_missed(collective: str, model: str) -> None:
         assert "incomplete" in codes(with_chunk(of, chunk))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     collective=st.sampled_from(("all-gather", "reduce-scatter", "all-reduce")),
     model=st.sampled_from(("blocking", "pipelined")),

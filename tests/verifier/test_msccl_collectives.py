@@ -53,7 +53,7 @@ def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path: Path,
 
 
 @pytest.mark.parametrize("coll", COLLS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(
     tmp_path_factory: pytest.TempPathFactory, coll: str, data: st.DataObject

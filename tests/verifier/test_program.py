@@ -210,7 +210,7 @@ def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str,
     assert verify_trace(changed, case[1]).violations != ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=st.sampled_from(CASES), data=st.data())
 def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
     trace = read_trace(files / "-".join(case))
@@ -337,7 +337,7 @@ def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, s
     assert verify_msccl_xml(saved(root, files)).violations != ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
@@ -511,7 +511,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 # Order
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), size=st.integers(1, 150))
 def test_the_search_for_paths_matches_its_slow_twin(data: st.DataObject, size: int) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))

@@ -17,7 +17,7 @@ from astra_tacos.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import check, verify
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(schedules(most_npus=16))
 def test_synthesized_schedules_pass(of) -> None:
     assert verify(of) == ()
@@ -69,14 +69,14 @@ ALWAYS_WRONG = (
 
 
 @pytest.mark.parametrize("kind", ALWAYS_WRONG)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=schedules(), data=st.data())
 def test_mutations_are_objected_to(kind: str, of, data: st.DataObject) -> None:
     row = data.draw(st.integers(0, of.num_sends - 1))
     assert verify(mutate(of, kind, row, row))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(of=schedules(), data=st.data())
 def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: st.DataObject) -> None:
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
@@ -86,7 +86,7 @@ def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: 
         assert computes_collective(mutant)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(of=schedules(), data=st.data())
 def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject) -> None:
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))

@@ -61,7 +61,7 @@ def broken(draw: st.DrawFn) -> SymmetricSchedule:
     return with_columns(schedule, columns)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(broken())
 def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedule) -> None:
     violations = verify_symmetric(schedule)
