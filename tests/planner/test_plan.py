@@ -243,6 +243,8 @@ def test_a_damaged_cache_is_no_cache(
     before = {path: (path.read_bytes(), path.with_suffix(".json").read_bytes()) for path in kept}
     for path in kept:
         damage(path)
+    # Entries of joint schedules lack some figures.
+    kept = [path for path in kept if (path.read_bytes(), path.with_suffix(".json").read_bytes()) != before[path]]
     assert not caplog.messages
     result, _ = quickly_planned(inputs, tmp_path / "again", cache=tmp_path / "cache")
     assert not any(case.from_cache for case in result.cases)
