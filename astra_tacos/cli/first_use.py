@@ -125,7 +125,8 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
     entries = [SYNTHESIZERS[name] for name in options.synthesizers]
     if any(entry.optimum is not None and entry.why_not(topology, collective) is None for entry in entries):
-        return (*SYMMETRIC, "astra_tacos.schedule._settle_kernels:earliest_times")
+        kernels = SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
+        return (*kernels, "astra_tacos.schedule._settle_kernels:earliest_times")
     return ()
 
 
