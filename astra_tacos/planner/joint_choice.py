@@ -23,8 +23,8 @@ from astra_tacos.units import format_size
 _MOST_SETS = 32
 """Sets of collectives that are synthesized together: those that take longest."""
 _MOST_RANKS = 128
-_WORK = 1 << 16
-"""Sends of all schedules that are made, about: some seconds a core. Sets that take longest come first."""
+_WORK = 1 << 22
+"""Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest come first."""
 _WORTH = 0.99
 """A joint schedule is tried where it takes less than this share of what its collectives take now."""
 Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]
@@ -38,6 +38,7 @@ def choose_joint(
     write: Write,
     threads: int,
     most_messages: int,
+    num_channels: int,
 ) -> CandidateRun:
     """A faster run in which collectives that are under way at once run joint schedules; `best` if none is faster.
 
@@ -58,6 +59,8 @@ def choose_joint(
         Sets synthesized at a time.
     most_messages
         About how many messages the run may have.
+    num_channels
+        Channels of the network: routes examine all of them for a send.
     """
     nodes = workload.instances.nodes
     has_own = (workload.run.implementation[nodes.row] != NATIVE) & (nodes.named_group == nodes.group)
@@ -72,7 +75,7 @@ def choose_joint(
     apart_ns = max(sum(each.apart_ns for each in sets), 1)
 
     tasks: list[tuple[JointSet, int]] = []
-    left = _WORK
+    left = _WORK // num_channels
     for joint in sets:
         # What the run has left is for the sets, as much as they take of their time together.
         room = sum(workload.cases[int(workload.of_instance[number])].most_messages for number in joint.instances[0])

@@ -232,7 +232,8 @@ class _Candidates:
         def write(made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
             return self._write_and_replay(made, chosen, order, base, model)
 
-        return choose_joint(self.workload, best, solutions, synthesize, write, options.threads or os.cpu_count() or 1, limit)
+        threads = options.threads or os.cpu_count() or 1
+        return choose_joint(self.workload, best, solutions, synthesize, write, threads, limit, topology.num_channels)
 
     def _write_and_replay(
         self, made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64], base: _Base, model: Backend
