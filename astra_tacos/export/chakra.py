@@ -42,7 +42,7 @@ from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
 LinkOrder = Literal["serial", "tokens", "window", "none"]
-LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "window", "none")
+LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "none", "window")
 """ASTRA-sim takes tags modulo this."""
 
 _TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)

@@ -24,7 +24,7 @@ _MOST_SETS = 32
 """Sets of collectives that are synthesized together: those that take longest."""
 _MOST_RANKS = 128
 _WORK = 1 << 22
-"""Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest come first."""
+"""Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest go first."""
 _WORTH = 0.99
 """A joint schedule is tried where it takes less than this share of what its collectives take now."""
 Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]

@@ -12,6 +12,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.errors import SynthesisError
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
 from astra_tacos.judge.packet_search import fastest_order, search_and_replay
@@ -82,9 +83,14 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     if backend is not None and not backend.is_analytical and not is_large:
         return None
     begin = time.perf_counter()
-    asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
     most = None if is_large else options.max_sends
-    made = [best_symmetric(each, most) if options.chooses_chunks else synthesize_symmetric(each) for each in asked]
+    try:
+        asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
+        made = [best_symmetric(each, most) if options.chooses_chunks else synthesize_symmetric(each) for each in asked]
+    except SynthesisError:  # others cut the buffer themselves, or say why they cannot
+        if is_large:
+            raise
+        return None
     seconds = time.perf_counter() - begin
     schedule = min(made, key=lambda each: each.collective_time_ns)
     is_listed = schedule.num_sends <= _MOST_JUDGED or (options.synthesizer == AUTO and not is_large)

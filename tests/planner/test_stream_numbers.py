@@ -68,9 +68,12 @@ def test_an_order_that_makes_numbers_differ(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("splits", "group"), [(1, ""), (4, "3")])
 def test_every_chunk_has_a_number(tmp_path: Path, splits: int, group: str) -> None:
-    """In 4 parts, 4,096 bytes are 4 chunks, but 4,099 bytes 5, the last of which is mostly empty."""
+    """In 4 parts, 4,096 bytes are 4 chunks, but 4,099 bytes 5, the last of which is mostly empty. The halves do not meet."""
     sizes = (4096, 4099)
-    ranks = [[coll(3, (), STAYS, sizes[rank // 2], group=1 + rank // 2), coll(7, [3], STAYS)] for rank in range(4)]
+    ranks = [
+        [comp(2, us=1 + 100 * (rank // 2)), coll(3, [2], STAYS, sizes[rank // 2], group=1 + rank // 2), coll(7, [3], STAYS)]
+        for rank in range(4)
+    ]
     result, after = make(tmp_path, ranks, HALVES, splits)
     assert (result.before_ns is None) == (splits > 1)
     assert groups_of(after, 7) == [group] * 4

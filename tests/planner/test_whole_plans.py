@@ -63,10 +63,12 @@ def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], .
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: Path, tmp_path: Path, name: str) -> None:
     inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
-    result, after = planned(inputs, tmp_path / "plan", options=replace(PLAN_OPTIONS, threads=2), cache=cache)
+    result, after = planned(
+        inputs, tmp_path / "plan", options=replace(PLAN_OPTIONS, threads=2), cache=cache, most_messages=1 << 20
+    )
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
-    assert all(case.algorithm != "native" and not case.was_cut_off for case in result.cases)
+    assert [(case.collective, case.algorithm) for case in result.cases if case.algorithm == "native" or case.was_cut_off] == []
     assert sum(case.count for case in result.cases) == result.num_collectives
     report = lint_plan(after)
     assert (report.errors, report.warnings) == ({}, {})
@@ -86,7 +88,8 @@ def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: P
                 assert list(new.ctrl_deps)[: len(deps)] == deps
                 assert all(dep in new_id.values() for dep in new.ctrl_deps)
                 same = {name: value for name, value in attributes(old).items() if name != "pg_name"}
-                assert same == {name: value for name, value in attributes(new).items() if name != "pg_name"}
+                kept = {name: value for name, value in attributes(new).items() if name not in ("pg_name", "astra_tacos_group")}
+                assert same == kept
             else:
                 assert new.id == old.id
                 assert list(new.ctrl_deps) == deps
