@@ -104,7 +104,8 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
     for command in commands:
         workers = " --workers 1" if "sweep splits.yml" in command else ""  # a second process takes longer to start than it saves
         status, out, err = invoke(command.removeprefix("astra-tacos ") + workers, capsys)
-        assert (status, err) == (0, "")
+        assert status == 0
+        assert all(" points done, " in line for line in err.splitlines())  # where it takes longer
         printed.append(out)
     rows = [re.findall(r"^(best|best by bytes|refined) +([\d.]+) +([\d.]+) +([\d.]+) ", out, re.MULTILINE) for out in printed]
     assert shown[1] == rows[1]
