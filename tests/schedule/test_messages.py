@@ -245,9 +245,12 @@ def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: s
     verdict = verify_trace(changed, of.collective.name, None, of.collective.root)
     if not verdict.proven:
         return
-    # What a rank has in two places may be taken from either one.
-    node = int(lists.node[np.searchsorted(lists.first, at, side="right") - 1])
-    assert of.sums is not None and int(trace.kind[node]) != 6
+    assert of.sums is not None
+    of_entry = np.repeat(lists.node, np.diff(lists.first))
+    node = int(of_entry[at])
+    # What a rank has in two places may be taken from either one, and what nothing reads may be put anywhere.
+    used = (trace.rank[of_entry] == trace.rank[node]) & (lists.entry == old)
+    assert int(trace.kind[node]) != 6 or (np.count_nonzero(used) == 1 and old not in of.sums.total)
 
 
 @settings(max_examples=20, deadline=None)
