@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_tacos.config.yaml_text import describe, read_text
+from astra_tacos.config.table_file import read_table
+from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 
 NODE_COLUMNS = ("id", "kind", "name")
@@ -40,8 +40,7 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
         If it cannot be read, or lists other devices, or an NPU after a device of another kind.
     """
     kinds: dict[int, tuple[str, str]] = {}
-    for line, fields in _rows(path):
-        text, kind, name = fields
+    for line, (text, kind, name) in read_table(path, NODE_COLUMNS, "device"):
         device = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
         if not 0 <= device < num_devices:
             raise ConfigError(f"{path}:{line}: id is {describe(text)}, expected a device of the links, 0 to {num_devices - 1}")
@@ -70,28 +69,3 @@ def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> I
         yield f"{npu},{NPU_KIND},\n"
     for number, device in enumerate(forwarding):
         yield f"{num_npus + number},{device.kind},{device.name}\n"
-
-
-def _rows(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
-    """Line number and fields of each device; blank lines and `#` lines are skipped."""
-    reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
-    order: list[int] = []
-    try:
-        for row in reader:
-            fields = [field.strip() for field in row]
-            if not any(fields) or fields[0].startswith("#"):
-                continue
-            if not order:
-                if sorted(fields) != sorted(NODE_COLUMNS):
-                    found = describe(",".join(fields))
-                    raise ConfigError(f"{path}:{reader.line_num}: header is {found}, expected {','.join(NODE_COLUMNS)}")
-                order = [fields.index(column) for column in NODE_COLUMNS]
-                continue
-            if len(fields) != len(order):
-                raise ConfigError(f"{path}:{reader.line_num}: {len(fields)} fields, expected {len(order)}")
-            number, kind, name = (fields[index] for index in order)
-            yield reader.line_num, (number, kind, name)
-    except csv.Error as error:
-        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
-    if not order:
-        raise ConfigError(f"{path}: file is empty, expected a header {','.join(NODE_COLUMNS)} and one device a line")

@@ -56,13 +56,18 @@ class _Block:
     peers: list[int] = field(default_factory=list)
     buffers: list[tuple[int, str]] = field(default_factory=list)
 
+    @property
+    def fits(self) -> bool:
+        """Whether the executor's limits allow it."""
+        return len(self.ops) <= _MOST_OPS and len(self.peers) <= _MOST_CHANNELS and len(self.buffers) <= _MOST_CHANNELS
+
 
 def why_no_mscclpp_plan(schedule: Schedule) -> str | None:
     """The reason why a schedule has no MSCCL++ plan; None if it has."""
     reason = _why_not(schedule)
     if reason is None and _names_what_exists(schedule):  # otherwise the oracle says what is wrong
         try:
-            _blocks(schedule)
+            _own_blocks(schedule)
         except ConfigError as error:
             reason = str(error)
     return reason
@@ -127,7 +132,20 @@ def mscclpp_plan(schedule: Schedule) -> dict[str, Any]:
 
 
 def _blocks(schedule: Schedule) -> tuple[list[list[_Block]], list[int]]:
-    """The thread blocks of every NPU, and how many chunks its scratch buffer has.
+    """The thread blocks of every NPU, and how many chunks its scratch buffer has."""
+    num_npus, num_chunks = schedule.topology.num_npus, schedule.collective.num_chunks
+    own, scratch = _own_blocks(schedule)
+    blocks = _shared(own, -(-num_chunks // _MOST_BLOCKS))
+    if schedule.collective.name == "all-to-all":
+        part = schedule.collective.chunks_per_npu
+        for npu in range(num_npus):
+            source, target = ({"type": name, "index": npu * part, "size": part} for name in "io")
+            blocks[npu].append(_Block([{"name": "copy", "src_buff": [source], "dst_buff": [target]}]))
+    return blocks, scratch
+
+
+def _own_blocks(schedule: Schedule) -> tuple[list[list[_Block]], list[int]]:
+    """By chunk and NPU, what a thread block of the chunk's own does, and how many chunks the scratch buffers have.
 
     Raises
     ------
@@ -136,26 +154,17 @@ def _blocks(schedule: Schedule) -> tuple[list[list[_Block]], list[int]]:
     """
     num_npus, num_chunks = schedule.topology.num_npus, schedule.collective.num_chunks
     events, scratch = _events(schedule)
-    blocks: list[list[_Block]] = [[] for _ in range(num_npus)]
     own = [[_Block() for _ in range(num_npus)] for _ in range(num_chunks)]
     for (chunk, npu), what in events.items():
         block = own[chunk][npu]
         for is_send, group in groupby(sorted(what, key=lambda event: (event.time, event.is_send)), lambda event: event.is_send):
             (_add_sends if is_send else _add_receives)(block, list(group))
-        if len(block.ops) > _MOST_OPS or len(block.peers) > _MOST_CHANNELS or len(block.buffers) > _MOST_CHANNELS:
+        if not block.fits:
             raise ConfigError(
                 f"chunk {chunk} takes NPU {npu} {len(block.ops)} operations with {len(block.peers)} peers in a thread block, "
                 f"the executor has {_MOST_OPS} and {_MOST_CHANNELS}"
             )
-    for group_of_chunks in _shared(own, -(-num_chunks // _MOST_BLOCKS)):
-        for npu in range(num_npus):
-            blocks[npu].append(_joined([own[chunk][npu] for chunk in group_of_chunks]))
-    if schedule.collective.name == "all-to-all":
-        part = schedule.collective.chunks_per_npu
-        for npu in range(num_npus):
-            source, target = ({"type": name, "index": npu * part, "size": part} for name in "io")
-            blocks[npu].append(_Block([{"name": "copy", "src_buff": [source], "dst_buff": [target]}]))
-    return blocks, scratch
+    return own, scratch
 
 
 def _events(schedule: Schedule) -> tuple[dict[tuple[int, int], list[_Event]], list[int]]:
@@ -231,37 +240,34 @@ def _channels(block: _Block, peers: list[int]) -> list[int]:
     return [block.peers.index(peer) for peer in peers]
 
 
-def _shared(own: list[list[_Block]], at_least: int) -> list[list[int]]:
-    """Chunks that share thread blocks: about so many each, fewer where an NPU's operations would not fit."""
-    groups: list[list[int]] = []
-    for chunk, blocks in enumerate(own):
-        if groups and len(groups[-1]) < at_least:
-            joined = [_joined([*(own[other][npu] for other in groups[-1]), block]) for npu, block in enumerate(blocks)]
-            if all(
-                len(one.ops) <= _MOST_OPS and len(one.peers) <= _MOST_CHANNELS and len(one.buffers) <= _MOST_CHANNELS
-                for one in joined
-            ):
-                groups[-1].append(chunk)
+def _shared(own: list[list[_Block]], at_least: int) -> list[list[_Block]]:
+    """The thread blocks of each NPU: about so many chunks share one, fewer where an NPU's operations would not fit."""
+    made: list[list[_Block]] = []  # by group of chunks, then by NPU
+    in_last = 0
+    for blocks in own:
+        if made and in_last < at_least:
+            joined = [_joined(before, block) for before, block in zip(made[-1], blocks, strict=True)]
+            if all(block.fits for block in joined):
+                made[-1] = joined
+                in_last += 1
                 continue
-        groups.append([chunk])
-    return groups
+        made.append(blocks)
+        in_last = 1
+    return [list(of_npu) for of_npu in zip(*made, strict=True)]
 
 
-def _joined(blocks: list[_Block]) -> _Block:
-    """One thread block that does what several do, one after another."""
-    if len(blocks) == 1:
-        return blocks[0]
-    joined = _Block()
-    for block in blocks:
-        channels = _channels(joined, block.peers)
-        joined.buffers += [buffer for buffer in block.buffers if buffer not in joined.buffers]
-        for op in block.ops:
-            changed = dict(op)
-            if "channel_ids" in op:
-                changed["channel_ids"] = [channels[number] for number in op["channel_ids"]]
-            if "dst_buff" in op:
-                changed["dst_buff"] = [_renumbered(entry, block, joined) for entry in op["dst_buff"]]
-            joined.ops.append(changed)
+def _joined(first: _Block, then: _Block) -> _Block:
+    """One thread block that does what two do, one after the other."""
+    joined = _Block(list(first.ops), list(first.peers), list(first.buffers))
+    channels = _channels(joined, then.peers)
+    joined.buffers += [buffer for buffer in then.buffers if buffer not in joined.buffers]
+    for op in then.ops:
+        changed = dict(op)
+        if "channel_ids" in op:
+            changed["channel_ids"] = [channels[number] for number in op["channel_ids"]]
+        if "dst_buff" in op:
+            changed["dst_buff"] = [_renumbered(entry, then, joined) for entry in op["dst_buff"]]
+        joined.ops.append(changed)
     return joined
 
 

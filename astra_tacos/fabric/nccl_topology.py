@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.xml_text import read_xml
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.fabric.draft import FabricDraft
-from astra_tacos.input_file import read_bounded
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -44,17 +44,7 @@ def read_nccl_topology(path: Path, latency_ns: float, cpu_gbps: float) -> Networ
     ConfigError
         If the file is none, or has a GPU of unknown generation.
     """
-    from xml.etree.ElementTree import ParseError
-
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import fromstring
-
-    try:
-        root: Element = fromstring(read_bounded(path, _MAX_FILE_BYTES, "an XML of NCCL"), forbid_dtd=True)
-    except (ParseError, DefusedXmlException, ValueError) as error:
-        raise ConfigError(f"{path}: not XML: {' '.join(str(error).split())}") from None
-    if root.tag != "system":
-        raise ConfigError(f"{path}: found <{root.tag}>, expected <system>")
+    root = read_xml(path, _MAX_FILE_BYTES, "an XML of NCCL", "system")
     reader = _Reader(path, FabricDraft(str(path)), latency_ns)
     cpus = []
     for number, element in enumerate(root.findall("cpu")):

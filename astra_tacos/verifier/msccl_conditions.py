@@ -40,8 +40,8 @@ class Ranks(Protocol):
         """int64[num_copies, 3], GPU, place in its input and in its output of what is copied before all steps."""
 
 
-def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> list[Violation]:
-    """Violations of the postcondition of the file's collective.
+def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> tuple[list[Violation], int | None]:
+    """Violations of the postcondition of the file's collective, and the root of a rooted one.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order:
     """
     assert file.collective is not None
     violations, root = check_values(file, file.collective, layout, program, order)
-    return violations + (list(_absent_buffers(file, layout, file.collective, root)) if root is not None else [])
+    return violations + (list(_absent_buffers(file, layout, file.collective, root)) if root is not None else []), root
 
 
 def check_values(
@@ -81,21 +81,17 @@ def check_values(
     return violations + compare(program, memory, after, collective, naming), root
 
 
-def stated_values(
-    file: Ranks, collective: str, layout: Layout, program: Program, order: Order
-) -> tuple[dict[int, Value], dict[int, Value], int | None]:
-    """What a collective has by location before it and after it, and the root of a rooted one.
+def stated_values(file: Ranks, collective: str, layout: Layout, root: int | None) -> tuple[dict[int, Value], dict[int, Value]]:
+    """What a collective has by location before it and after it.
 
     Parameters
     ----------
-    file, collective, layout, program, order
+    file, collective, layout
         As for `check_values`, which has found no violations.
+    root
+        What it found.
     """
-    before = _before(file, layout, collective)
-    memory = dict(before)
-    run(program, order, memory, Naming(layout.grain))
-    root = _root_of(file, layout, collective, memory)
-    return before, dict(_after(file, layout, collective, root or 0)), root
+    return _before(file, layout, collective), dict(_after(file, layout, collective, root or 0))
 
 
 def _too_few_writes(file: Ranks, layout: Layout, program: Program, collective: str) -> Violation | None:

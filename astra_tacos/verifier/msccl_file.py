@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.xml_text import read_xml
 from astra_tacos.errors import ConfigError
-from astra_tacos.input_file import read_bounded
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 
 if TYPE_CHECKING:
@@ -166,9 +166,7 @@ def read_msccl_xml(path: Path) -> MscclFile:
         If the file cannot be read, is not XML or has entities, or if an element or attribute is missing, unknown or out of
         bounds.
     """
-    root = _parse(path)
-    if root.tag != "algo":
-        raise ConfigError(f"{path}: found element {root.tag!r}, expected 'algo'")
+    root = read_xml(path, MAX_FILE_BYTES, "an MSCCL XML", "algo")
     numbers = _Numbers()
     coll = root.get("coll")
     names = (*_COLLECTIVES, *_UNTOLD)
@@ -216,21 +214,6 @@ def _bytes(root: Element, name: str, path: Path) -> int | None:
     if not digits or int(text) > _MAX_BYTES:
         raise ConfigError(f"{path}: algo: {name} is {text[:40]!r}, expected an integer, 0 to {_MAX_BYTES}")
     return int(text)
-
-
-def _parse(path: Path) -> Element:
-    from xml.etree.ElementTree import ParseError
-
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import fromstring
-
-    try:
-        root: Element = fromstring(read_bounded(path, MAX_FILE_BYTES, "an MSCCL XML"), forbid_dtd=True)
-    except DefusedXmlException:
-        raise ConfigError(f"{path}: has a document type or entities, expected plain elements") from None
-    except (ParseError, ValueError, LookupError) as error:
-        raise ConfigError(f"{path}: not XML ({' '.join(str(error).split())})") from None
-    return root
 
 
 def _read_gpus(

@@ -13,7 +13,7 @@ from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_conditions import check_msccl_values, check_values
 from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
-from astra_tacos.verifier.msccl_layout import lay_out
+from astra_tacos.verifier.msccl_layout import Layout, lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.msccl_rules import check_rules
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
@@ -56,6 +56,29 @@ class ProgramVerdict:
         return self.unchecked is None and not self.violations
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Examined:
+    """A verdict, and what it was found with; the rest is None where the program is too broken to have it.
+
+    Parameters
+    ----------
+    verdict
+        The verdict.
+    program, order
+        The actions of the file, and an order that it allows: of an MSCCL XML for both placements, those of the first.
+    layout
+        The locations of the buffers of an MSCCL XML or an MSCCL++ plan.
+    root
+        The root of a rooted collective, by its result.
+    """
+
+    verdict: ProgramVerdict
+    program: Program | None = None
+    order: Order | None = None
+    layout: Layout | None = None
+    root: int | None = None
+
+
 def verify_trace(
     trace: Trace, collective_name: str | None = None, topology: Topology | None = None, root: int | None = None
 ) -> ProgramVerdict:
@@ -81,6 +104,13 @@ def verify_trace(
     ConfigError
         If the name is unknown, or chunk numbers are beyond reason.
     """
+    return examine_trace(trace, collective_name, topology, root).verdict
+
+
+def examine_trace(
+    trace: Trace, collective_name: str | None = None, topology: Topology | None = None, root: int | None = None
+) -> Examined:
+    """As `verify_trace`, with the program and its order."""
     _check_name(collective_name)
     program, violations = chakra_program(trace)
     order, violations = _judge_order(program, violations, topology)
@@ -89,7 +119,8 @@ def verify_trace(
         collective_name, wrong = check_trace_values(program, order, collective_name, root)
         violations += wrong
         unchecked = None
-    return ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
+    verdict = ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
+    return Examined(verdict, program, order)
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -118,24 +149,34 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
 
 def judge_msccl_file(file: MscclFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
     """Judge a file that has been read, as `verify_msccl_xml` does."""
+    return examine_msccl_file(file, collective_name, topology).verdict
+
+
+def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topology: Topology | None = None) -> Examined:
+    """As `judge_msccl_file`, with the program, its order and its layout."""
     violations = check_rules(file)
     if collective_name and file.coll == "custom":
         file = replace(file, collective=collective_name, untold="")
     elif collective_name and collective_name != file.collective:
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     unchecked = file.untold or None
-    num_messages = 0
+    first: tuple[Program, Order | None, Layout, int | None] | None = None
     for in_place in file.placements or (False,):
         layout = lay_out(file, in_place=in_place)
         program, faults = msccl_program(file, layout)
         order, faults = _judge_order(program, faults, topology)
+        root = None
         if order is None or program.buffers is None:
             unchecked = _TOO_BROKEN
         elif file.collective is not None:
-            faults += check_msccl_values(file, layout, program, order)
+            wrong, root = check_msccl_values(file, layout, program, order)
+            faults += wrong
         violations += faults
-        num_messages = program.num_messages
-    return ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
+        first = first or (program, order, layout, root)
+    assert first is not None
+    num_messages = first[0].num_messages
+    verdict = ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
+    return Examined(verdict, *first)
 
 
 def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -159,6 +200,11 @@ def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, to
 
 def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
     """Judge a plan that has been read, as `verify_mscclpp_plan` does."""
+    return examine_plan_file(file, collective_name, topology).verdict
+
+
+def examine_plan_file(file: PlanFile, collective_name: str | None = None, topology: Topology | None = None) -> Examined:
+    """As `judge_plan_file`, with the program, its order and its layout."""
     violations: list[Violation] = []
     name, unchecked = file.collective, why_refused(file)
     if name is None:
@@ -166,7 +212,7 @@ def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology
     elif collective_name not in (None, name):
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     if unchecked is not None:
-        return ProgramVerdict(name, file.num_npus, 0, unchecked, tuple(violations))
+        return Examined(ProgramVerdict(name, file.num_npus, 0, unchecked, tuple(violations)))
     plan = plan_program(file)
     violations += plan.violations
     if topology is not None:
@@ -175,7 +221,7 @@ def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology
     strong, _ = find_order(plan.ordered)
     violations += deadlocks
     if order is None or strong is None:
-        return ProgramVerdict(name, file.num_npus, 0, _TOO_BROKEN, tuple(violations))
+        return Examined(ProgramVerdict(name, file.num_npus, 0, _TOO_BROKEN, tuple(violations)))
     first, second = (np.array([pair[end] for pair in plan.in_order], np.int64) for end in (0, 1))
     for pair in np.flatnonzero(~order.comes_before(first, second)).tolist():
         names = [plan.program.describe(int(op[pair])) for op in (first, second)]
@@ -183,8 +229,10 @@ def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology
         violations.append(Violation("signal-order", text, npu=int(plan.program.op_rank[first[pair]])))
     violations += check_races(plan.ordered, strong, order) + late_writes(plan, order)
     assert name is not None
-    violations += check_values(file, name, plan.layout, plan.program, order)[0]
-    return ProgramVerdict(name, file.num_npus, plan.program.num_messages, None, tuple(dict.fromkeys(violations)))
+    wrong, root = check_values(file, name, plan.layout, plan.program, order)
+    unique = tuple(dict.fromkeys(violations + wrong))
+    verdict = ProgramVerdict(name, file.num_npus, plan.program.num_messages, None, unique)
+    return Examined(verdict, plan.program, order, plan.layout, root)
 
 
 def _check_name(name: str | None) -> None:

@@ -11,16 +11,13 @@ from astra_tacos.errors import VerificationError
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT
-from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_conditions import stated_values
 from astra_tacos.verifier.msccl_file import read_msccl_xml
-from astra_tacos.verifier.msccl_layout import lay_out
-from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
-from astra_tacos.verifier.mscclpp_program import plan_program, why_no_schedule
-from astra_tacos.verifier.program import ProgramVerdict, judge_msccl_file, judge_plan_file, verify_trace
+from astra_tacos.verifier.mscclpp_program import why_no_schedule
+from astra_tacos.verifier.program import ProgramVerdict, examine_msccl_file, examine_plan_file, examine_trace
 from astra_tacos.verifier.program_form import Program
-from astra_tacos.verifier.program_order import Order, find_order
+from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.program_values import Value
 from astra_tacos.verifier.trace_conditions import stated_trace_values
 
@@ -95,15 +92,12 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
         If the oracle finds violations, or cannot check the result: the file does not say which collective it computes.
     """
     file = read_msccl_xml(Path(path))
-    verdict = judge_msccl_file(file, collective_name)
-    name = _proven_collective(path, verdict)
-    file = replace(file, collective=name)
     # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
-    layout = lay_out(file, in_place=(file.placements or (False,))[0])
-    program, _ = msccl_program(file, layout)
-    order, _ = find_order(program)
-    assert order is not None
-    before, after, root = stated_values(file, name, layout, program, order)
+    found = examine_msccl_file(file, collective_name)
+    name = _proven_collective(path, found.verdict)
+    program, order, layout, root = found.program, found.order, found.layout, found.root
+    assert program is not None and order is not None and layout is not None
+    before, after = stated_values(file, name, layout, root)
     return ProvenProgram(
         Path(path),
         program,
@@ -137,20 +131,19 @@ def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> 
         If the oracle finds violations, or has no model of what the plan does.
     """
     file = read_mscclpp_plan(Path(path))
-    verdict = judge_plan_file(file, collective_name)
-    name = _proven_collective(path, verdict)
-    plan = plan_program(file)
-    order, _ = find_order(plan.program)
-    assert order is not None
-    before, after, root = stated_values(file, name, plan.layout, plan.program, order)
+    found = examine_plan_file(file, collective_name)
+    name = _proven_collective(path, found.verdict)
+    program, order, layout, root = found.program, found.order, found.layout, found.root
+    assert program is not None and order is not None and layout is not None
+    before, after = stated_values(file, name, layout, root)
     return ProvenProgram(
         Path(path),
-        plan.program,
+        program,
         order,
         name,
         root,
-        plan.layout.whole,
-        plan.layout.part,
+        layout.whole,
+        layout.part,
         before,
         after,
         file.least_bytes or None,
@@ -182,10 +175,10 @@ def prove_trace(prefix: str | Path, collective_name: str | None = None, root: in
     if chunks is not None and np.any(is_symbolic):
         moved = chunks.moved
         trace = replace(trace, size_bytes=np.where(is_symbolic & (moved > 0), moved, trace.size_bytes))
-    name = _proven_collective(prefix, verify_trace(trace, collective_name, root=root))
-    program, _ = chakra_program(trace)
-    order, _ = find_order(program)
-    assert order is not None and program.buffers is not None
+    found = examine_trace(trace, collective_name, root=root)
+    name = _proven_collective(prefix, found.verdict)
+    program, order = found.program, found.order
+    assert program is not None and order is not None and program.buffers is not None
     before, after, root, each = stated_trace_values(program, name, root)
     whole = program.buffers.regions[1].first
     # Whole and part are what `chunks_per_npu` follows from: ranks of these collectives have no parts.

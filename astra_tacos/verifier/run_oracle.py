@@ -136,12 +136,12 @@ def verify_run(
         violations += found
         if not is_checked:
             unchecked.append(f"{prefix}: it does not name the chunks that it moves")
-    if before is not None:
-        violations += _compare(before, after)
     nodes = _collective_nodes(after)
     if before is not None:
-        place = _places(before.workload, after.workload) if before.workload.num_ranks == after.workload.num_ranks else None
+        place, lost = _places(before.workload, after.workload)
+        violations += lost
         if place is not None:
+            violations += _compare(before, after, place)
             asked = _collective_nodes(before)
             nodes = replace(asked, row=place[asked.row])
     violations += _check_nodes(after, nodes, made)
@@ -173,15 +173,9 @@ def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
     return [Violation(v.code, f"{prefix.name}: {v.message}", v.send, v.npu, v.chunk, v.time_ns) for v in violations]
 
 
-def _compare(before: Run, after: Run) -> list[Violation]:
-    """Violations for nodes that are not what they were."""
+def _compare(before: Run, after: Run, place: NDArray[np.int64]) -> list[Violation]:
+    """Violations for nodes that are not what they were; `place` is that of `_places`."""
     old, new = before.workload, after.workload
-    if old.num_ranks != new.num_ranks:
-        return [Violation("rank-count", f"{new.num_ranks} ranks, expected {old.num_ranks}")]
-    place = _places(old, new)
-    if place is None:
-        short = int(np.argmax(np.diff(new.rank_first) < np.diff(old.rank_first)))
-        return [Violation("nodes-changed", f"rank {short} has lost nodes", npu=short)]
     found: list[Violation] = []
     faults = np.zeros(old.num_nodes, np.bool_)
     is_collective = old.kind == NodeType.COMM_COLL
@@ -204,11 +198,15 @@ def _compare(before: Run, after: Run) -> list[Violation]:
     return found
 
 
-def _places(old: Trace, new: Trace) -> NDArray[np.int64] | None:
-    """int64[nodes before], the row of each node in the run after; None if a rank has fewer nodes than before."""
-    if (np.diff(new.rank_first) < np.diff(old.rank_first)).any():
-        return None
-    return np.arange(old.num_nodes) + np.repeat(new.rank_first[:-1] - old.rank_first[:-1], np.diff(old.rank_first))
+def _places(old: Trace, new: Trace) -> tuple[NDArray[np.int64] | None, list[Violation]]:
+    """int64[nodes before], the row of each node in the run after; None, and why, if ranks or nodes were lost."""
+    if old.num_ranks != new.num_ranks:
+        return None, [Violation("rank-count", f"{new.num_ranks} ranks, expected {old.num_ranks}")]
+    is_short = np.diff(new.rank_first) < np.diff(old.rank_first)
+    if is_short.any():
+        short = int(np.argmax(is_short))
+        return None, [Violation("nodes-changed", f"rank {short} has lost nodes", npu=short)]
+    return np.arange(old.num_nodes) + np.repeat(new.rank_first[:-1] - old.rank_first[:-1], np.diff(old.rank_first)), []
 
 
 def _owners(trace: Trace) -> NDArray[np.int64]:

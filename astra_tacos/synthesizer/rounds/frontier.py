@@ -7,14 +7,13 @@ Reductions are the same on the reversed links; an All-Reduce is a Reduce-Scatter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, demands_of
 from astra_tacos.synthesizer.rounds.programme import Unknown, least_rounds, sends_of_instance
 
-_NEARLY = 1e-7
 _IMAGE = {"reduce-scatter": "all-gather", "reduce": "broadcast"}
 _MOST_TRIES = 24
 _MORE_ROUNDS = 3
@@ -68,6 +67,8 @@ class Task:
     lanes: Lanes
     collective: str
     root: int | None = None
+    _bounds: dict[int, Fraction | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Those that were asked for: each is a linear programme."""
 
     @property
     def image(self) -> str:
@@ -96,8 +97,10 @@ class Task:
 
     def bound(self, steps: int) -> Fraction | None:
         """Lower bound on rounds per chunk in so many steps; None if so many are too few."""
-        found = least_rounds(self.links, self.demands(self.unit), steps)
-        return None if found is None else Fraction(found).limit_denominator(1000) / self.unit
+        if steps not in self._bounds:
+            found = least_rounds(self.links, self.demands(self.unit), steps)
+            self._bounds[steps] = None if found is None else Fraction(found).limit_denominator(1000) / self.unit
+        return self._bounds[steps]
 
     def decide(self, chunks: int, steps: int, rounds: int, time_limit_s: float | None) -> tuple[tuple[int, int, int], ...] | None:
         """Sends of an instance, None if it has none.
@@ -111,13 +114,7 @@ class Task:
         return None if found is None else tuple(found)
 
 
-def frontier(
-    task: Task,
-    most_chunks: int,
-    most_steps: int,
-    time_limit_s: float | None,
-    on_progress: Callable[[str], None] = lambda text: None,
-) -> Iterator[Point]:
+def frontier(task: Task, most_chunks: int, most_steps: int, time_limit_s: float | None) -> Iterator[Point]:
     """The points of a frontier, by ascending steps.
 
     Parameters
@@ -128,8 +125,6 @@ def frontier(
         What is tried at most.
     time_limit_s
         Seconds for each instance; None for no limit.
-    on_progress
-        Called with what is tried next.
     """
     best: Fraction | None = None
     asymptote = task.bound(task.lanes.num_npus)
@@ -144,7 +139,6 @@ def frontier(
             if tries == _MOST_TRIES:
                 undecided.append((chunks, rounds))
                 break
-            on_progress(f"{chunks} chunks, {steps} steps, {rounds} rounds")
             try:
                 sends = task.decide(chunks, steps, rounds, time_limit_s)
             except Unknown:
