@@ -19,6 +19,7 @@ from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
+from astra_tacos.run.backend import is_packet_level
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
@@ -165,7 +166,7 @@ def compare(
     candidates = read_candidates(candidate_paths)
     total = len(sizes) * (len(synthesizers) + len(candidates) + 1)
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)  # a wrong root is so for every size
-    packets = PACKETS if backend is not None and not backend.is_analytical else ()
+    packets = PACKETS if is_packet_level(backend) else ()
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING, *packets)
     with progress("comparing") as on_progress:
         on_progress(0, total)

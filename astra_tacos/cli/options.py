@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import BACKENDS, MODELS
+from astra_tacos.run.backend import BACKENDS, MODELS, is_packet_level
 from astra_tacos.units import parse_size
 
 if TYPE_CHECKING:
@@ -29,14 +29,25 @@ ns3_option = click.option(
 )
 
 
+def check_ns3(ns3_path: Path | None, backend: Backend | None, in_ns3: bool | None = None) -> None:
+    """Refuse --ns3-config where it does not count: on an analytical network model.
+
+    Parameters
+    ----------
+    ns3_path, backend
+        The file and the network model, None for none.
+    in_ns3
+        Whether a program with ns-3 runs instead of a model; None for commands that start none.
+    """
+    if ns3_path is not None and not in_ns3 and not is_packet_level(backend):
+        raise click.UsageError(f"--ns3-config needs --backend packet{'' if in_ns3 is None else f' or {NS3}'}.")
+
+
 def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
     """The network with the configuration that --ns3-config names, which counts on the packet level only."""
     from astra_tacos.config.network import configured
 
-    if ns3_path is None:
-        return network
-    if backend is None or backend.is_analytical:
-        raise click.UsageError("--ns3-config needs --backend packet.")
+    check_ns3(ns3_path, backend)
     return configured(network, ns3_path)
 
 

@@ -10,9 +10,10 @@ import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import ALL_SEARCHING, PACKETS, PLANNING, compile_ahead
-from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, ns3_option, run_options
+from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
+from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
@@ -120,9 +121,8 @@ def plan(
     from astra_tacos.run.backend import PACKET
 
     backend = PACKET if in_ns3 else backend
-    on_packets = backend is not None and not backend.is_analytical
-    if ns3_config is not None and not on_packets:
-        raise click.UsageError("--ns3-config needs --backend packet or ns-3.")
+    on_packets = is_packet_level(backend)
+    check_ns3(ns3_config, backend, in_ns3)
     if (relay or together) and on_packets:
         raise click.UsageError("--relay and --together predict on analytical models, not packet by packet.")
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
@@ -196,8 +196,7 @@ def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str
     from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
     from astra_tacos.run.backend import PACKET
 
-    network = read_network(inputs.network)
-    network = network if inputs.ns3 is None else configured(network, inputs.ns3)
+    network = configured(read_network(inputs.network), inputs.ns3)
     program = find_binary(binary, network, PACKET if in_ns3 else None)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
     measured: dict[str, Any] = {"binary": str(program)}

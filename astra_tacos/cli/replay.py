@@ -11,9 +11,20 @@ import click
 from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import LINTING, PACKETS, REPLAYING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import ASTRA_SIM, NS3, RunFiles, backend_option, json_option, network_option, ns3_option, run_options
+from astra_tacos.cli.options import (
+    ASTRA_SIM,
+    NS3,
+    RunFiles,
+    backend_option,
+    check_ns3,
+    json_option,
+    network_option,
+    ns3_option,
+    run_options,
+)
 from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.linter.lint import LintReport
@@ -68,10 +79,8 @@ def replay(
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
-    if backend is None or backend.is_analytical:
-        if ns3_config is not None and not in_ns3:
-            raise click.UsageError("--ns3-config needs --backend packet or ns-3.")
-    elif chrome_trace is not None:
+    check_ns3(ns3_config, backend, in_ns3)
+    if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if files is not None:
         if path is not None:
@@ -126,11 +135,10 @@ def _replay_run(
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
-    compile_ahead(*REPLAYING, *LINTING, *(PACKETS if backend is not None and not backend.is_analytical else ()))
+    compile_ahead(*REPLAYING, *LINTING, *(PACKETS if is_packet_level(backend) else ()))
     with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
-        if ns3_config is not None:
-            run = replace(run, network=configured(run.network, ns3_config))
+        run = replace(run, network=configured(run.network, ns3_config))
     model = choose_backend(backend, run.network)
     if output is not None:
         check_replay_directory(output)
@@ -211,10 +219,8 @@ def _replay_in_astra_sim(
     from astra_tacos.run.backend import PACKET
     from astra_tacos.trace.reader import trace_files
 
-    network = read_network(network_path)
     in_ns3, ns3_config = ns3
-    if ns3_config is not None:
-        network = configured(network, ns3_config)
+    network = configured(read_network(network_path), ns3_config)
     program = find_binary(binary, network, PACKET if in_ns3 else None)
     model = PACKET if in_ns3 else backend_of(program, network)
     num_ranks = min(len(trace_files(files.workload)), network.num_npus)

@@ -12,6 +12,7 @@ from astra_tacos.cli.first_use import CHECKING, PACKETS, READING, REPLAYING, com
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
+from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -30,7 +31,7 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
         Whether a JSON object is printed.
     """
     kind, target = identify(path)
-    packets = PACKETS if backend is not None and not backend.is_analytical else ()
+    packets = PACKETS if is_packet_level(backend) else ()
     compile_ahead(*((*READING, *REPLAYING, *packets) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
@@ -74,9 +75,7 @@ def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None, ns3
     from astra_tacos.replayer.trace_replay import replay_trace
     from astra_tacos.trace.reader import read_trace
 
-    network = read_network(network_path)
-    if ns3_config is not None:
-        network = configured(network, ns3_config)
+    network = configured(read_network(network_path), ns3_config)
     replayed = replay_trace(read_trace(prefix, chunks=False), network, backend)
     finish = replayed.finish_ns.tolist()
     return {"path": str(prefix), "model": replayed.backend.name, "finish_ns": finish, "collective_time_ns": max(finish)}

@@ -17,6 +17,7 @@ from astra_tacos.cli.search_options import asked_collective, collective_options,
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
+from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
@@ -100,7 +101,7 @@ def synthesize(
 
         EXPORTER.check_output(output)
     network = with_ns3(read_network(network_path), ns3_config, backend)
-    replays_packets = backend is not None and not backend.is_analytical
+    replays_packets = is_packet_level(backend)
     if takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
@@ -164,7 +165,7 @@ def synthesize(
 
 def _check_rows(backend: Backend | None) -> None:
     """The packet level times messages one by one, which compact schedules do not have."""
-    if backend is not None and not backend.is_analytical:
+    if is_packet_level(backend):
         raise ConfigError(
             f"--backend {backend}: the schedule has too many sends for its messages to be timed, expected fewer NPUs"
         )

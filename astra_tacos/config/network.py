@@ -123,15 +123,15 @@ def read_network(path: str | Path) -> NetworkConfig:
     return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
 
 
-def configured(network: NetworkConfig, ns3_path: str | Path) -> NetworkConfig:
-    """The network with a configuration of ASTRA-sim's ns-3 backend, from a file.
+def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkConfig:
+    """The network with a configuration of ASTRA-sim's ns-3 backend, from a file; as it is without one.
 
     Raises
     ------
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    return replace(network, ns3=read_ns3_config(ns3_path))
+    return network if ns3_path is None else replace(network, ns3=read_ns3_config(ns3_path))
 
 
 def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:

@@ -71,6 +71,10 @@ class Ns3Config:
         """Bytes of a packet besides its payload."""
         return HOST_HEADER_BYTES + _TELEMETRY_BYTES.get(self.cc_mode, 0)
 
+    def num_packets(self, message_bytes: float) -> float:
+        """About how many packets so many bytes of messages take."""
+        return message_bytes / self.payload_bytes
+
     @property
     def ack_bytes(self) -> int:
         """Bytes of an acknowledgement."""

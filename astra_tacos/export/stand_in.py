@@ -123,8 +123,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     is_last = np.concatenate((down == NO_LINK, np.ones(len(through), np.bool_)))
     time = np.concatenate((schedule.start_ns, begins[through]))
     order = np.lexsort((row, is_last, time))
-    channel = np.empty(old.num_links, np.int32)
-    channel[topology.channel_link] = np.arange(topology.num_channels)
+    channel = topology.channel_of_link().astype(np.int32)
     row = row[order]
     hops = Sends(sends.chunk[row], channel[link[order]], sends.reduces[row] & is_last[order], trip=row.astype(np.int32))
     return settle(topology, collective, timing, hops, schedule.synthesizer, schedule.seed)
@@ -153,7 +152,7 @@ def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
         **columns,
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
-    channel_of_link[link[topology.channel_link]] = np.arange(topology.num_channels)
+    channel_of_link[link] = topology.channel_of_link()
     collective = replace(schedule.collective, num_npus=len(device))
     timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
     channel = channel_of_link[old.channel_link[schedule.channel]]

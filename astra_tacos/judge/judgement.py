@@ -15,7 +15,6 @@ from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
 from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
 from astra_tacos.judge.packet_search import MOST_PACKETS
-from astra_tacos.judge.packet_search import num_packets as packets_of
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.packet_time import packet_time_ns
@@ -152,7 +151,7 @@ def judge_schedule(
     times: dict[str, int | None] = {}
     notes = []
     least_ns = busiest_link_ns(schedule)
-    num_packets = packets_of(float(schedule.message_bytes.sum()), network.ns3)
+    num_packets = network.ns3.num_packets(float(schedule.message_bytes.sum()))
     for judge in judges:
         if not judge.backend.is_analytical and num_packets > MOST_PACKETS:
             times[judge.figure] = None

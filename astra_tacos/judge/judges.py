@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
-from astra_tacos.run.backend import BACKENDS, MODELS, STOCK, Backend, default_backend
+from astra_tacos.run.backend import BACKENDS, MODELS, STOCK, Backend, default_backend, is_packet_level
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
@@ -87,7 +87,7 @@ def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tup
     backend
         The model that was asked for; None for the network's default.
     """
-    first = default_backend(network) if backend is None or not backend.is_analytical else backend
+    first = default_backend(network) if backend is None or is_packet_level(backend) else backend
     wanted = (first, *BACKENDS.values())
     stock = next((each for each in wanted if not each.refusals(network)), None)
     own = () if stock is None else (Judge(STOCK_FIGURE, network, stock),)

@@ -336,7 +336,7 @@ class _Sweep:
         """About how many packets it takes on the packet level, none elsewhere."""
         if self._backend.is_analytical:
             return 0
-        return int(self._network.num_npus * self._size_bytes * 2 / self._network.ns3.payload_bytes)
+        return int(self._network.ns3.num_packets(self._network.num_npus * self._size_bytes * 2))
 
     def _replay(self, network: NetworkConfig, config: SystemConfig, backend: Backend) -> tuple[int | None, str]:
         run = single_collective_run(network, config, _PATTERNS[self._pattern], self._size_bytes)

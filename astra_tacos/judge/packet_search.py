@@ -12,9 +12,8 @@ from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.backend import Backend
+from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
@@ -54,7 +53,7 @@ def search_on(
     topology, collective, options, on_progress, without
         As for `search`, which says what is raised.
     """
-    if backend is None or backend.is_analytical or options.link_model != backend.link_model:
+    if not is_packet_level(backend) or options.link_model != backend.link_model:
         return search(topology, collective, options, on_progress, without=without)
     found = search(packet_view(topology, ns3), collective, options, on_progress, without=without)
     schedule = on_links_of(topology, found.schedule)
@@ -86,7 +85,7 @@ def search_and_replay(
     link_order
         How traces keep the order of sends on a link; None for the fastest way.
     """
-    if backend is None or backend.is_analytical:
+    if not is_packet_level(backend):
         return search(topology, collective, options, on_progress), link_order
     is_open = options.link_model == FASTEST
     options = replace(options, link_model=backend.link_model) if is_open else options
@@ -113,23 +112,6 @@ def search_and_replay(
     return contest.best, contest.order
 
 
-def fastest_order(schedule: Schedule, network: NetworkConfig, backend: Backend | None) -> LinkOrder | None:
-    """The order of sends in a schedule's traces that the packet level ends first; None for that of its link model.
-
-    Parameters
-    ----------
-    schedule, network
-        The schedule, and its network as the file has it.
-    backend
-        The network model; nothing is replayed for an analytical one, or None.
-    """
-    if backend is None or backend.is_analytical:
-        return None
-    contest = _Contest(network, backend, None)
-    contest.enter(SearchResult(schedule, exact_time_ns(schedule), 1, 1, 0, False, False, {}))
-    return contest.order
-
-
 class _Contest:
     """Schedules and orders of sends that are replayed packet by packet; the first to end is the best, and of equals the first."""
 
@@ -154,7 +136,7 @@ class _Contest:
         """Replay a result in all orders that come into question; returns whether it needs no rival of its link model."""
         self._first = self._first or found
         schedule, ns3 = found.schedule, self._network.ns3
-        if num_packets(float(schedule.message_bytes.sum()), ns3) > MOST_PACKETS:
+        if ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
             return True
         own = default_link_order(schedule)
         several: tuple[LinkOrder, ...] = (own,) if schedule.timing.is_blocking else (own, "tokens", "none")
@@ -170,8 +152,3 @@ class _Contest:
             if self._best is None or time_ns < self._best[0]:
                 self._best = time_ns, found, order
         return kept
-
-
-def num_packets(collective_bytes: float, ns3: Ns3Config) -> float:
-    """About how many packets so many bytes on links take."""
-    return collective_bytes / ns3.payload_bytes

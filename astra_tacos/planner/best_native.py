@@ -158,7 +158,7 @@ class _Search:
         # Where there are no queues, everything is replayed with queues, too.
         self._messages = max(int(native_messages(workload).sum()), 1) * (1 if backend.models_congestion else 2)
         if not backend.is_analytical:
-            self._messages += int(_bytes(workload) / workload.run.network.ns3.payload_bytes / PACKETS_OF_MESSAGE)
+            self._messages += int(workload.run.network.ns3.num_packets(_bytes(workload)) / PACKETS_OF_MESSAGE)
         self._left = MOST_MESSAGES
         self._own = configuration_of(workload.run)
         self._runs: dict[NativeConfiguration, NativeRun | None] = {}

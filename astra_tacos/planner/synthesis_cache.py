@@ -19,6 +19,7 @@ from astra_tacos.archive import one_line
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import AstraTacosError, ConfigError
+from astra_tacos.export.chakra import LINK_ORDERS
 from astra_tacos.files import replaced_file
 from astra_tacos.input_file import open_regular
 from astra_tacos.schedule.schedule import Schedule
@@ -79,6 +80,7 @@ class Wanted:
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
+    "link order or None": lambda value: value is None or value in LINK_ORDERS,
     "ns": lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63,
     "ns or None": lambda value: value is None or _KINDS["ns"](value),
     "seconds": lambda value: isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value < 1 << 63,

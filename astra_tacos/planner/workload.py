@@ -105,4 +105,4 @@ def baseline_run(workload: Workload, baseline: str | None) -> Run:
 def read_inputs(inputs: RunInputs) -> Run:
     """The run that some files describe."""
     run = read_run(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
-    return run if inputs.ns3 is None else replace(run, network=configured(run.network, inputs.ns3))
+    return replace(run, network=configured(run.network, inputs.ns3))

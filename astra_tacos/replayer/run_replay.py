@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.remote_memory import RemoteMemory
+from astra_tacos.csr import group_by
 from astra_tacos.distinct import distinct
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_table_kernels as kernels
@@ -347,12 +348,14 @@ def _num_messages(workload: Trace, casts: Casts, state: kernels.Progress) -> int
     """Sends of the workload that ran, and those of the programs that its collective nodes ran."""
     total = int(np.count_nonzero((workload.kind == NodeType.COMM_SEND) & (state.finish_ns[: workload.num_nodes] >= 0)))
     ran = state.ran[: workload.num_nodes]
-    for cast in np.unique(ran[ran >= 0]).tolist():
-        program = casts.programs[int(casts.cast_program[cast])]
+    nodes = np.flatnonzero(ran >= 0)
+    first, nodes = group_by(casts.cast_program[ran[nodes]], nodes, len(casts.programs))
+    for number in np.flatnonzero(np.diff(first)).tolist():
+        program = casts.programs[number]
         before = np.concatenate(([0], np.cumsum(program.kind == NodeType.COMM_SEND)))
         sends = np.diff(before[program.rank_first])
         positions = casts.native_position if program.native else casts.position
-        total += int(sends[positions[np.flatnonzero(ran == cast)]].sum())
+        total += int(sends[positions[nodes[first[number] : first[number + 1]]]].sum())
     return total
 
 

@@ -7,7 +7,7 @@ A model's routes are in `replayer.routes`, by these objects. A real ASTRA-sim is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.units import bytes_per_ns
@@ -163,6 +163,11 @@ def default_backend(network: NetworkConfig | None) -> Backend:
     In several dimensions stock ASTRA-sim has the unaware one only. None stands for a network that cannot be read.
     """
     return CONGESTION_AWARE if network is None or len(network.dimensions) <= 1 else CONGESTION_UNAWARE
+
+
+def is_packet_level(backend: Backend | None) -> TypeGuard[Backend]:
+    """Whether a network model was asked for on which a message is many packets."""
+    return backend is not None and not backend.is_analytical
 
 
 def backend_of_model(link_model: LinkModel) -> Backend:

@@ -171,17 +171,7 @@ def packet_view(topology: Topology, ns3: Ns3Config) -> Topology:
         of_dimensions = zip(*(column.tolist() for column in _effective(ns3, *columns)), strict=True)
         pairs = zip(dimensions, of_dimensions, strict=True)
         dimensions = tuple(replace(each, bandwidth_gibps=gibps, latency_ns=ns) for each, (gibps, ns) in pairs)
-    return Topology(
-        topology.name,
-        topology.num_npus,
-        topology.num_switches,
-        topology.link_src,
-        topology.link_dst,
-        bandwidth,
-        latency,
-        topology.link_dimension,
-        dimensions,
-    )
+    return replace(topology, link_bandwidth_gibps=bandwidth, link_latency_ns=latency, dimensions=dimensions)
 
 
 def on_links_of(topology: Topology, schedule: Schedule) -> Schedule:

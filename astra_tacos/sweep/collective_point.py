@@ -13,12 +13,13 @@ from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import SynthesisError
+from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
-from astra_tacos.judge.packet_search import fastest_order, search_and_replay
+from astra_tacos.judge.packet_search import search_and_replay
 from astra_tacos.judge.symmetric import has_equal_delays, has_many_sends, is_symmetric, symmetric_tasks, symmetric_times
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
-from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend
+from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
@@ -46,6 +47,8 @@ _FIGURES = {
     "made_link_model": "link_model",
 }
 """Columns of a row, and the names of the same figures in a certificate."""
+_KEPT = {"synthesis_seconds": "seconds", "link_order": "link order or None"}
+"""What a cache keeps with a schedule."""
 _MOST_JUDGED = 1 << 16
 """Symmetric schedules of more sends are not listed and replayed where their prediction does not speak for all judges."""
 
@@ -61,11 +64,10 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     compact = _without_expansion(network, task, conditions)
     if compact is not None:
         return compact
-    schedule, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
+    schedule, order, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
-    backend = _backend(task)
-    figures |= judge_schedule(schedule, network, backend, fastest_order(schedule, network, backend)).times_ns
+    figures |= judge_schedule(schedule, network, _backend(task), order).times_ns
     return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
 
 
@@ -80,7 +82,7 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     if not is_symmetric(network, task.collective, options):
         return None
     is_large = has_many_sends(network, task.collective, options)
-    if backend is not None and not backend.is_analytical and not is_large:
+    if is_packet_level(backend) and not is_large:
         return None
     begin = time.perf_counter()
     most = None if is_large else options.max_sends
@@ -117,8 +119,8 @@ def _unchecked(schedule: Schedule) -> None:
 
 def _schedule(
     network: NetworkConfig, task: CollectiveTask, conditions: Conditions, check: Callable[[Schedule], None]
-) -> tuple[Schedule, float]:
-    """A schedule from the cache or from a search, after the check has accepted it, and the seconds that its search took."""
+) -> tuple[Schedule, LinkOrder | None, float]:
+    """A schedule from the cache or a search, after the check has accepted it, the order of sends in its traces, and seconds."""
     cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
     topology = build_topology(network)
@@ -126,14 +128,14 @@ def _schedule(
     if cache.directory is not None:
         about = asdict(task) | {"options": task.options.identity()}
         identity = {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
-        kept = cache.find(identity, Wanted((topology,), collective, {"synthesis_seconds": "seconds"}), check)
+        kept = cache.find(identity, Wanted((topology,), collective, _KEPT), check)
         if kept is not None:
-            return kept[0], float(kept[1]["synthesis_seconds"])
+            return kept[0], kept[1]["link_order"], float(kept[1]["synthesis_seconds"])
     begin = time.perf_counter()
     backend = _backend(task)
     asked = timed_for(task.options, topology, collective, backend)[0]
-    found, _ = search_and_replay(backend, network, topology, collective, asked)
+    found, order = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
-    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})
-    return found.schedule, seconds
+    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})
+    return found.schedule, order, seconds

@@ -128,6 +128,15 @@ class Topology:
         position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[position] == wanted, position, -1)
 
+    def channel_of_link(self) -> NDArray[np.int64]:
+        """int64[num_links], the channel that begins with each link; -1 for links that begin none (out of a switch).
+
+        An up-link into a switch begins several channels, of which the last counts.
+        """
+        channel = np.full(self.num_links, -1, np.int64)
+        channel[self.channel_link] = np.arange(self.num_channels)
+        return channel
+
     def describe_link(self, link: int) -> str:
         """`3 -> 7`, with switches as `switch 16`."""
         return f"{self.describe_device(int(self.link_src[link]))} -> {self.describe_device(int(self.link_dst[link]))}"

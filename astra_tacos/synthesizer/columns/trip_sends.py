@@ -104,8 +104,7 @@ def make_sends(
     column_of
         int64[num_chunks], the column of each chunk.
     """
-    channel_of_link = np.empty(topology.num_links, np.int64)
-    channel_of_link[topology.channel_link] = np.arange(topology.num_channels)
+    channel_of_link = topology.channel_of_link()
     targets = collective.chunk_target
     delay = timing.link_delay_ns[:, -1].astype(np.float64)
     kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
