@@ -145,6 +145,7 @@ PARTS = {
     "exchange",
     "symmetric",
     "rounds",
+    "pairs",
 }
 """Of synthesizers: what algorithms are made of."""
 

@@ -161,11 +161,12 @@ def compare(
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     network = with_ns3(read_network(network_path), ns3_config, backend)
-    topology = build_topology(network)
+    topology = build_topology(network, may_forward=True)
     rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)
     total = len(sizes) * (len(synthesizers) + len(candidates) + 1)
-    largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root)  # a wrong root is so for every size
+    # A wrong root is so for every size.
+    largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root, topology.endpoints)
     packets = PACKETS if is_packet_level(backend) else ()
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING, *packets)
     with progress("comparing") as on_progress:
@@ -231,10 +232,10 @@ def compared_rows(
         makers: tuple[str | Candidate, ...] = (*synthesizers, *candidates)
         for maker in makers:
             name = maker if isinstance(maker, str) else maker.name
-            row = CompareRow(topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size, name)
+            row = CompareRow(topology.name, topology.describe_shape(), topology.num_endpoints, collective_name, root, size, name)
             begin = time.perf_counter()
             try:
-                what = asked_collective(collective_name, topology.num_npus, size, root, options)
+                what = asked_collective(collective_name, topology.num_npus, size, root, options, topology.endpoints)
                 own = maker if isinstance(maker, str) else AUTO
                 asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
                 if isinstance(maker, str):
@@ -264,9 +265,9 @@ def compared_rows(
             yield row
         if network is not None:
             try:
-                what = asked_collective(collective_name, topology.num_npus, size, root, options)
+                what = asked_collective(collective_name, topology.num_npus, size, root, options, topology.endpoints)
             except ConfigError as error:
-                about = topology.name, topology.describe_shape(), topology.num_npus, collective_name, root, size
+                about = topology.name, topology.describe_shape(), topology.num_endpoints, collective_name, root, size
                 yield CompareRow(*about, NATIVE, refusal=str(error))
                 continue
             yield from _native_rows(topology, network, what, options, backend, min(bounds, default=None))
@@ -348,7 +349,7 @@ def _native_rows(
     begin = time.perf_counter()
     natives = native_times(network, what, chosen, options.reduce_bandwidth_gbps)
     seconds = time.perf_counter() - begin
-    about = topology.name, topology.describe_shape(), topology.num_npus, what.name, what.root, what.size_bytes
+    about = topology.name, topology.describe_shape(), topology.num_endpoints, what.name, what.root, what.size_bytes
     if natives.fastest_possible is None:
         yield CompareRow(*about, NATIVE, refusal=natives.refusal or "none is physically possible")
     both = ((NATIVE, natives.fastest_possible), (IMPOSSIBLE_NATIVE, natives.fastest))

@@ -141,6 +141,11 @@ def judge_schedule(
         judges = judges_of_collective(schedule.topology, network, timing.link_model, chosen)
     except ConfigError as error:  # no version of ASTRA-sim runs this network
         return Judgement((), chosen, dict.fromkeys(FIGURES), exact_ns, notes=(f"not judged: {error}",))
+    if schedule.topology.forwarding:
+        # The replay of the schedule, hop by hop, is what this model does; traces of NPUs cannot say over which devices to go.
+        own_ns = None if timing.is_blocking else schedule.collective_time_ns
+        held = ("not judged: links are held until chunks arrive, which no backend models here",) if timing.is_blocking else ()
+        return Judgement(judges, judges[0].backend, {judge.figure: own_ns for judge in judges}, exact_ns, notes=held)
     is_default_order = in_flight is None and link_order in (None, default_link_order(schedule))
     if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
-from astra_tacos.run.backend import BACKENDS, MODELS, STOCK, Backend, default_backend, is_packet_level
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, MODELS, STOCK, Backend, default_backend, is_packet_level
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
@@ -73,6 +73,8 @@ def judges_of_collective(
     backend
         The model that the schedule was asked for; None for the one for which schedules are timed so.
     """
+    if topology.forwarding:  # no network of ASTRA-sim has such devices: its own judge is a stand-in run
+        return (Judge(CONGESTION_AWARE.figure, network, CONGESTION_AWARE),)
     stock = stock_network(topology, link_model, backend)
     return (Judge(STOCK_FIGURE, stock.to_config(), stock.backend), *_congested(network, backend))
 

@@ -210,8 +210,9 @@ def native_times(
         Decimal GB/s of a reduction, 0 for no time.
     """
     pattern = collective.name
-    if pattern not in _PATTERNS or collective.members is not None:
-        of_some = "" if collective.members is None else " of some NPUs"
+    is_whole = collective.num_members == network.num_npus
+    if pattern not in _PATTERNS or not is_whole:
+        of_some = "" if is_whole else " of some NPUs"
         return NativeTimes(pattern, None, None, f"{STOCK} has no native {pattern}{of_some}")
     sweep = _Sweep(network, pattern, collective.size_bytes, backend, reduce_bandwidth_gbps)
     times = sweep.run()

@@ -15,6 +15,7 @@ from astra_tacos.replayer._run_replay_kernels import advance
 from astra_tacos.replayer._run_table_kernels import Code, Progress
 from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.device_routes import DeviceRoutes
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns
 
@@ -109,7 +110,8 @@ class CongestionAware:
 
     Source: `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. This model goes beyond ASTRA-sim's, which takes one dimension
     and fewer building blocks: each dimension has its own links, and routes cross the dimensions in order, lowest first; link
-    overrides and failures count; in a graph without dimensions only neighbours exchange messages.
+    overrides and failures count; in a graph without dimensions only neighbours exchange messages, unless it has devices that
+    forward: then messages take the fixed routes of `DeviceRoutes`, over these devices and where need be over other NPUs.
     """
 
     hands_over = False
@@ -130,6 +132,8 @@ class CongestionAware:
             If a route needs a link that does not exist.
         """
         topology = self._topology
+        if topology.forwarding:
+            return _listed(*DeviceRoutes(topology).find(src, dst))
         owner, source, target = crossed_pairs(self._network, src, dst)
         channel = topology.channel_of(source, target)
         if channel.size and channel.min() < 0:
@@ -141,22 +145,28 @@ class CongestionAware:
         hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
         used = hops != NO_LINK
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
-        first_hop = np.concatenate(([0], np.cumsum(num_hops + 1)[:-1])).astype(np.int64)
-        link = np.full(int(num_hops.sum()) + len(src), END, np.int32)
-        is_link = np.ones(len(link), np.bool_)
-        is_link[first_hop + num_hops] = False
-        link[is_link] = hops[used]
-        return Routes(first_hop, link, np.empty(0), np.empty(0))
+        return _listed(np.concatenate(([0], np.cumsum(num_hops))), hops[used])
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
         return advance
 
 
+def _listed(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:
+    """Routes of the links that belong to each message (CSR)."""
+    num_hops = np.diff(first)
+    first_hop = first[:-1] + np.arange(len(num_hops))
+    link = np.full(int(first[-1]) + len(num_hops), END, np.int32)
+    is_link = np.ones(len(link), np.bool_)
+    is_link[first_hop + num_hops] = False
+    link[is_link] = hops
+    return Routes(first_hop.astype(np.int64), link, np.empty(0), np.empty(0))
+
+
 @lru_cache(maxsize=8)
 def topology_of(network: NetworkConfig) -> Topology:
     """The topology of a network, cached, as many runs are replayed on one network."""
-    return build_topology(network)
+    return build_topology(network, may_forward=True)
 
 
 def crossed_pairs(

@@ -123,8 +123,8 @@ def _schedule(
     """A schedule from the cache or a search, after the check has accepted it, the order of sends in its traces, and seconds."""
     cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
     identity: dict[str, Any] = {}
-    topology = build_topology(network)
-    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
+    topology = build_topology(network, may_forward=True)
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
     if cache.directory is not None:
         about = asdict(task) | {"options": task.options.identity()}
         identity = {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}

@@ -14,7 +14,7 @@ from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
-from astra_tacos.synthesizer.chunk_counts import choose_chunks
+from astra_tacos.synthesizer.chunk_counts import advise_for_trips, choose_chunks
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
 from astra_tacos.synthesizer.search.search import MAX_CHUNKS_PER_NPU
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
@@ -98,7 +98,7 @@ class _Model:
 
     def _topology(self, network: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
         if self.last is None or self.last[0] != structure:
-            self.last = (structure, build_topology(network))
+            self.last = (structure, build_topology(network, may_forward=True))
         return self.last[1]
 
 
@@ -111,13 +111,17 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
         If the collective cannot be synthesized on this topology.
     """
     options = task.options
-    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root)
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
     backend = None if task.backend is None else MODELS[task.backend]
     model = timed_for(replace(options, link_model="auto"), topology, collective, backend)[1][0]
     cuts, sends = [collective], collective.least_sends
-    if options.chooses_chunks:
+    if options.chooses_chunks and topology.forwarding:
+        advised = advise_for_trips(topology, collective.name, collective.size_bytes, model, options.max_sends)
+        cuts = [cut_into(collective, count) for count in sorted({1, advised})]
+        sends = cuts[-1].least_sends
+    elif options.chooses_chunks:
         chosen = choose_chunks(topology, collective.name, collective.size_bytes, model, options.max_sends)
         counts = sorted({candidate.chunks_per_npu for candidate in chosen if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU})
         cuts, sends = [cut_into(collective, count) for count in counts], chosen[0].num_sends

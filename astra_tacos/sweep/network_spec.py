@@ -11,6 +11,7 @@ from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.config.network import NetworkConfig, check_block_names, describe_dimensions, make_dimensions, read_network
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
+from astra_tacos.fabric.kinds import KINDS, make_fabric
 from astra_tacos.optimizer.shape import link_gibps, npu_gbps
 from astra_tacos.sweep.expression import Names
 from astra_tacos.sweep.field import MARK, Field, check_keys, read_field
@@ -18,6 +19,7 @@ from astra_tacos.sweep.settings import read_number
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
+_FABRIC = "fabric"
 _FAILURE_KEYS = ("fraction", "seed")
 
 
@@ -82,6 +84,8 @@ class NetworkSpec:
 
     def _from_template(self, template: Mapping[str, Any]) -> NamedNetwork:
         where = self.field.where
+        if _FABRIC in template:
+            return self._from_fabric(template)
         blocks = template["topology"]
         if not isinstance(blocks, list) or not blocks:
             raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
@@ -97,6 +101,24 @@ class NetworkSpec:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{where}.name is {describe(name)}, expected a name")
         return NamedNetwork(self.name or name, NetworkConfig(str(self.source), dimensions), split)
+
+    def _from_fabric(self, template: Mapping[str, Any]) -> NamedNetwork:
+        kind = template[_FABRIC]
+        values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
+        for key, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"{self.field.where}.{key} is {describe(value)}, expected a number")
+        if not isinstance(kind, str):
+            raise ConfigError(f"{self.field.where}.{_FABRIC} is {describe(kind)}, expected {', '.join(KINDS)}")
+        try:
+            config = make_fabric(kind, **values)
+        except ConfigError as error:
+            raise ConfigError(f"{self.field.where}: {error}") from None
+        told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
+        name = template.get("name", told)
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{self.field.where}.name is {describe(name)}, expected a name")
+        return NamedNetwork(self.name or name, replace(config, source=told), ())
 
 
 def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
@@ -116,7 +138,11 @@ def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
     ConfigError
         If the value is neither a path nor a template, or a template lacks a key or has an unknown one.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and _FABRIC in value:
+        for key, number in value.items():
+            if key not in (_FABRIC, "name"):
+                _check_numbers(number, f"{where}.{key}")
+    elif isinstance(value, Mapping):
         check_keys(value, where, _TEMPLATE_KEYS)
         if (_BANDWIDTH in value) == (_PER_NPU in value):
             found = "both" if _BANDWIDTH in value else "neither"

@@ -136,7 +136,7 @@ class Networks:
     def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
         """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
         if self._last is None or self._last[0] != structure:
-            self._last = (structure, build_topology(config))
+            self._last = (structure, build_topology(config, may_forward=True))
         return self._last[1]
 
     def _cost(self, named: NamedNetwork) -> float | None:

@@ -6,7 +6,6 @@ from astra_tacos.collective import COLLECTIVES, PERSONALISED
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.bruck import bruck
 from astra_tacos.synthesizer.algorithms.column_generation import (
-    advise_for_trips,
     column_generation,
     refuse_without_forwarding,
 )
@@ -23,8 +22,9 @@ from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
 from astra_tacos.synthesizer.branchings.chunk_count import advise_chunks, refuse_too_many_flows
-from astra_tacos.synthesizer.chunk_counts import most_promising
+from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
+from astra_tacos.synthesizer.on_fabrics import on_fabrics
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
@@ -54,21 +54,25 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         by_chunk=True,
         optimum=symmetric_optimum,
     ),
-    "tacos": Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True),
-    "trees": Synthesizer(
-        trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True
+    "tacos": on_fabrics(Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True)),
+    "trees": on_fabrics(
+        Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True)
     ),
-    "routed": Synthesizer(
-        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+    "routed": on_fabrics(
+        Synthesizer(
+            routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+        )
     ),
-    "branchings": Synthesizer(
-        branchings,
-        _ROOTED,
-        is_random=False,
-        refusal=refuse_too_many_flows,
-        advise=advise_chunks,
-        work=branch_work,
-        by_chunk=True,
+    "branchings": on_fabrics(
+        Synthesizer(
+            branchings,
+            _ROOTED,
+            is_random=False,
+            refusal=refuse_too_many_flows,
+            advise=advise_chunks,
+            work=branch_work,
+            by_chunk=True,
+        )
     ),
     "column-generation": Synthesizer(
         column_generation,
@@ -81,11 +85,13 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         does_forwarding=True,
         by_chunk=True,
     ),
-    "ring": Synthesizer(ring, _ALL, is_random=False),
-    "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
-    "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
-    "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
-    "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),
+    "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False)),
+    "direct": on_fabrics(Synthesizer(direct, _ALL | PERSONALISED, is_random=False)),
+    "halving-doubling": on_fabrics(
+        Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two)
+    ),
+    "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES, is_random=False)),
+    "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False)),
     "hierarchical": Synthesizer(
         hierarchical,
         _OF_SHARDS | PERSONALISED,

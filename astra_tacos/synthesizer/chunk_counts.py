@@ -20,7 +20,7 @@ from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
 from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.bounds.way_volume import fewest_crossings
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
@@ -34,6 +34,11 @@ MAX_SENDS = 2_000_000
 _RESOLUTION = 1.005
 _MOST_CHUNKS = 4096
 _MOST_SOURCES = 32
+_MOST_CHUNKS_OF_TRIPS = 1 << 16
+_HOPS = 2.2
+"""Links of a trip, about."""
+_SHORT_NS, _OF_LATENCY = 250.0, 0.25
+"""Holds that are short: truncated to whole ns they are still right, and a latency is long beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,30 @@ def most_promising(topology: Topology, name: str, size_bytes: int, link_model: L
         Largest number of sends of a schedule.
     """
     return choose_chunks(topology, name, size_bytes, link_model, max_sends)[0].chunks_per_npu
+
+
+def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks per NPU with which it should come close to its best: links hold chunks briefly, and few trips fill the pipeline.
+
+    Parameters
+    ----------
+    topology
+        The network, one with forwarding devices.
+    name, size_bytes
+        Of the collective, as `COLLECTIVES` takes them.
+    link_model
+        How long a chunk holds a link.
+    max_sends
+        Of the schedule.
+    """
+    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
+    most = float(whole.class_size_bytes[0]) / (float(rate.min() if link_model == "blocking" else rate.max()) * short_ns)
+    most = min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS_OF_TRIPS / whole.num_chunks)
+    count = int(max(most, 1.0))
+    shift = max(count.bit_length() - 3, 0)  # round numbers, so that similar networks get the same
+    return count >> shift << shift
 
 
 def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:

@@ -76,6 +76,6 @@ class Synthesizer:
             return f"does {', '.join(sorted(self.collectives))}, not {collective.name}"
         if topology.forwarding and not self.does_forwarding:
             return "sends from NPU to NPU only, and this graph has devices between them that forward"
-        if collective.members is not None and not self.does_groups:
-            return f"is for all {collective.num_npus} NPUs, not for {collective.num_members} of them"
+        if collective.num_members < topology.num_endpoints and not self.does_groups:
+            return f"is for all {topology.num_endpoints} NPUs, not for {collective.num_members} of them"
         return self.refusal(topology, collective)

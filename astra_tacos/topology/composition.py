@@ -35,7 +35,7 @@ def build_topology(network: NetworkConfig, *, may_forward: bool = False) -> Topo
     if network.forwarding and not may_forward:
         raise ConfigError(
             f"{network.source}: {len(network.forwarding)} devices after the {network.num_npus} NPUs only forward, expected a "
-            "network of NPUs here: on such graphs only synthesize, verify, inspect, plot and export work"
+            "network of NPUs here: docs/fabrics.md says which commands take such graphs"
         )
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)

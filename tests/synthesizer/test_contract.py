@@ -18,12 +18,13 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.search.candidates import default_trials
 from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
-ON_NPUS = {name: entry for name, entry in SYNTHESIZERS.items() if not entry.does_forwarding}
-"""Those for networks of NPUs; `test_column_generation` is about the other one."""
+ON_NPUS = {name: entry for name, entry in SYNTHESIZERS.items() if entry.refusal is not refuse_without_forwarding}
+"""Those for networks of NPUs; `test_column_generation` is about the other one, `test_on_fabrics` about all on fabrics."""
 every = pytest.mark.parametrize("name", ON_NPUS)
 DECLARED = [(name, of) for name, entry in ON_NPUS.items() for of in COLLECTIVES if of in entry.collectives]
 every_collective = pytest.mark.parametrize(("name", "collective"), DECLARED)

@@ -15,33 +15,38 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_sends
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.topology.rotations import find_rotations
 from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 _REFERENCE_BYTES = 1 << 30
-_MOST_NPUS = 128
+_MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4
 _MOST_SENDS = 1 << 22
-_MOST_CHUNKS = 1 << 16
-_HOPS = 2.2
-"""Links of a trip, about."""
-_SHORT_NS, _OF_LATENCY = 250.0, 0.25
-"""Holds that are short: truncated to whole ns they are still right, and a latency is long beside them."""
 
 
 def refuse_without_forwarding(topology: Topology, collective: Collective) -> str | None:
     """The reason why a network has no use for it, or is too large; None if it is not."""
     if not topology.forwarding:
         return "expected a graph with devices that only forward"
-    if topology.num_endpoints > _MOST_NPUS:
-        return f"solves programmes of at most {_MOST_NPUS} NPUs, these are {topology.num_endpoints:,}"
+    npus = topology.num_endpoints
+    if npus > _MOST_ALIKE:
+        return f"solves programmes of at most {_MOST_ALIKE:,} NPUs, these are {npus:,}"
+    if npus > _MOST_NPUS and _orbits(topology, collective) > _MOST_ORBITS:
+        return f"solves programmes of at most {_MOST_NPUS} NPUs that are not alike, these are {npus:,}"
     if collective.least_sends > _MOST_SENDS:
         return f"schedules at most {_MOST_SENDS:,} sends, these are {collective.least_sends:,}"
     return None
+
+
+def _orbits(topology: Topology, collective: Collective) -> int:
+    """Of how many NPUs trees or paths have to be found, as others do the same."""
+    if collective.root is not None or collective.num_members < topology.num_endpoints:
+        return collective.num_members
+    return topology.num_endpoints // find_rotations(topology).order
 
 
 def column_generation(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -64,9 +69,8 @@ def column_generation(topology: Topology, collective: Collective, timing: Timing
     members = collective.member_npus.tobytes()
     solution = _solved(topology, collective.name, collective.root, members, seed)
     solution = solution.scaled(float(collective.chunk_size_bytes.sum()) / float(reference.chunk_size_bytes.sum()))
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    column_of = choose_columns(solution, Demands(topology, collective, seed), collective, rate)
-    sends = make_sends(topology, collective, timing, solution, column_of)
+    demands = Demands(topology, collective, seed)
+    sends = make_sends(demands, collective, timing, solution, choose_columns(solution, demands, collective))
     return dispatch(topology, collective, timing, sends, "column-generation", seed)
 
 
@@ -76,27 +80,3 @@ def _solved(topology: Topology, name: str, root: int | None, members: bytes, see
     npus = np.frombuffer(members, np.int64).tolist()
     collective = make_collective(name, topology.num_npus, _REFERENCE_BYTES, 1, root, npus)
     return solve(Demands(topology, collective, seed))
-
-
-def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
-    """Chunks per NPU with which it should come close to its best: links hold chunks briefly, and few trips fill the pipeline.
-
-    Parameters
-    ----------
-    topology
-        The network, one with forwarding devices.
-    name, size_bytes
-        Of the collective, as `COLLECTIVES` takes them.
-    link_model
-        How long a chunk holds a link.
-    max_sends
-        Of the schedule.
-    """
-    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
-    most = float(whole.class_size_bytes[0]) / (float(rate.min() if link_model == "blocking" else rate.max()) * short_ns)
-    most = min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS / whole.num_chunks)
-    count = int(max(most, 1.0))
-    shift = max(count.bit_length() - 3, 0)  # round numbers, so that similar networks get the same
-    return count >> shift << shift

@@ -1,4 +1,7 @@
-"""Columns: what can be done with a share of a collective's data, and the load that this puts on links."""
+"""Columns: what can be done with a share of a collective's data, and the load that this puts on links.
+
+Where a fabric looks the same from other NPUs, a column stands for its images, too: every orbit of links has one load.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,11 @@ class Column:
         The demand that it serves.
     trips
         In an order in which each comes after those it waits for.
-    links, load
-        int64[n] and float64[n]: the links that it uses, and how often each.
+    orbits, load
+        int64[n] and float64[n]: the orbits of links that it uses, and how often each link of these is used per byte of a demand.
     """
 
     demand: int
     trips: tuple[Trip, ...]
-    links: NDArray[np.int64]
+    orbits: NDArray[np.int64]
     load: NDArray[np.float64]
-
-
-def column_of(demand: int, trips: list[Trip]) -> Column:
-    """The column of these trips."""
-    links, load = np.unique(np.array([link for trip in trips for link in trip.links], np.int64), return_counts=True)
-    return Column(demand, tuple(trips), links, load.astype(np.float64))

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
-from astra_tacos.synthesizer.columns.column import Column, Trip, column_of
+from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
+from astra_tacos.topology.rotations import Rotations, find_rotations
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
 
@@ -33,48 +34,79 @@ class _Demand:
 
 
 class Demands:
-    """The demands of a collective on a topology.
+    """The demands of a collective on a topology; of those that rotations of the fabric map onto one another, the first.
 
     All-Gather: a tree out of each NPU for its shard. Reduce-Scatter: a tree into each. All-Reduce: a tree into some NPU and one
     out of it, for everything. Broadcast, Reduce: trees from or to the root. All-to-All, Scatter, Gather: paths out of each NPU to
     all of its targets; a path may pass NPUs.
+
+    Parameters
+    ----------
+    topology, collective
+        The fabric, and a collective on it.
+    seed
+        Of ties between trees.
+
+    Attributes
+    ----------
+    group
+        The rotations that the collective, too, is the same under.
+    rate, orbit_size
+        float64[num_orbits] and int64[num_orbits], bytes per ns of a link of each orbit of links, and the number of its links.
+    copies
+        How many demands each stands for.
     """
 
     def __init__(self, topology: Topology, collective: Collective, seed: int) -> None:
         self.topology = topology
         self.phases = (True, False) if collective.num_phases == 2 else (collective.only_reduces,)
         self.is_personalised = collective.is_personalised
-        self._finder = RouteFinder(topology, through_npus=collective.is_personalised)
+        is_alike = collective.root is None and collective.num_members == topology.num_endpoints
+        self.group = find_rotations(topology) if is_alike else Rotations((), topology.num_links)
+        self._orbit, self.orbit_size = self.group.link_orbits()
+        self._finder = RouteFinder(topology, self.group, through_npus=collective.is_personalised)
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._hold = 1.0 / bytes_per_ns(topology.link_bandwidth_gibps)
-        away = RouteFinder(topology, through_npus=True).find(self._hold).cost
+        self.rate = np.zeros(len(self.orbit_size))
+        self.rate[self._orbit] = bytes_per_ns(topology.link_bandwidth_gibps)
+        away = RouteFinder(topology, self.group, through_npus=True).find(self._hold).cost
         self._far = away / away.max()
         self._members = collective.member_npus
-        members, total = collective.member_npus.tolist(), float(collective.chunk_size_bytes.sum())
+        first, total = self.group.first_of(collective.member_npus), float(collective.chunk_size_bytes.sum())
+        firsts = np.unique(first).tolist()
+        owner = self.group.first_of(collective.chunk_owner.astype(np.int64))
+        self.copies = 1 if collective.num_phases == 2 else self.group.order
         if collective.chunk_target is not None:
-            owners = np.unique(collective.chunk_owner).tolist()
+            owners = np.unique(owner).tolist()
             self.demands = [
                 _Demand((owner,), total, tuple(np.unique(collective.chunk_target[collective.chunk_owner == owner]).tolist()))
                 for owner in owners
             ]
-            pairs = sum(len(demand.targets) for demand in self.demands)
+            pairs = sum(len(demand.targets) for demand in self.demands) * self.copies
             self.share = np.full(len(self.demands), total / pairs)
-            self.of_chunk = np.searchsorted(owners, collective.chunk_owner)
+            self.of_chunk = np.searchsorted(owners, owner)
         elif collective.num_phases == 2:
-            self.demands = [_Demand(tuple(members), total)]
+            self.demands = [_Demand(tuple(firsts), total)]
             self.share = np.array([total])
             self.of_chunk = np.zeros(collective.num_chunks, np.int64)
         else:
-            owners, self.of_chunk = np.unique(collective.chunk_owner, return_inverse=True)
-            self.share = np.bincount(self.of_chunk, collective.chunk_size_bytes).astype(np.float64)
+            owners, self.of_chunk = np.unique(owner, return_inverse=True)
+            self.share = np.bincount(self.of_chunk, collective.chunk_size_bytes).astype(np.float64) / self.copies
             self.demands = [_Demand((owner,), share) for owner, share in zip(list(owners), self.share.tolist(), strict=True)]
 
     def __len__(self) -> int:
         return len(self.demands)
 
     def routes(self, price: NDArray[np.float64]) -> Routes:
-        """Cheapest routes between NPUs for prices of links, float64[num_links]."""
-        return self._finder.find(price)
+        """Cheapest routes between NPUs for prices of a nanosecond of all links of an orbit, float64[num_orbits]."""
+        return self._finder.find((price / self.orbit_size)[self._orbit])
+
+    def target_in(self, collective: Collective) -> NDArray[np.int64] | None:
+        """int64[num_chunks], the target of each chunk as seen from the owner that its demand is of; None if it has none."""
+        if collective.chunk_target is None:
+            return None
+        element = self.group.element_of(collective.chunk_owner.astype(np.int64))
+        return self.group.back(element, collective.chunk_target.astype(np.int64))
 
     def roots(self, number: int) -> tuple[int, ...]:
         """The NPUs that trees of a demand may have as root."""
@@ -84,7 +116,7 @@ class Demands:
         """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties."""
         demand = self.demands[number]
         if self.is_personalised:
-            return [column_of(number, self._paths(routes, demand.roots[0], demand.targets))]
+            return [self._column(number, self._paths(routes, demand.roots[0], demand.targets))]
         found = []
         for root in demand.roots if roots is None else roots:
             trips: list[Trip] = []
@@ -93,8 +125,16 @@ class Demands:
                 dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
                 cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
                 trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
-            found.append(column_of(number, trips))
+            found.append(self._column(number, trips))
         return found
+
+    def load_of(self, trips: list[Trip]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The orbits of links that trips and their images use, and how often each link of these per byte of a demand."""
+        orbits, times = np.unique(self._orbit[[link for trip in trips for link in trip.links]], return_counts=True)
+        return orbits.astype(np.int64), times * (self.copies / self.orbit_size[orbits])
+
+    def _column(self, demand: int, trips: list[Trip]) -> Column:
+        return Column(demand, tuple(trips), *self.load_of(trips))
 
     def depth(self, column: Column) -> float:
         """Time per byte that the last target of a column waits for its data, if links never wait."""

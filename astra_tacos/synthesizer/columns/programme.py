@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.columns.column import Column
 from astra_tacos.synthesizer.columns.demand import NOISE, Demands
-from astra_tacos.units import bytes_per_ns
 
 _GAP = 5e-4
 _MOST_ROUNDS = 60
@@ -47,7 +46,7 @@ class Solution:
 
 def solve(demands: Demands) -> Solution:
     """Columns and bytes along each of them that are within a thousandth of the optimum, or the best after some rounds."""
-    rate = bytes_per_ns(demands.topology.link_bandwidth_gibps)
+    rate = demands.rate
     columns = _first_columns(demands, rate)
     best_bound, centre = 0.0, None
     amount, time, price = _master(columns, demands, rate)
@@ -90,8 +89,8 @@ def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64])
     from scipy.sparse import csc_array
 
     count = len(columns)
-    row = np.concatenate([column.links for column in columns])
-    which = np.repeat(np.arange(count), [len(column.links) for column in columns])
+    row = np.concatenate([column.orbits for column in columns])
+    which = np.repeat(np.arange(count), [len(column.orbits) for column in columns])
     load = np.concatenate([column.load for column in columns])
     inside = csc_array((load, (row, which)), shape=(len(rate), count))
     of_demand = np.array([column.demand for column in columns])
@@ -101,12 +100,12 @@ def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64])
 
 def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float64], num_demands: int) -> list[Column]:
     """The columns that are cheaper than all of their demand that are there."""
-    links = np.concatenate([column.links for column in columns])
-    first = np.cumsum([0, *(len(column.links) for column in columns[:-1])])
-    cost = np.add.reduceat(price[links] * np.concatenate([column.load for column in columns]), first)
+    orbits = np.concatenate([column.orbits for column in columns])
+    first = np.cumsum([0, *(len(column.orbits) for column in columns[:-1])])
+    cost = np.add.reduceat(price[orbits] * np.concatenate([column.load for column in columns]), first)
     least = np.full(num_demands, np.inf)
     np.minimum.at(least, [column.demand for column in columns], cost)
-    return [column for column in found if float(price[column.links] @ column.load) < least[column.demand] * (1 - 1e-9)]
+    return [column for column in found if float(price[column.orbits] @ column.load) < least[column.demand] * (1 - 1e-9)]
 
 
 def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
@@ -117,12 +116,12 @@ def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
     for _ in range(_FIRST_ROUNDS):
         for first in range(0, len(wanted), step):
             busy = load / rate
-            price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate
+            price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate * demands.orbit_size
             routes = demands.routes(price)
             for number, root in wanted[first : first + step]:
                 (column,) = demands.cheapest(routes, number, (root,))
                 columns.append(column)
-                load[column.links] += column.load * demands.share[number] / len(demands.roots(number))
+                load[column.orbits] += column.load * demands.share[number] / len(demands.roots(number))
                 count_work(len(column.trips) * 8)
     return columns
 
@@ -133,7 +132,7 @@ def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[C
     bound, columns = 0.0, []
     for number in range(len(demands)):
         found = demands.cheapest(routes, number)
-        costs = [float(price[column.links] @ column.load) for column in found]
+        costs = [float(price[column.orbits] @ column.load) for column in found]
         bound += min(costs) * demands.share[number]
         columns += found
         count_work(sum(len(column.trips) for column in found) * 8)

@@ -25,7 +25,7 @@ _STAGGER = 0.9
 """Share of the busiest link's time over which chunks of one demand are due, one after another."""
 
 
-def choose_columns(solution: Solution, demands: Demands, collective: Collective, rate: NDArray[np.float64]) -> NDArray[np.int64]:
+def choose_columns(solution: Solution, demands: Demands, collective: Collective) -> NDArray[np.int64]:
     """int64[num_chunks], the column of each chunk; chunks of one column are spread over those of its demand.
 
     Parameters
@@ -36,15 +36,14 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective,
         The demands, which say which chunks are whose.
     collective
         The collective.
-    rate
-        float64[num_links], bytes per ns.
     """
-    of_demand = np.array([column.demand for column in solution.columns])
-    target = collective.chunk_target if collective.chunk_target is not None else np.zeros(collective.num_chunks, np.int32)
+    of_demand, rate = np.array([column.demand for column in solution.columns]), demands.rate * demands.copies
+    seen = demands.target_in(collective)
+    target = np.zeros(collective.num_chunks, np.int64) if seen is None else seen
     key = demands.of_chunk * np.int64(collective.num_npus) + target
     _, group = np.unique(key, return_inverse=True)
     first, chunks = group_by(group, np.arange(collective.num_chunks), int(group.max()) + 1)
-    # Load that rounding adds to links, as time; the columns of the smallest worst load get what is left over.
+    # Load that rounding adds to orbits of links, as time; the columns of the smallest worst load get what is left over.
     excess = np.zeros(len(rate))
     column_of = np.empty(collective.num_chunks, np.int64)
     size = float(collective.chunk_size_bytes.mean())
@@ -53,7 +52,7 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective,
         columns = np.flatnonzero(of_demand == demands.of_chunk[own[0]])
         wanted = solution.bytes[columns] / solution.bytes[columns].sum() * len(own)
         count = np.floor(wanted + 1e-9).astype(np.int64)
-        weight = [_load_for(solution.columns[at], int(target[own[0]]), collective.is_personalised) for at in columns.tolist()]
+        weight = [_load_for(demands, solution.columns[at], int(target[own[0]])) for at in columns.tolist()]
         for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True):
             excess[links] += (whole - share) * load * size / rate[links]
         for _ in range(len(own) - int(count.sum())):
@@ -72,40 +71,39 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective,
     return column_of
 
 
-def _load_for(column: Column, target: int, is_personalised: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Links that a chunk for a target uses in a column, and how often each."""
-    if not is_personalised:
-        return column.links, column.load
-    links, load = np.unique([link for trip in column.trips if trip.target == target for link in trip.links], return_counts=True)
-    return links.astype(np.int64), load.astype(np.float64)
+def _load_for(demands: Demands, column: Column, target: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Orbits of links that chunks for a target use in a column, and how often each link."""
+    if not demands.is_personalised:
+        return column.orbits, column.load
+    return demands.load_of([trip for trip in column.trips if trip.target == target])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The hops of a column for one chunk: channel, trip, whether it is added at the hop's end, and the time left at its start."""
+    """The hops of a column for one chunk: link, trip, whether it is added at the hop's end, and the time left at its start."""
 
-    channel: NDArray[np.int64]
+    link: NDArray[np.int64]
     trip: NDArray[np.int64]
     adds: NDArray[np.bool_]
     left_ns: NDArray[np.float64]
 
 
 def make_sends(
-    topology: Topology, collective: Collective, timing: Timing, solution: Solution, column_of: NDArray[np.int64]
+    demands: Demands, collective: Collective, timing: Timing, solution: Solution, column_of: NDArray[np.int64]
 ) -> SendGraph:
-    """The sends of all chunks along their columns.
+    """The sends of all chunks along their columns, or the images of these that begin or end at the chunk's owner.
 
     Parameters
     ----------
-    topology, collective, timing
-        The network, the collective, and the delays of its chunks.
+    demands, collective, timing
+        What is asked of the fabric, the collective, and the delays of its chunks.
     solution
         The columns.
     column_of
         int64[num_chunks], the column of each chunk.
     """
+    topology, targets = demands.topology, demands.target_in(collective)
     channel_of_link = topology.channel_of_link()
-    targets = collective.chunk_target
     delay = timing.link_delay_ns[:, -1].astype(np.float64)
     kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
     distinct, which = np.unique(kind, return_inverse=True)
@@ -115,31 +113,33 @@ def make_sends(
             solution.columns[key // topology.num_npus],
             None if targets is None else key % topology.num_npus,
             delay,
-            channel_of_link,
             timing,
         )
         for key in distinct.tolist()
     ]
-    first = np.cumsum([0, *(len(each.channel) for each in rows)])
+    first = np.cumsum([0, *(len(each.link) for each in rows)])
     begin, row = members_of(first, which)
     chunk = np.repeat(np.arange(collective.num_chunks), np.diff(begin))
     trips = np.array([int(each.trip[-1]) + 1 for each in rows])[which]
     before = np.repeat(np.cumsum(trips) - trips, np.diff(begin))
-    channel, trip, adds, left = (
-        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("channel", "trip", "adds", "left_ns")
+    link, trip, adds, left = (
+        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("link", "trip", "adds", "left_ns")
     )
+    channel = channel_of_link[
+        demands.group.move_links(demands.group.element_of(collective.chunk_owner.astype(np.int64))[chunk], link)
+    ]
     # Chunks of one demand are due one after another, so that the first ones do not all wait for the last.
-    due = _due_ns(collective, solution)[chunk]
+    due = _due_ns(demands, collective, solution)[chunk]
     rank = np.unique(np.rint(due - left), return_inverse=True)[1].astype(np.int32)
     return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=(before + trip).astype(np.int32))
 
 
-def _due_ns(collective: Collective, solution: Solution) -> NDArray[np.float64]:
-    """float64[num_chunks], when each chunk is due: those of one owner, or of one pair, one after another."""
+def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> NDArray[np.float64]:
+    """float64[num_chunks], when each chunk is due: those of one owner, or of one pair, or all, one after another."""
     owner = np.zeros(collective.num_chunks, np.int64)
     if collective.chunk_target is not None:
         owner = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
-    elif collective.num_phases == 1:
+    elif collective.num_phases == 1 or demands.group.order > 1:
         owner = collective.chunk_owner.astype(np.int64)
     order = np.lexsort((np.arange(len(owner)), owner))
     count = np.bincount(owner)
@@ -154,12 +154,11 @@ def _rows(
     column: Column,
     target: int | None,
     delay: NDArray[np.float64],
-    channel_of_link: NDArray[np.int64],
     timing: Timing,
 ) -> _Rows:
     trips = [trip for trip in column.trips if target is None or trip.target == target]
     ahead: dict[tuple[int, bool], float] = {}
-    channel, number, adds, left = [], [], [], []
+    link, number, adds, left = [], [], [], []
     # From the last trip to the first: what waits for a trip comes after it.
     spread = max((0.0, *_depths(topology, trips, delay)))
     for at in range(len(trips) - 1, -1, -1):
@@ -169,14 +168,14 @@ def _rows(
         after += float(timing.reduction_ns[-1]) if trip.adds else 0.0
         for place in range(len(trip.links) - 1, -1, -1):
             after += delay[trip.links[place]]
-            channel.append(int(channel_of_link[trip.links[place]]))
+            link.append(trip.links[place])
             number.append(at)
             adds.append(trip.adds and place == len(trip.links) - 1)
             left.append(after)
         ahead[src, trip.adds] = max(ahead.get((src, trip.adds), 0.0), after)
     order = slice(None, None, -1)
     return _Rows(
-        np.array(channel, np.int64)[order],
+        np.array(link, np.int64)[order],
         np.array(number, np.int64)[order],
         np.array(adds, np.bool_)[order],
         np.array(left, np.float64)[order],

@@ -1,0 +1,64 @@
+"""Synthesizers for networks of NPUs, made to take graphs with devices that forward: they run on the network of pairs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.synthesizer.chunk_counts import advise_for_trips
+from astra_tacos.synthesizer.pairs.pairs import network_of_pairs, num_pairs
+from astra_tacos.synthesizer.pairs.trips import over_devices
+from astra_tacos.synthesizer.synthesizer import Synthesizer
+from astra_tacos.topology.topology import Topology
+
+_MOST_PAIRS = 1 << 18
+_MOST_SENDS = 1 << 22
+_ADVISED_SENDS = 100_000
+"""Of the number of chunks that is tried beside the fewest: for long pipelines there is column generation."""
+_LINKS_OF_TRIP = 4
+
+
+def on_fabrics(entry: Synthesizer) -> Synthesizer:
+    """A synthesizer for networks of NPUs that also takes graphs with devices that forward.
+
+    Parameters
+    ----------
+    entry
+        What it does on networks of NPUs, and still does there.
+    """
+
+    def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+        if not topology.forwarding:
+            return entry.make(topology, collective, timing, seed)
+        pairs, of_npus = _seen_by_npus(topology, collective)
+        own = compute_timing(pairs, of_npus, timing.link_model, timing.reduce_bandwidth_gbps)
+        return over_devices(topology, collective, timing, entry.make(pairs, of_npus, own, seed))
+
+    def refusal(topology: Topology, collective: Collective) -> str | None:
+        if not topology.forwarding:
+            return entry.refusal(topology, collective)
+        if num_pairs(topology) > _MOST_PAIRS:
+            return f"takes at most {_MOST_PAIRS:,} pairs of NPUs on such graphs, these are {num_pairs(topology):,}"
+        if collective.least_sends > _MOST_SENDS:
+            return f"schedules at most {_MOST_SENDS:,} sends on such graphs, these are {collective.least_sends:,}"
+        return entry.refusal(*_seen_by_npus(topology, collective))
+
+    def work(topology: Topology, collective: Collective) -> int:
+        if not topology.forwarding:
+            return entry.work(topology, collective)
+        return entry.work(*_seen_by_npus(topology, collective)) + _LINKS_OF_TRIP * collective.least_sends
+
+    def advise(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+        if topology.forwarding:
+            return advise_for_trips(topology, name, size_bytes, link_model, min(max_sends, _ADVISED_SENDS))
+        return 0 if entry.advise is None else entry.advise(topology, name, size_bytes, link_model, max_sends)
+
+    return replace(entry, make=make, refusal=refusal, work=work, advise=advise, does_forwarding=True)
+
+
+def _seen_by_npus(topology: Topology, collective: Collective) -> tuple[Topology, Collective]:
+    """The network of pairs, and the collective on it."""
+    members = collective.members if collective.num_members < topology.num_endpoints else None
+    return network_of_pairs(topology), replace(collective, num_npus=topology.num_endpoints, members=members)

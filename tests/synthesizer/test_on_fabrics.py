@@ -1,0 +1,105 @@
+"""Synthesizers on graphs with devices that forward: legal, not below the bound, replayed as predicted; commands that use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.command import run
+from helpers.examples import examples
+from helpers.fabrics import ONE_WAY, TWO_LEVELS, fabrics
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.errors import SynthesisError
+from astra_tacos.fabric.kinds import make_fabric
+from astra_tacos.judge.native import native_times
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.verifier.schedule_oracle import verify
+
+ON_FABRICS = sorted(name for name, entry in SYNTHESIZERS.items() if entry.does_forwarding)
+
+
+def check(topology, what, name: str, model: str = "pipelined", seed: int = 0) -> None:
+    schedule = SYNTHESIZERS[name].make(topology, what, compute_timing(topology, what, model, 50.0), seed)
+    assert verify(schedule) == ()
+    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
+    of = topology, schedule.collective, schedule.timing
+    assert lower_bound(*of).time_ns <= exact_time_ns(schedule) + 1
+    if SYNTHESIZERS[name].by_chunk:
+        assert chunked_lower_bound(*of).time_ns <= schedule.collective_time_ns
+
+
+@examples(10)
+@given(fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(("pipelined", "blocking")), st.integers(1, 3), st.data())
+def test_every_synthesizer_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, of, model, chunks, data) -> None:
+    root = data.draw(st.integers(0, topology.num_endpoints - 1)) if of in ROOTED else None
+    what = make_collective(of, topology.num_npus, 1 << 20, chunks, root, topology.endpoints)
+    able = [name for name in ON_FABRICS if SYNTHESIZERS[name].why_not(topology, what) is None]
+    assert len(able) >= 2
+    for name in able:
+        check(topology, what, name, model, seed=data.draw(st.integers(0, 3)))
+
+
+@pytest.mark.parametrize("of", sorted(COLLECTIVES))
+@pytest.mark.parametrize("name", ON_FABRICS)
+@pytest.mark.parametrize("topology", [TWO_LEVELS, ONE_WAY], ids=["two-levels", "one-way"])
+def test_what_is_declared_is_done(topology, name: str, of: str) -> None:
+    what = make_collective(of, topology.num_npus, 1 << 20, 2, 1 if of in ROOTED else None, topology.endpoints)
+    if SYNTHESIZERS[name].why_not(topology, what) is None:
+        check(topology, what, name)
+    else:
+        halving = name == "halving-doubling" and topology.num_endpoints & (topology.num_endpoints - 1)
+        assert of not in SYNTHESIZERS[name].collectives or halving or (name == "branchings" and of in ROOTED)
+
+
+@pytest.mark.parametrize("of", ["all-reduce", "all-to-all"])
+def test_groups_of_routed(of: str) -> None:
+    what = make_collective(of, TWO_LEVELS.num_npus, 1 << 16, 2, members=[0, 3])
+    check(TWO_LEVELS, what, "routed")
+    assert SYNTHESIZERS["direct"].why_not(TWO_LEVELS, what) == "is for all 4 NPUs, not for 2 of them"
+
+
+def test_native_algorithms_run_over_devices() -> None:
+    """A ring of 4 on two leaves: each NPU sends 3 shards, and one link between leaves carries one ring neighbour's."""
+    network = make_fabric("leaf-spine", leaves=2, npus=2, spines=1, bandwidth=100.0, latency=100.0)
+    topology = build_topology(network, may_forward=True)
+    what = make_collective("all-gather", topology.num_npus, 1 << 20, 1, members=topology.endpoints)
+    times = native_times(network, what, CONGESTION_AWARE)
+    assert times.fastest_possible is not None
+    assert times.fastest_possible.time_ns >= lower_bound(topology, what, compute_timing(topology, what, "pipelined")).time_ns
+    some = make_collective("all-gather", topology.num_npus, 1 << 20, 1, members=[0, 1])
+    assert native_times(network, some, CONGESTION_AWARE).refusal.endswith("of some NPUs")
+
+
+def test_compare_and_sweep_take_fabrics(tmp_path: Path) -> None:
+    assert run("fabric", "leaf-spine", "--leaves", "2", "--npus", "2", "-o", "net", cwd=tmp_path).returncode == 0
+    names = "ring,direct,routed,column-generation"
+    command = ("compare", "--network", "net/network.yml", "--sizes", "1MiB", "--synthesizers", names, "--json")
+    done = run(*command, "--max-sends", "500", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["synthesizer"] for row in rows] == [*names.split(","), "native"]
+    assert all(row["num_npus"] == 4 and row["time_ns"] >= row["bound_ns"] > 0 for row in rows)
+    text = "axes: { n: [2, 4] }\npoint:\n  network: { fabric: leaf-spine, leaves: 2, npus: '= n' }\n"
+    text += "  collective: all-gather\n  size: 1MiB\n  max_sends: 200\n  failed_links: { fraction: 0.05, seed: 1 }\n"
+    (tmp_path / "s.yml").write_text(text, encoding="utf-8")
+    done = run("sweep", "s.yml", "--output", "rows", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_partial_sums_are_refused() -> None:
+    from astra_tacos.synthesizer.on_fabrics import on_fabrics
+
+    what = make_collective("all-reduce", TWO_LEVELS.num_npus, 1 << 10, 1, members=TWO_LEVELS.endpoints)
+    entry = on_fabrics(SYNTHESIZERS["one-shot"])
+    with pytest.raises(SynthesisError, match="partial sums"):
+        entry.make(TWO_LEVELS, what, compute_timing(TWO_LEVELS, what, "pipelined"), 0)
