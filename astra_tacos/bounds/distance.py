@@ -46,7 +46,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
         sources = members[[column]]
     time = int(best)
     if collective.num_phases == 2:
-        time += int(timing.reduction_ns[0])  # what arrives there has been added to something at least once
+        time += timing.least_reduction_ns  # what arrives there has been added to something at least once
     return Bound("diameter", time, f"NPU {pair[0]} to NPU {pair[1]}", pair)
 
 

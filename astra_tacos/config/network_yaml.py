@@ -46,6 +46,8 @@ def write_network(network: NetworkConfig, path: Path) -> None:
         extension.append(f"failed_links: [ {', '.join(f'[{src}, {dst}]' for src, dst in network.failed_links)} ]\n")
     if network.link_overrides:
         extension.append(f"link_overrides: [ {', '.join(map(_override, network.link_overrides))} ]\n")
+    if network.reducing:
+        extension.append(f"reducing: [ {', '.join(device.to_text() for device in network.reducing)} ]\n")
     path.write_text(network_yaml(network.dimensions, extension), encoding="utf-8")
 
 

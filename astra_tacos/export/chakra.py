@@ -174,10 +174,9 @@ def node_table(
     sizes_given = schedule.message_bytes if message_bytes is None else message_bytes
     attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag, sizes_given)
     node_id = layout.node_id
-    sizes = schedule.sizes
     duration = np.zeros(len(number), np.int64)
     reduces, adds = kind == _REDUCE, kind == _ADD
-    duration[reduces] = sizes.timing.reduction_us[sizes.size_class[number[reduces]]]
+    duration[reduces] = schedule.reduction_us[schedule.message_row[number[reduces]]]
     duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     table = NodeTable(
         node_id=node_id,

@@ -35,11 +35,12 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.topology.composition import with_switches_forwarding
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import NodeTable, write_trace
-from astra_tacos.units import bytes_per_ns, format_time
+from astra_tacos.units import NS_PER_US, bytes_per_ns, format_time
 
 RANK_MAP = "rank_map.json"
 _FOLDERS = ("collective", "workload")
@@ -98,6 +99,11 @@ def stand_in_of(schedule: Schedule) -> StandIn:
         note += f"; latencies differ, so that a hop may be up to {format_time(worst)} off"
     if schedule.collective_time_ns != predicted_ns:
         note += "; sends hold both links of a switch at once in the schedule, and one after the other here, so times will differ"
+    adding_ns = np.maximum(schedule.reduction_us * NS_PER_US, 1)
+    late_ns = int(np.abs(schedule.reduction_ns - adding_ns)[schedule.reduces].max(initial=0))
+    if late_ns:
+        note += f"; reductions in devices take whole microseconds or 1 ns in ASTRA-sim, up to {format_time(late_ns)} off"
+    worst = max(worst, late_ns)
     is_exact = worst == 0 and schedule.collective_time_ns == predicted_ns
     return StandIn(device, schedule, AstraSimNetwork((shape,), CONGESTION_AWARE, is_exact, note), best, worst)
 
@@ -107,9 +113,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     old, sends = schedule.topology, schedule.sends
     if not old.has_switches:
         return schedule
-    topology = replace(
-        old, num_npus=old.num_devices, num_switches=0, dimensions=(), forwarding=(ForwardingDevice(),) * old.num_switches
-    )
+    topology = with_switches_forwarding(old)
     collective = replace(
         schedule.collective, num_npus=topology.num_npus, members=schedule.collective.member_npus.astype(np.int32)
     )
@@ -149,6 +153,7 @@ def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
         forwarding=tuple(
             each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
         ),
+        reducing=tuple(replace(each, device=int(number[each.device])) for each in old.reducing if kept[each.device]),
         **columns,
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
@@ -225,11 +230,13 @@ def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
 def rank_map(topology: Topology, device: NDArray[np.int64]) -> dict[str, Any]:
     """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
     ranks: list[dict[str, Any]] = []
+    adding = {each.device for each in topology.reducing}
     for rank, number in enumerate(device.tolist()):
         at = number - topology.num_endpoints
         own = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
         kind, name = ("npu", "") if at < 0 else (own.kind, own.name)
-        ranks.append({"rank": rank, "device": number, "kind": kind, "name": name})
+        adds = {"adds": True} if number in adding else {}
+        ranks.append({"rank": rank, "device": number, "kind": kind, "name": name, **adds})
     return {"network": topology.name, "npus": topology.num_endpoints, "ranks": ranks}
 
 

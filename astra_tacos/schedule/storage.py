@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice, check_reducing
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
@@ -114,6 +116,7 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
         "num_npus": topology.num_npus,
         "num_switches": topology.num_switches,
         **({"forwarding": [[each.kind, each.name] for each in topology.forwarding]} if topology.forwarding else {}),
+        **({"reducing": [list(astuple(each)) for each in topology.reducing]} if topology.reducing else {}),
         "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
@@ -181,7 +184,23 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     forwarding = tuple(_forwarding(entry) for entry in header.get("forwarding", ()))
     if forwarding and (dimensions or num_switches or num_npus - len(forwarding) < 2):
         raise ValueError(f"{len(forwarding)} of {num_npus} devices only forward")
-    return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions, forwarding=forwarding)
+    reducing = tuple(_reducing(entry) for entry in header.get("reducing", ()))
+    if reducing:
+        try:
+            check_reducing("its header", reducing, num_npus - len(forwarding), num_npus)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    name = text(header, "network")
+    return Topology(name, num_npus, num_switches, **columns, dimensions=dimensions, forwarding=forwarding, reducing=reducing)
+
+
+def _reducing(entry: object) -> ReducingDevice:
+    """A reducing device of a header, else ValueError."""
+    if isinstance(entry, list) and len(entry) == 4:
+        device, window, ports, takes = entry
+        if type(device) is type(takes) is int and all(limit is None or type(limit) is int for limit in (window, ports)):
+            return ReducingDevice(device, window, ports, takes)
+    raise ValueError(f"a reducing device is {describe(entry)}")
 
 
 def _forwarding(entry: object) -> ForwardingDevice:

@@ -6,7 +6,8 @@ double precision, then truncation to whole nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -44,6 +45,8 @@ class Timing:
         Decimal GB/s at which an NPU reduces what it received, 0 for infinitely fast.
     reduction_us, reduction_ns
         int64[classes], a COMP node's `duration_micros` and the time it takes.
+    device_reduction_ns
+        int64[num_npus], how long a reducing device takes to add a chunk of any size, -1 for others; empty if there are none.
     """
 
     link_model: LinkModel
@@ -53,6 +56,21 @@ class Timing:
     reduce_bandwidth_gbps: float
     reduction_us: NDArray[np.int64]
     reduction_ns: NDArray[np.int64]
+    device_reduction_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def reduction_at(self, npu: NDArray[np.integer], size_class: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64[n], how long each of some NPUs or reducing devices takes to add a chunk of a class of size."""
+        as_npu: NDArray[np.int64] = self.reduction_ns[size_class]
+        if not len(self.device_reduction_ns):
+            return as_npu
+        own = self.device_reduction_ns[npu]
+        return np.where(own >= 0, own, as_npu).astype(np.int64)
+
+    @property
+    def least_reduction_ns(self) -> int:
+        """The least that adding a chunk takes anywhere."""
+        devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
+        return int(min(self.reduction_ns[0], *devices.tolist()))
 
     @property
     def is_blocking(self) -> bool:
@@ -133,6 +151,7 @@ def timing_of_sizes(
         reduce_bandwidth_gbps,
         reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in size_bytes], np.int64),
         np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
+        _of_devices(topology, lambda ns: max(ns, 1)),
     )
     held = timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns
     if held.min() < 1 and not may_be_instant:
@@ -169,7 +188,18 @@ def untruncated(
     link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, latency + hold, channel))
     none = np.zeros(len(size_bytes), np.int64)
     adding = adding_time(size_bytes, reduce_bandwidth_gbps, units_per_ns)
-    return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding)
+    of_devices = _of_devices(topology, lambda ns: ns * units_per_ns)
+    return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding, of_devices)
+
+
+def _of_devices(topology: Topology, time_of: Callable[[int], int]) -> NDArray[np.int64]:
+    """Times of reductions by reducing device, as a `Timing` has them."""
+    if not topology.reducing:
+        return np.empty(0, np.int64)
+    times = np.full(topology.num_npus, -1, np.int64)
+    for device in topology.reducing:
+        times[device.device] = time_of(device.reduction_ns)
+    return times
 
 
 def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, units_per_ns: int) -> NDArray[np.int64]:

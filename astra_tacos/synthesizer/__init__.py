@@ -15,6 +15,7 @@ from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
+from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
@@ -29,6 +30,7 @@ from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
     branch_work,
+    device_work,
     gather_work,
     match_work,
     over_dimensions_work,
@@ -77,6 +79,17 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         refusal=refuse_without_forwarding,
         advise=advise_for_trips,
         work=trip_work,
+        does_groups=True,
+        does_forwarding=True,
+        by_chunk=True,
+    ),
+    "in-network": Synthesizer(
+        in_network,
+        _ALL,
+        is_random=True,
+        refusal=refuse_without_devices,
+        advise=advise_for_devices,
+        work=device_work,
         does_groups=True,
         does_forwarding=True,
         by_chunk=True,

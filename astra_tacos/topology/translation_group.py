@@ -126,6 +126,8 @@ def why_no_translations(network: NetworkConfig) -> str | None:
     """The reason why a network, as described, does not look the same from every NPU; None if it does."""
     if not network.dimensions:
         return "the network is a list of links, expected a product of dimensions"
+    if network.reducing:
+        return "switches add, expected a network of NPUs that look alike and nothing else"
     if network.failed_links or network.link_overrides:
         return "links failed or differ from their dimension's, expected a network that looks the same from every NPU"
     return why_not_symmetric(network.dimensions)

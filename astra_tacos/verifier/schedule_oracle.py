@@ -16,6 +16,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.verifier.device_oracle import check_devices
 from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values
 from astra_tacos.verifier.violation import Violation
@@ -26,7 +27,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; devices that only forward give out what they took in; in the end every NPU has what the
+    uses each contribution exactly once; devices that only forward give out what they took in; windows and ports of reducing
+    devices suffice; in the end every NPU has what the
     collective promises; chunk sizes add up, and personalised chunks are those of the right pairs. Other NPUs than the members may
     hold and pass on what they get.
     """
@@ -39,7 +41,7 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
         violations += _check_links(schedule, heads)
     if schedule.trip is not None:
         first, last, broken = check_trips(schedule, valid)
-        violations += broken + _check_contributions(schedule, first, last)
+        violations += broken + _check_contributions(schedule, first, last) + check_devices(schedule, first, last)
     elif schedule.sums is None:
         violations += _check_contributions(schedule, valid, valid)
     else:
@@ -237,7 +239,11 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArr
     collective = schedule.collective
     chunk = schedule.chunk[row]
     reduces = schedule.reduces[last]
-    usable = schedule.end_ns[last] + np.where(reduces, comp_ns(_bytes_of_messages(schedule)[last], schedule.timing), 0)
+    adding = comp_ns(_bytes_of_messages(schedule)[last], schedule.timing)
+    for device in schedule.topology.reducing:
+        at_device = schedule.topology.channel_dst[schedule.channel[last]] == device.device
+        adding = np.where(at_device, max(device.reduction_ns, 1), adding)
+    usable = schedule.end_ns[last] + np.where(reduces, adding, 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)

@@ -58,16 +58,32 @@ def column_generation(topology: Topology, collective: Collective, timing: Timing
     seed
         Of ties between trees; the same arguments give the same schedule.
     """
-    reference = make_collective(
-        collective.name, collective.num_npus, _REFERENCE_BYTES, 1, collective.root, collective.member_npus.tolist()
-    )
     members = collective.member_npus.tobytes()
     solution = _solved(topology, collective.name, collective.root, members, seed)
-    solution = solution.scaled(float(collective.chunk_size_bytes.sum()) / float(reference.chunk_size_bytes.sum()))
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    column_of = choose_columns(solution, Demands(topology, collective, seed), collective, rate)
+    demands = Demands(topology, collective, seed)
+    return schedule_columns(topology, collective, timing, solution, demands, "column-generation", seed)
+
+
+def schedule_columns(
+    topology: Topology, collective: Collective, timing: Timing, solution: Solution, demands: Demands, name: str, seed: int
+) -> Schedule:
+    """The schedule of whole chunks along the columns of a solution.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        The network, the collective and its delays.
+    solution
+        Of a collective of the same kind, of any size.
+    demands
+        Those of the collective.
+    name, seed
+        Of the synthesizer.
+    """
+    solution = solution.scaled(float(demands.total / solution.total))
+    column_of = choose_columns(solution, demands, collective)
     sends = make_sends(topology, collective, timing, solution, column_of)
-    return dispatch(topology, collective, timing, sends, "column-generation", seed)
+    return dispatch(topology, collective, timing, sends, name, seed)
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,8 @@ class Column:
     trips
         In an order in which each comes after those it waits for.
     links, load
-        int64[n] and float64[n]: the links that it uses, and how often each.
+        int64[n] and float64[n]: the links that it uses, and how often each; after all links, windows that it uses, and the time
+        that a byte takes of each, in ns.
     """
 
     demand: int
@@ -40,7 +42,10 @@ class Column:
     load: NDArray[np.float64]
 
 
-def column_of(demand: int, trips: list[Trip]) -> Column:
-    """The column of these trips."""
+def column_of(demand: int, trips: list[Trip], windows: Mapping[int, float] | None = None) -> Column:
+    """The column of these trips, and of these windows by number with their times."""
     links, load = np.unique(np.array([link for trip in trips for link in trip.links], np.int64), return_counts=True)
+    if windows:
+        links = np.concatenate((links, np.array(list(windows), np.int64)))
+        load = np.concatenate((load, list(windows.values())))
     return Column(demand, tuple(trips), links, load.astype(np.float64))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
 from astra_tacos.synthesizer.columns.column import Column, Trip, column_of
+from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import bytes_per_ns
@@ -32,16 +33,31 @@ class _Demand:
     targets: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """Prices of links, float64[num_rows], and the cheapest routes between NPUs for them."""
+
+    price: NDArray[np.float64]
+    routes: Routes
+
+
 class Demands:
     """The demands of a collective on a topology.
 
     All-Gather: a tree out of each NPU for its shard. Reduce-Scatter: a tree into each. All-Reduce: a tree into some NPU and one
     out of it, for everything. Broadcast, Reduce: trees from or to the root. All-to-All, Scatter, Gather: paths out of each NPU to
     all of its targets; a path may pass NPUs.
+
+    With `devices`, trees may also branch at reducing devices, and be rooted there.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, seed: int) -> None:
+    def __init__(self, topology: Topology, collective: Collective, seed: int, devices: DeviceTrees | None = None) -> None:
         self.topology = topology
+        self._devices = devices
+        self.rate = bytes_per_ns(topology.link_bandwidth_gibps)
+        """float64[num_rows], bytes per ns: of each link, and then 1 for each window, whose loads are times."""
+        if devices is not None:
+            self.rate = np.concatenate((self.rate, np.ones(devices.num_windows)))
         self.phases = (True, False) if collective.num_phases == 2 else (collective.only_reduces,)
         self.is_personalised = collective.is_personalised
         self._finder = RouteFinder(topology, through_npus=collective.is_personalised)
@@ -61,7 +77,7 @@ class Demands:
             self.share = np.full(len(self.demands), total / pairs)
             self.of_chunk = np.searchsorted(owners, collective.chunk_owner)
         elif collective.num_phases == 2:
-            self.demands = [_Demand(tuple(members), total)]
+            self.demands = [_Demand((*members, *(devices.roots if devices is not None else ())), total)]
             self.share = np.array([total])
             self.of_chunk = np.zeros(collective.num_chunks, np.int64)
         else:
@@ -72,29 +88,44 @@ class Demands:
     def __len__(self) -> int:
         return len(self.demands)
 
-    def routes(self, price: NDArray[np.float64]) -> Routes:
-        """Cheapest routes between NPUs for prices of links, float64[num_links]."""
-        return self._finder.find(price)
+    @property
+    def total(self) -> float:
+        """Bytes of all demands, those of paths once for all targets."""
+        return float(self.share.sum())
+
+    def priced(self, price: NDArray[np.float64]) -> Priced:
+        """What there is to know about prices, float64[num_rows]."""
+        return Priced(price, self._finder.find(price[: self.topology.num_links]))
 
     def roots(self, number: int) -> tuple[int, ...]:
-        """The NPUs that trees of a demand may have as root."""
+        """The NPUs and devices that trees of a demand may have as root."""
         return self.demands[number].roots
 
-    def cheapest(self, routes: Routes, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
-        """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties."""
+    def cheapest(self, priced: Priced, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
+        """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties.
+
+        Trees that branch at devices are cheap, but need not be the cheapest.
+        """
         demand = self.demands[number]
         if self.is_personalised:
-            return [column_of(number, self._paths(routes, demand.roots[0], demand.targets))]
-        found = []
-        for root in demand.roots if roots is None else roots:
-            trips: list[Trip] = []
-            for adds in self.phases:
-                far = self._far.T[root] if adds else self._far[root]
-                dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
-                cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
-                trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
-            found.append(column_of(number, trips))
-        return found
+            return [column_of(number, self._paths(priced.routes, demand.roots[0], demand.targets))]
+        asked = demand.roots if roots is None else roots
+        found = {root: self._between_npus(priced.routes, number, root) for root in asked if root < self.topology.num_endpoints}
+        if self._devices is not None:
+            for root, column in zip(asked, self._devices.columns(priced.price, number, asked, self.phases), strict=True):
+                if column is not None and (root not in found or _cost(priced, column) < _cost(priced, found[root])):
+                    found[root] = column
+        return list(found.values())
+
+    def _between_npus(self, routes: Routes, number: int, root: int) -> Column:
+        """The cheapest tree that branches at NPUs only, or the cheapest pair of them."""
+        trips: list[Trip] = []
+        for adds in self.phases:
+            far = self._far.T[root] if adds else self._far[root]
+            dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
+            cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
+            trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
+        return column_of(number, trips)
 
     def depth(self, column: Column) -> float:
         """Time per byte that the last target of a column waits for its data, if links never wait."""
@@ -116,6 +147,10 @@ class Demands:
             stops = [at + 1 for at, link in enumerate(links) if head[link] < self.topology.num_endpoints]
             trips += [Trip(tuple(links[a:b]), False, target) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
         return trips
+
+
+def _cost(priced: Priced, column: Column) -> float:
+    return float(priced.price[column.links] @ column.load)
 
 
 def _tree(routes: Routes, cost: NDArray[np.float64], members: list[int], root: int, *, adds: bool) -> list[Trip]:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.columns.column import Column
 from astra_tacos.synthesizer.columns.demand import NOISE, Demands
-from astra_tacos.units import bytes_per_ns
 
 _GAP = 5e-4
 _MOST_ROUNDS = 60
@@ -33,12 +32,20 @@ _SHALLOWER = 2e-4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """Columns in use, and the bytes along each: float64[num_columns]. `time_ns`: of the busiest link; `bound_ns`: of any."""
+    """Columns in use, and the bytes along each: float64[num_columns]. `time_ns`: of the busiest link; `bound_ns`: of any.
+
+    Trees that branch at devices are not priced exactly, so with them `bound_ns` is only where the search stopped.
+    """
 
     columns: tuple[Column, ...]
     bytes: NDArray[np.float64]
     time_ns: float
     bound_ns: float
+
+    @property
+    def total(self) -> float:
+        """All bytes, along any column; those of paths once for all targets."""
+        return float(self.bytes.sum())
 
     def scaled(self, factor: float) -> Solution:
         """The solution for so many times the bytes."""
@@ -47,7 +54,7 @@ class Solution:
 
 def solve(demands: Demands) -> Solution:
     """Columns and bytes along each of them that are within a thousandth of the optimum, or the best after some rounds."""
-    rate = bytes_per_ns(demands.topology.link_bandwidth_gibps)
+    rate = demands.rate
     columns = _first_columns(demands, rate)
     best_bound, centre = 0.0, None
     amount, time, price = _master(columns, demands, rate)
@@ -118,21 +125,21 @@ def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
         for first in range(0, len(wanted), step):
             busy = load / rate
             price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate
-            routes = demands.routes(price)
+            priced = demands.priced(price)
             for number, root in wanted[first : first + step]:
-                (column,) = demands.cheapest(routes, number, (root,))
-                columns.append(column)
-                load[column.links] += column.load * demands.share[number] / len(demands.roots(number))
-                count_work(len(column.trips) * 8)
+                for column in demands.cheapest(priced, number, (root,)):
+                    columns.append(column)
+                    load[column.links] += column.load * demands.share[number] / len(demands.roots(number))
+                    count_work(len(column.trips) * 8)
     return columns
 
 
 def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[Column]]:
     """The bound of prices that cost 1 for a nanosecond of all links, and the cheapest columns."""
-    routes = demands.routes(price)
+    priced = demands.priced(price)
     bound, columns = 0.0, []
     for number in range(len(demands)):
-        found = demands.cheapest(routes, number)
+        found = demands.cheapest(priced, number)
         costs = [float(price[column.links] @ column.load) for column in found]
         bound += min(costs) * demands.share[number]
         columns += found

@@ -25,7 +25,7 @@ _STAGGER = 0.9
 """Share of the busiest link's time over which chunks of one demand are due, one after another."""
 
 
-def choose_columns(solution: Solution, demands: Demands, collective: Collective, rate: NDArray[np.float64]) -> NDArray[np.int64]:
+def choose_columns(solution: Solution, demands: Demands, collective: Collective) -> NDArray[np.int64]:
     """int64[num_chunks], the column of each chunk; chunks of one column are spread over those of its demand.
 
     Parameters
@@ -36,9 +36,8 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective,
         The demands, which say which chunks are whose.
     collective
         The collective.
-    rate
-        float64[num_links], bytes per ns.
     """
+    rate = demands.rate
     of_demand = np.array([column.demand for column in solution.columns])
     target = collective.chunk_target if collective.chunk_target is not None else np.zeros(collective.num_chunks, np.int32)
     key = demands.of_chunk * np.int64(collective.num_npus) + target

@@ -68,7 +68,9 @@ def dispatch(
     first = np.searchsorted(channel, np.arange(topology.num_channels + 1))
 
     up_busy, down_busy, _ = link_occupancy(sizes.timing, topology.channel_link, topology.channel_down_link)
-    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(reduces, sizes.timing.reduction_ns[size_class], 0)
+    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(
+        reduces, sizes.timing.reduction_at(topology.channel_dst[channel], size_class), 0
+    )
     up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
     place = np.empty(len(urgency), np.int64)
