@@ -1,8 +1,8 @@
 """Check of trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
 
-Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So all
-hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what is
-known then are those of any other schedule.
+Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So
+all hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what
+is known then are those of any other schedule.
 """
 
 from __future__ import annotations
