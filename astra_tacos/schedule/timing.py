@@ -70,7 +70,7 @@ class Timing:
     def least_reduction_ns(self) -> int:
         """The least that adding a chunk takes anywhere."""
         devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
-        return int(min(self.reduction_ns[0], *devices.tolist()))
+        return min([int(self.reduction_ns[0]), *devices.tolist()])
 
     @property
     def is_blocking(self) -> bool:
