@@ -10,6 +10,9 @@ from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
 FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"
+_HELD_REASON = "ASTRA-sim's congestion-unaware model replays held links exactly, and queues may be faster: both models are tried"
+_WORTH_QUEUES = 1.005
+"""By so much a schedule whose sends queue has to be faster than one that holds its links, where stock ASTRA-sim replays those."""
 
 
 def link_models_of(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
@@ -31,10 +34,10 @@ def link_models_of(topology: Topology, collective: Collective, options: SearchOp
 
 
 def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[LinkModel, ...], str]:
-    """A link model for which stock ASTRA-sim is chosen, and both models where it does not replay held links exactly.
+    """A link model for which stock ASTRA-sim is chosen, and both models where that is the one that holds links.
 
-    A send that holds its links for its latency, too, keeps others from using them: stock ASTRA-sim lets them do so. Through
-    switches schedules of either model may be faster, so both are made and compared by the time that their links need.
+    A send that holds its links for its latency, too, keeps others from using them: links allow that, and stock ASTRA-sim does,
+    also for its own algorithms. So schedules of both models are made and compared by the time that their links need.
 
     Parameters
     ----------
@@ -43,9 +46,20 @@ def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[Lin
     model, reason
         What was chosen, and why.
     """
-    if model == "blocking" and not can_replay_blocking(topology):
-        return LINK_MODELS, FASTEST_REASON
+    if model == "blocking":
+        return LINK_MODELS, _HELD_REASON if can_replay_blocking(topology) else FASTEST_REASON
     return (model,), reason
+
+
+def handicaps(topology: Topology, models: tuple[LinkModel, ...]) -> dict[LinkModel, float]:
+    """What the times of a link model are multiplied by in a search over several: times that stock ASTRA-sim prints are preferred.
+
+    Parameters
+    ----------
+    topology, models
+        The network, and the link models of the search.
+    """
+    return {"pipelined": _WORTH_QUEUES} if len(models) > 1 and can_replay_blocking(topology) else {}
 
 
 def largest_messages(collective: Collective, options: SearchOptions) -> Collective:

@@ -17,11 +17,11 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.synthesizer.search.link_model import link_models_of
+from astra_tacos.synthesizer.search.link_model import handicaps, link_models_of
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -170,7 +170,7 @@ def search(
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
-    leaderboard = Leaderboard(most_chunks)
+    leaderboard = Leaderboard(most_chunks, handicaps(topology, models))
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline)
     if candidates:
@@ -259,7 +259,8 @@ def known_optimum(
         found = [entry.optimum(topology, collective, model, options.reduce_bandwidth_gbps, most) for model in models]
         schedules = [schedule for schedule in found if schedule is not None]
         if schedules:
-            schedule = min(schedules, key=lambda schedule: schedule.collective_time_ns)
+            factor = handicaps(topology, models)
+            schedule = min(schedules, key=lambda each: each.collective_time_ns * factor.get(each.timing.link_model, 1))
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
             return SearchResult(schedule, exact_time_ns(schedule), 1, 1, schedule.num_sends, False, False, refusals)
@@ -274,7 +275,10 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:
         return {1}
-    return {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+    counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+    if link_model == "blocking":  # latencies make delays so long that little is truncated
+        return counts
+    return counts | counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
 
 
 def _advice(name: str, topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> int:
