@@ -204,7 +204,7 @@ def test_a_backend_brings_its_link_model() -> None:
 
 @pytest.mark.parametrize("size", [1 << 20, 1 << 26])
 def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) -> None:
-    """Medium sizes gain from sends that follow one another on a link; where next to nothing is gained, stock ASTRA-sim's times are kept."""
+    """Medium sizes gain from sends that follow one another; where next to nothing is gained, stock ASTRA-sim's times are kept."""
     net = topology(("FullyConnected", 4, 64.0, 300.0), ("FullyConnected", 2, 50.0, 1000.0))
     what = make_collective("all-reduce", 8, size, 1)
     options = timed_for(replace(OPTIONS, chunks_per_npu="auto"), net, what, None)[0]
