@@ -100,10 +100,35 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
         if chunk is not None:
             raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
         save_rank_timeline(load_recording(recording), output, width)
+    elif (symmetric := _symmetric_file(path)) is not None and chunk is None:
+        from astra_tacos.report.figure.symmetric_plot import save_symmetric_timeline
+        from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+
+        save_symmetric_timeline(load_symmetric_schedule(symmetric), output, width)
     else:
         from astra_tacos.report.figure.timeline_plot import save_timeline
 
         save_timeline(_read_schedule(path), output, width, chunk)
+    echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw the tree of a chunk of a symmetric schedule.")
+@click.argument("path", type=_path)
+@click.option("--chunk", type=int, default=0, show_default=True, metavar="N", help="One of NPU 0's chunks.")
+@_figure_options
+def tree(path: Path, chunk: int, output: Path, width: str) -> None:
+    """Draw how one of NPU 0's chunks spreads: the tree that translations move to all other NPUs, or the path of an All-to-All.
+
+    PATH is a symmetric schedule (.npz), or the directory in which `synthesize` wrote one.
+    """
+    from astra_tacos.report.figure.symmetric_plot import save_tree
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+
+    symmetric = _symmetric_file(path)
+    if symmetric is None:
+        expected = "a symmetric schedule, as 'synthesize' writes with a --max-sends of less than the number of sends"
+        raise ConfigError(f"{path}: found {_article(identify(path)[0])}, expected {expected}")
+    save_tree(load_symmetric_schedule(symmetric), output, width, chunk)
     echo(f"written: {output}")
 
 
@@ -211,6 +236,16 @@ def _identify(path: Path, expected: str) -> tuple[Kind, Path]:
     return kind, target
 
 
+def _symmetric_file(path: Path) -> Path | None:
+    """The file of a symmetric schedule, None if there is something else."""
+    if not path.exists() or _recording_file(path) is not None:
+        return None
+    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
+        return None
+    kind, target = identify(path)
+    return target if kind is Kind.SYMMETRIC else None
+
+
 def _article(kind: Kind) -> str:
     return f"{'an' if kind is Kind.MSCCL_XML else 'a'} {kind}"
 
@@ -243,5 +278,19 @@ def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
     kind, target = _identify(path, "a network (.yml), a schedule (.npz) or the directory of synthesize")
     if kind is Kind.NETWORK:
         return build_topology(read_network(target), may_forward=True), None
+    if kind is Kind.SYMMETRIC:
+        return _symmetric_network(target)
     schedule = _load(kind, target)
     return schedule.topology, schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
+
+
+def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
+    """The network of a symmetric schedule and the share of the time that each of its links is busy, as its class is."""
+    from astra_tacos.bounds.symmetric_certificate import link_busy_ns
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.topology.composition import build_topology
+
+    schedule = load_symmetric_schedule(path)
+    network = build_topology(NetworkConfig(schedule.task.name, schedule.task.dimensions))
+    return network, link_busy_ns(schedule, network) / max(schedule.collective_time_ns, 1)

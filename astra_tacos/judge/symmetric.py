@@ -68,7 +68,7 @@ def symmetric_tasks(
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
     rate = options.reduce_bandwidth_gbps
     asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
-    links = star(network.name, network.dimensions, asked.classes)
+    links = star(network.name, network.dimensions)
     _, models, reason = timed_for(options, links, all_gather(links.num_npus, asked.chunk_bytes), backend)
     return [replace(asked, link_model=model) for model in models], reason
 
@@ -87,7 +87,7 @@ def symmetric_times(schedule: SymmetricSchedule, backend: Backend | None) -> dic
         The model that it was asked for; None for the one for which schedules are timed so.
     """
     task = schedule.task
-    links = star(task.name, task.dimensions, task.classes)
+    links = star(task.name, task.dimensions)
     stock = stock_network(links, task.link_model, backend)
     queues = {STOCK_FIGURE: stock.backend.models_congestion}
     queues |= {each.figure: True for each in BACKENDS.values() if each.models_congestion}
