@@ -13,7 +13,7 @@ from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
-from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
+from astra_tacos.cli.search_options import asked_collective, asked_parts, search_options, unequal_collective_options
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     "--size",
     "size_bytes",
     type=Size(),
-    required=True,
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
-@collective_options
+@unequal_collective_options
 @search_options()
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
@@ -60,9 +59,10 @@ if TYPE_CHECKING:
 @json_option
 def synthesize(
     network_path: Path | None,
-    size_bytes: int,
+    size_bytes: int | None,
     output: Path | None,
     collective_name: str,
+    matrix: str | None,
     root: int | None,
     options: SearchOptions,
     backend: Backend | None,
@@ -96,19 +96,22 @@ def synthesize(
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
+    if size_bytes is None and matrix is None:
+        raise click.UsageError("Missing option '--size'.")
     if output is not None:
         from astra_tacos.export.run_directory import EXPORTER
 
         EXPORTER.check_output(output)
     network = with_ns3(read_network(network_path), ns3_config, backend)
     replays_packets = is_packet_level(backend)
-    if takes_symmetric(network, collective_name, options):
+    if size_bytes is not None and matrix is None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
     topology = build_topology(network, may_forward=True)
-    what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options, topology.endpoints)
+    parts = asked_parts(matrix, topology.num_endpoints, size_bytes)
+    what = asked_collective(collective_name, topology.num_npus, size_bytes or 0, root, options, topology.endpoints, parts)
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
     if takes_lockstep(topology, what, options.synthesizer):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
@@ -205,7 +206,9 @@ def _missing(schedule: Schedule) -> tuple[str, ...]:
     """Notes on what ASTRA-sim or the MSCCL format cannot run of a schedule's collective."""
     notes: tuple[str, ...] = ()
     name = schedule.collective.name
-    if name != COMM_TYPES[name].name.lower().replace("_", "-"):
+    if name in UNEQUAL:
+        notes = (f"ASTRA-sim has no {name}: the workload's nodes are {COMM_TYPES[name].name}, and run the {name}'s traces",)
+    elif name != COMM_TYPES[name].name.lower().replace("_", "-"):
         notes = (f"ASTRA-sim has no custom {name}: the workload's nodes are ALL_REDUCE, and run the {name}'s traces",)
     reason = why_no_msccl_xml(schedule)
     return (*notes, f"no MSCCL XML: {reason}") if reason else notes

@@ -22,6 +22,8 @@ from astra_tacos.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size,
 LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
 _MAX_DELAY_NS = float(1 << 52)
+_MOST_DELAYS = 1 << 26
+"""Channels times different sizes: half a gigabyte for each table of delays."""
 MOST_TRUNCATED = 0.005
 """By what share truncated delays may shorten a time that still counts as physically possible."""
 
@@ -128,6 +130,11 @@ def timing_of_sizes(
     """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
+    if max(topology.num_channels, topology.num_links) * len(size_bytes) > _MOST_DELAYS:
+        raise SynthesisError(
+            f"{topology.name}: {len(size_bytes):,} different sizes of messages on {topology.num_channels:,} channels, expected "
+            f"at most {_MOST_DELAYS // max(topology.num_channels, topology.num_links):,}: round sizes to a multiple"
+        )
     sizes = size_bytes.astype(np.float64)
     if reduce_bandwidth_gbps and sizes[-1] / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective import COLLECTIVES, PERSONALISED
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.bruck import bruck
 from astra_tacos.synthesizer.algorithms.column_generation import (
@@ -17,6 +17,7 @@ from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
 from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
+from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
@@ -41,6 +42,7 @@ from astra_tacos.synthesizer.work import (
 )
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
+_OF_PARTS = PERSONALISED | frozenset(UNEQUAL)
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
@@ -61,7 +63,14 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True
     ),
     "routed": Synthesizer(
-        routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+        routed, _ALL | _OF_PARTS, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+    ),
+    "permutations": Synthesizer(
+        permutations,
+        frozenset(UNEQUAL),
+        is_random=False,
+        refusal=refuse_without_rails,
+        cuts_itself=frozenset(UNEQUAL),
     ),
     "branchings": Synthesizer(
         branchings,
@@ -95,7 +104,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         by_chunk=True,
     ),
     "ring": Synthesizer(ring, _ALL, is_random=False),
-    "direct": Synthesizer(direct, _ALL | PERSONALISED, is_random=False),
+    "direct": Synthesizer(direct, _ALL | _OF_PARTS, is_random=False),
     "halving-doubling": Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two),
     "double-binary-tree": Synthesizer(double_binary_tree, _TREES, is_random=False),
     "bruck": Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False),

@@ -74,6 +74,8 @@ def check(schedule: Schedule) -> None:
 
 def check_sizes(collective: Collective) -> list[Violation]:
     """Chunks add up to what the collective moves, and differ by at most a byte."""
+    if collective.part_bytes is not None:
+        return _check_unequal_parts(collective)
     sizes = collective.chunk_size_bytes
     expected = _moved_bytes(collective)
     violations = []
@@ -84,6 +86,30 @@ def check_sizes(collective: Collective) -> list[Violation]:
             Violation("size-spread", f"chunks are {sizes.min()} to {sizes.max()} bytes, expected at most 1 byte apart")
         )
     return violations + _check_ends(collective)
+
+
+def _check_unequal_parts(collective: Collective) -> list[Violation]:
+    """Chunks have a byte or more, and those of each pair add up to its part."""
+    assert collective.part_bytes is not None and collective.chunk_target is not None
+    members = collective.member_npus.tolist()
+    left = {
+        (src, dst): int(collective.part_bytes[row, column])
+        for row, src in enumerate(members)
+        for column, dst in enumerate(members)
+        if src != dst
+    }
+    violations = []
+    columns = (collective.chunk_owner, collective.chunk_target, collective.chunk_size_bytes)
+    for chunk, (src, dst, size) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        if size < 1:
+            violations.append(Violation("size-spread", f"chunk {chunk} has {size} bytes, expected at least 1", chunk=chunk))
+        left[src, dst] = left.get((src, dst), 0) - size
+    wrong = [pair for pair, rest in left.items() if rest]
+    if wrong:
+        (src, dst), more = wrong[0], f" (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else ""
+        text = f"chunks from NPU {src} to NPU {dst} lack {left[src, dst]} bytes of its part{more}"
+        violations.append(Violation("size-sum", text))
+    return violations
 
 
 def _moved_bytes(collective: Collective) -> int:

@@ -73,6 +73,6 @@ def largest_messages(collective: Collective, options: SearchOptions) -> Collecti
         What is asked of the search.
     """
     cut_themselves = any(collective.name in SYNTHESIZERS[name].cuts_itself for name in options.synthesizers)
-    if cut_themselves and collective.members is None:
+    if cut_themselves and collective.members is None and collective.part_bytes is None:
         return all_reduce_of(collective.num_npus, collective.size_bytes, 1)
     return collective

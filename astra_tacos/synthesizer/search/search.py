@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -27,6 +28,7 @@ from astra_tacos.topology.topology import Topology
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
+_MOST_OF_UNEQUAL = 16
 _SENDS_AT_A_TIME = 20_000_000
 
 
@@ -271,6 +273,8 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
     """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links, or devices forward."""
     if topology.forwarding:  # what synthesizers advise counts: estimates do not know trips
         return {1}
+    if collective.part_bytes is not None:
+        return _numbers_for_unequal_parts(topology, collective, link_model, max_sends)
     try:
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:
@@ -281,10 +285,26 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
     return counts | counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
 
 
+def _numbers_for_unequal_parts(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
+    """1, 2, 4, ... chunks of the largest part, as long as chunks and sends are not too small or too many."""
+    numbers, count = {1}, 2
+    while count <= _MOST_OF_UNEQUAL:
+        try:
+            cut = cut_into(collective, count)
+            compute_timing(topology, cut, link_model)
+        except (ConfigError, SynthesisError):
+            break
+        if fewest_crossings(topology, cut) > max_sends or cut.num_chunks == cut_into(collective, count // 2).num_chunks:
+            break
+        numbers.add(count)
+        count *= 2
+    return numbers
+
+
 def _advice(name: str, topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> int:
     """The number of chunks per NPU that a synthesizer advises, 0 if it has nothing to say."""
     entry = SYNTHESIZERS[name]
-    if entry.advise is None or entry.why_not(topology, collective) is not None:
+    if entry.advise is None or collective.part_bytes is not None or entry.why_not(topology, collective) is not None:
         return 0
     try:
         return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)
