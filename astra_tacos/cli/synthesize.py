@@ -21,9 +21,12 @@ from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
+    from astra_tacos.config.sketch import Sketch
     from astra_tacos.run.backend import Backend
+    from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.topology.topology import Topology
 
 
 @click.command()
@@ -35,6 +38,13 @@ if TYPE_CHECKING:
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
+@click.option(
+    "--sketch",
+    "sketch_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
+)
 @unequal_collective_options
 @search_options()
 @backend_option(of_schedules=True, packets=True)
@@ -61,6 +71,7 @@ def synthesize(
     network_path: Path | None,
     size_bytes: int | None,
     output: Path | None,
+    sketch_path: Path | None,
     collective_name: str,
     matrix: str | None,
     root: int | None,
@@ -86,13 +97,16 @@ def synthesize(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
+    from astra_tacos.config.sketch import read_sketch
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.judge.native import native_times
     from astra_tacos.judge.packet_search import search_and_replay
+    from astra_tacos.schedule.moved import moved_to
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import known_optimum
     from astra_tacos.topology.composition import build_topology
+    from astra_tacos.topology.sketched import under_sketch
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -104,7 +118,12 @@ def synthesize(
         EXPORTER.check_output(output)
     network = with_ns3(read_network(network_path), ns3_config, backend)
     replays_packets = is_packet_level(backend)
-    if size_bytes is not None and matrix is None and takes_symmetric(network, collective_name, options):
+    sketch = None if sketch_path is None else read_sketch(sketch_path)
+    if sketch is not None and replays_packets:
+        raise click.UsageError(f"--sketch: schedules under a sketch are not compared on the {backend} backend.")
+    if sketch is not None and sketch.chunks is not None and options.chunks_per_npu == "auto":
+        options = replace(options, chunks_per_npu=sketch.chunks)
+    if sketch is None and size_bytes is not None and matrix is None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
@@ -114,38 +133,43 @@ def synthesize(
     what = asked_collective(collective_name, topology.num_npus, size_bytes or 0, root, options, topology.endpoints, parts)
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
-    if takes_lockstep(topology, what, options.synthesizer):
+    if sketch is None and takes_lockstep(topology, what, options.synthesizer):
         _check_rows(backend)
         result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
+    searched, links = (topology, None) if sketch is None else under_sketch(topology, sketch)
     compile_ahead(
-        *finding_optimum(topology, what, options),
+        *finding_optimum(searched, what, options),
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
         *REPLAYING,
         *(PACKETS if replays_packets else ()),
     )
-    found = None if replays_packets else known_optimum(topology, what, options)
+    found = None if replays_packets else known_optimum(searched, what, options)
     if found is None:
-        compile_ahead(*searching(topology, what))
+        compile_ahead(*searching(searched, what))
         with progress("synthesizing") as on_progress:
-            found, fastest_order = search_and_replay(backend, network, topology, what, options, on_progress, link_order)
+            found, fastest_order = search_and_replay(backend, network, searched, what, options, on_progress, link_order)
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
-    schedule = found.schedule
+    schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = with_other_choices(judge_schedule(schedule, network, backend, link_order, in_flight), schedule, network, options)
+        judged = judge_schedule(schedule, network, backend, link_order, in_flight)
+        if sketch is None:
+            judged = with_other_choices(judged, schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
         judged = replace(
             judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)))
         )
     more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
     more |= {"native": natives.to_json()}
+    if sketch is not None:
+        more["sketch"] = _cost_of_sketch(sketch, searched, schedule)
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory
@@ -162,8 +186,42 @@ def synthesize(
     if as_json:
         print_json(result)
         return
+    if sketch is not None:
+        rows.append(("sketch", _describe_sketch(result["sketch"])))
     rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
+
+
+def _cost_of_sketch(sketch: Sketch, searched: Topology, schedule: Schedule) -> dict[str, Any]:
+    """What a sketch leaves, and the bounds with it and without."""
+    from astra_tacos.bounds import lower_bound
+    from astra_tacos.bounds.certificate import efficiency_of
+    from astra_tacos.schedule.timing import compute_timing
+
+    topology, timing = schedule.topology, schedule.timing
+    own = compute_timing(searched, schedule.collective, timing.link_model, timing.reduce_bandwidth_gbps)
+    with_it, without = (lower_bound(on, schedule.collective, delays) for on, delays in ((searched, own), (topology, timing)))
+    return {
+        "file": str(sketch.path),
+        "links": searched.num_links,
+        "links_left_out": topology.num_links - searched.num_links,
+        "bound_ns": max(with_it.time_ns, without.time_ns),  # what bounds any algorithm bounds those under the sketch
+        "bound_without_ns": without.time_ns,
+        "bound": with_it.name,
+        "bound_where": with_it.where,
+        "efficiency": efficiency_of(schedule.collective_time_ns, with_it.time_ns),
+    }
+
+
+def _describe_sketch(sketch: dict[str, Any]) -> str:
+    from astra_tacos.units import format_time
+
+    more = sketch["bound_ns"] / max(sketch["bound_without_ns"], 1) - 1
+    cost = f"at least {more:.1%} slower" if more > 0.0005 else "no bound knows of a cost"
+    share = "" if sketch["efficiency"] is None else f"; the schedule is at {sketch['efficiency']:.1%} of the former"
+    text = f"{sketch['file']} leaves out {sketch['links_left_out']:,} of {sketch['links'] + sketch['links_left_out']:,} links: "
+    bounds = f"bound {format_time(sketch['bound_ns'])} under it, {format_time(sketch['bound_without_ns'])} without"
+    return f"{text}{bounds}: {cost}{share}"
 
 
 def _check_rows(backend: Backend | None) -> None:

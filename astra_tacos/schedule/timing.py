@@ -72,7 +72,7 @@ class Timing:
     def least_reduction_ns(self) -> int:
         """The least that adding a chunk takes anywhere."""
         devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
-        return min([int(self.reduction_ns[0]), *devices.tolist()])
+        return int(min([int(self.reduction_ns[0]), *devices.tolist()]))
 
     @property
     def is_blocking(self) -> bool:
@@ -104,6 +104,12 @@ def compute_timing(
         If a member of the collective is a device that only forwards.
     """
     check_endpoints(topology, collective)
+    most = max(_MOST_DELAYS // max(topology.num_channels, topology.num_links), 2)
+    if collective.part_bytes is not None and len(collective.class_size_bytes) > most:
+        raise SynthesisError(
+            f"{topology.name}: {len(collective.class_size_bytes):,} sizes of chunks on {topology.num_channels:,} channels, "
+            f"expected at most {most:,}: round sizes to a multiple"
+        )
     return timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps)
 
 
@@ -130,11 +136,6 @@ def timing_of_sizes(
     """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
-    if max(topology.num_channels, topology.num_links) * len(size_bytes) > _MOST_DELAYS:
-        raise SynthesisError(
-            f"{topology.name}: {len(size_bytes):,} different sizes of messages on {topology.num_channels:,} channels, expected "
-            f"at most {_MOST_DELAYS // max(topology.num_channels, topology.num_links):,}: round sizes to a multiple"
-        )
     sizes = size_bytes.astype(np.float64)
     if reduce_bandwidth_gbps and sizes[-1] / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")

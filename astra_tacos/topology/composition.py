@@ -174,6 +174,28 @@ def with_switches_forwarding(topology: Topology) -> Topology:
     )
 
 
+def restricted(topology: Topology, kept: NDArray[np.int64], source: str) -> Topology:
+    """The topology with some of its links only.
+
+    Parameters
+    ----------
+    topology
+        The whole topology.
+    kept
+        int64[n], ascending, the links that it keeps.
+    source
+        What to call it in errors.
+
+    Raises
+    ------
+    ConfigError
+        If NPUs cannot reach one another any more.
+    """
+    part = _with_links(topology, kept, topology.link_bandwidth_gibps, topology.link_latency_ns)
+    _check_connected(part, source)
+    return part
+
+
 def _with_links(
     topology: Topology, kept: NDArray[np.int64], bandwidth: NDArray[np.float64], latency: NDArray[np.float64]
 ) -> Topology:
