@@ -53,7 +53,8 @@ _LEAST_GIBPS = 16.0
 class StandIn:
     """What stands in for a schedule.
 
-    `device`: int64[num_ranks], the device that each rank stands for: all NPUs, and those others that have anything to do.
+    `device`: int64[num_ranks], the device that each rank stands for: all members of the collective, and all others that have
+    anything to do.
     `schedule`: the schedule of these devices, which are its NPUs and forwarding devices. `network`: the one dimension that
     ASTRA-sim gets. `message_bytes`: int64[num_messages], the sizes on it. `error_ns`: by how much a hop may be off, at most; 0
     if every link holds and delays every message as in the graph.
@@ -134,10 +135,10 @@ def _in_hops(schedule: Schedule) -> Schedule:
 
 
 def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
-    """The devices that are NPUs or send anything, and the schedule on the graph of these."""
+    """The devices that are members of the collective or send anything, and the schedule on the graph of these."""
     old = schedule.topology
     kept = np.zeros(old.num_npus, np.bool_)
-    kept[: old.num_endpoints] = True
+    kept[schedule.collective.member_npus] = True
     kept[schedule.src] = True
     device = np.flatnonzero(kept)
     if len(device) == old.num_npus:
@@ -158,7 +159,15 @@ def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
     channel_of_link[link] = topology.channel_of_link()
-    collective = replace(schedule.collective, num_npus=len(device))
+    whole = schedule.collective
+    collective = replace(
+        whole,
+        num_npus=len(device),
+        members=number[whole.member_npus].astype(np.int32),
+        chunk_owner=number[whole.chunk_owner].astype(np.int32),
+        chunk_target=None if whole.chunk_target is None else number[whole.chunk_target].astype(np.int32),
+        root=None if whole.root is None else int(number[whole.root]),
+    )
     timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
     channel = channel_of_link[old.channel_link[schedule.channel]]
     trip = schedule.trip if topology.forwarding else None
@@ -188,8 +197,6 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
     topology = schedule.topology
     if topology.has_switches and (schedule.message_first is not None or schedule.sums is not None):
         return "it sends several chunks or partial sums in a message through switches of dimensions, expected chunks one by one"
-    if schedule.collective.num_members < topology.num_endpoints:
-        return "it is of some NPUs, expected one of all NPUs"
     if topology.forwarding:
         used = np.unique(schedule.channel[(schedule.channel >= 0) & (schedule.channel < topology.num_channels)])
         ends = topology.channel_src[used].astype(np.int64) * topology.num_npus + topology.channel_dst[used]

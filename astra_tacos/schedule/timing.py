@@ -72,7 +72,7 @@ class Timing:
     def least_reduction_ns(self) -> int:
         """The least that adding a chunk takes anywhere."""
         devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
-        return int(min([int(self.reduction_ns[0]), *devices.tolist()]))
+        return int(np.append(devices, self.reduction_ns[0]).min())
 
     @property
     def is_blocking(self) -> bool:

@@ -17,6 +17,7 @@ from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
 from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
+from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, refuse_without_servers
 from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
@@ -99,6 +100,17 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         refusal=refuse_without_devices,
         advise=advise_for_devices,
         work=device_work,
+        does_groups=True,
+        does_forwarding=True,
+        by_chunk=True,
+    ),
+    "parameter-server": Synthesizer(
+        parameter_server,
+        _ALL,
+        is_random=True,
+        refusal=refuse_without_servers,
+        advise=advise_for_trips,
+        work=trip_work,
         does_groups=True,
         does_forwarding=True,
         by_chunk=True,

@@ -18,6 +18,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
+from astra_tacos.synthesizer.columns.switch_hops import as_hops, from_hops
 from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_sends
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.topology.topology import Topology
@@ -82,6 +83,9 @@ def schedule_columns(
     """
     solution = solution.scaled(float(demands.total / solution.total))
     column_of = choose_columns(solution, demands, collective)
+    if topology.has_switches and not timing.is_blocking:
+        hops = as_hops(topology, collective, timing)
+        return from_hops(dispatch(*hops, make_sends(*hops, solution, column_of), name, seed), topology, collective, timing)
     sends = make_sends(topology, collective, timing, solution, column_of)
     return dispatch(topology, collective, timing, sends, name, seed)
 

@@ -48,7 +48,7 @@ class Demands:
     out of it, for everything. Broadcast, Reduce: trees from or to the root. All-to-All, Scatter, Gather: paths out of each NPU to
     all of its targets; a path may pass NPUs.
 
-    With `devices`, trees may also branch at reducing devices, and be rooted there.
+    With `devices`, trees may also branch at reducing devices and servers, and be rooted there.
     """
 
     def __init__(self, topology: Topology, collective: Collective, seed: int, devices: DeviceTrees | None = None) -> None:
@@ -110,7 +110,8 @@ class Demands:
         if self.is_personalised:
             return [column_of(number, self._paths(priced.routes, demand.roots[0], demand.targets))]
         asked = demand.roots if roots is None else roots
-        found = {root: self._between_npus(priced.routes, number, root) for root in asked if root < self.topology.num_endpoints}
+        members = set(self._members.tolist())
+        found = {root: self._between_npus(priced.routes, number, root) for root in asked if root in members}
         if self._devices is not None:
             for root, column in zip(asked, self._devices.columns(priced.price, number, asked, self.phases), strict=True):
                 if column is not None and (root not in found or _cost(priced, column) < _cost(priced, found[root])):

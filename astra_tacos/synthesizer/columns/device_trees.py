@@ -1,4 +1,4 @@
-"""Trees that branch at reducing devices: sums up one, results down another, for prices of links."""
+"""Trees that branch at reducing devices and at servers: sums up one, results down another, for prices of links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from astra_tacos.units import bytes_per_ns
 
 
 class DeviceTrees:
-    """Trees of NPUs and reducing devices on a topology.
+    """Trees of members of a collective, of reducing devices, and of servers: NPUs that are no members.
 
     A window of a device limits the rate of each sender into it: it has as many bytes under way as whole chunks fit, from the
     start of their trip until the result is back. So every pair of a sender and such a device counts as a link, after all links,
@@ -23,22 +23,25 @@ class DeviceTrees:
     Parameters
     ----------
     topology
-        The network, one with reducing devices.
+        The network.
     collective
         The collective, whose chunks have to fit windows.
+    with_devices
+        Whether devices add, or only servers.
     """
 
-    def __init__(self, topology: Topology, collective: Collective) -> None:
+    def __init__(self, topology: Topology, collective: Collective, *, with_devices: bool = True) -> None:
         self._topology = topology
         self._chunk_bytes = int(collective.class_size_bytes[-1])
         gives_back = collective.num_phases == 2
         limits = {device.device: device for device in topology.reducing}
-        self._holders = np.flatnonzero(topology.holds)
+        self._holders = np.flatnonzero(topology.holds) if with_devices else np.arange(topology.num_endpoints)
         self._place = np.full(topology.num_npus, -1)
         self._place[self._holders] = np.arange(len(self._holders))
         self._members = self._place[collective.member_npus]
-        self._is_device = self._holders >= topology.num_endpoints
-        own = [limits[device] for device in self._holders[self._is_device].tolist()]
+        self._passes = self._holders >= topology.num_endpoints
+        self._is_extra = ~np.isin(self._holders, collective.member_npus)
+        own = [limits[holder] for holder in self._holders.tolist() if holder in limits]
         self._ports = {int(self._place[each.device]): each.ports for each in own if each.ports is not None}
         # Where no result comes back, nothing tells a sender that it may go on.
         windows = {int(self._place[each.device]): each.window_bytes for each in own if each.window_bytes is not None}
@@ -52,7 +55,7 @@ class DeviceTrees:
             for number, (place, sender) in enumerate((d, s) for d in windows for s in range(len(self._holders)) if s != d)
         }
         self.num_windows = len(self._window)
-        self.roots = tuple(self._holders[self._is_device & self._may_add].tolist())
+        self.roots = tuple(self._holders[self._is_extra & self._may_add].tolist())
         self._finder = RouteFinder(topology, ends=self._holders)
         self._delay = topology.link_latency_ns + self._chunk_bytes / bytes_per_ns(topology.link_bandwidth_gibps)
 
@@ -68,7 +71,7 @@ class DeviceTrees:
         number
             Of the demand.
         roots
-            NPUs and reducing devices.
+            Members, reducing devices and servers.
         phases
             Whether data is added, for each phase.
         """
@@ -77,8 +80,8 @@ class DeviceTrees:
         for (sender, device), window in self._window.items():
             if self._under_way[device]:
                 up[sender, device] += price[window] * 2 * self._least_ns(routes, sender, device) / self._under_way[device]
-        adding = np.flatnonzero(self._is_device & ~self._may_add)
-        up[adding], up[:, adding] = np.inf, np.inf
+        full = np.flatnonzero(~self._may_add)
+        up[full], up[:, full] = np.inf, np.inf
         paths = {adds: NearestPaths(up.T if adds else routes.cost) for adds in set(phases)}
         return [self._column(routes, up, paths, number, int(self._place[root]), phases) for root in roots]
 
@@ -141,7 +144,7 @@ class DeviceTrees:
         parent_of = dict(above)
         for holder in above:
             own = children.get(holder, [])
-            if not self._is_device[holder] or len(own) != 1 or holder in stays:
+            if not self._passes[holder] or len(own) != 1 or holder in stays:
                 continue
             joined = (links[own[0]] + links[holder]) if adds else (links[holder] + links[own[0]])
             if self._visits_twice(joined):

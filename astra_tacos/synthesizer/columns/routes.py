@@ -52,7 +52,7 @@ class RouteFinder:
     """
 
     def __init__(self, topology: Topology, *, through_npus: bool = False, ends: NDArray[np.int64] | None = None) -> None:
-        num_devices = topology.num_npus
+        num_devices = topology.num_devices
         self._ends = np.arange(topology.num_endpoints) if ends is None else ends
         src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
         if through_npus:

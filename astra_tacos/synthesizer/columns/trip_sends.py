@@ -7,6 +7,7 @@ goes first that has to start earliest for its chunk to be everywhere when it is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by, members_of
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.columns.column import Column
+from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
@@ -103,7 +104,7 @@ def make_sends(
     column_of
         int64[num_chunks], the column of each chunk.
     """
-    channel_of_link = topology.channel_of_link()
+    channels_of = _channel_finder(topology)
     targets = collective.chunk_target
     delay = timing.link_delay_ns[:, -1].astype(np.float64)
     kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
@@ -114,7 +115,7 @@ def make_sends(
             solution.columns[key // topology.num_npus],
             None if targets is None else key % topology.num_npus,
             delay,
-            channel_of_link,
+            channels_of,
             timing,
         )
         for key in distinct.tolist()
@@ -130,7 +131,19 @@ def make_sends(
     # Chunks of one demand are due one after another, so that the first ones do not all wait for the last.
     due = _due_ns(collective, solution)[chunk]
     rank = np.unique(np.rint(due - left), return_inverse=True)[1].astype(np.int32)
-    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=(before + trip).astype(np.int32))
+    trips = (before + trip).astype(np.int32) if topology.forwarding else None
+    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=trips)
+
+
+def _channel_finder(topology: Topology) -> Callable[[Trip], list[tuple[int, tuple[int, ...]]]]:
+    """The channels of a trip, each with its links: one for each link where devices forward, else one from NPU to NPU."""
+    if topology.forwarding:
+        channel_of_link = topology.channel_of_link().tolist()
+        return lambda trip: [(channel_of_link[link], (link,)) for link in trip.links]
+    src, dst = topology.channel_src.tolist(), topology.channel_dst.tolist()
+    between = {ends: channel for channel, ends in enumerate(zip(src, dst, strict=True))}
+    ends_of = topology.link_src, topology.link_dst
+    return lambda trip: [(between[int(ends_of[0][trip.links[0]]), int(ends_of[1][trip.links[-1]])], trip.links)]
 
 
 def _due_ns(collective: Collective, solution: Solution) -> NDArray[np.float64]:
@@ -153,7 +166,7 @@ def _rows(
     column: Column,
     target: int | None,
     delay: NDArray[np.float64],
-    channel_of_link: NDArray[np.int64],
+    channels_of: Callable[[Trip], list[tuple[int, tuple[int, ...]]]],
     timing: Timing,
 ) -> _Rows:
     trips = [trip for trip in column.trips if target is None or trip.target == target]
@@ -166,11 +179,12 @@ def _rows(
         src, dst = int(topology.link_src[trip.links[0]]), int(topology.link_dst[trip.links[-1]])
         after = ahead.get((dst, trip.adds), spread if trip.adds else 0.0)
         after += float(timing.reduction_ns[-1]) if trip.adds else 0.0
-        for place in range(len(trip.links) - 1, -1, -1):
-            after += delay[trip.links[place]]
-            channel.append(int(channel_of_link[trip.links[place]]))
+        hops = channels_of(trip)
+        for place in range(len(hops) - 1, -1, -1):
+            after += float(delay[list(hops[place][1])].sum())
+            channel.append(hops[place][0])
             number.append(at)
-            adds.append(trip.adds and place == len(trip.links) - 1)
+            adds.append(trip.adds and place == len(hops) - 1)
             left.append(after)
         ahead[src, trip.adds] = max(ahead.get((src, trip.adds), 0.0), after)
     order = slice(None, None, -1)
