@@ -10,6 +10,7 @@ import click
 
 from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
+from astra_tacos.cli.counts import Counts
 from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
 )
 @unequal_collective_options
+@click.option(
+    "--helpers",
+    type=Counts(),
+    metavar="IDS",
+    help="NPUs without data of their own, which may add and pass on what others send: 8,9 or 8:11 (parameter servers).",
+)
 @search_options()
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
@@ -75,6 +82,7 @@ def synthesize(
     collective_name: str,
     matrix: str | None,
     root: int | None,
+    helpers: tuple[int, ...] | None,
     options: SearchOptions,
     backend: Backend | None,
     ns3_config: Path | None,
@@ -123,14 +131,17 @@ def synthesize(
         raise click.UsageError(f"--sketch: schedules under a sketch are not compared on the {backend} backend.")
     if sketch is not None and sketch.chunks is not None and options.chunks_per_npu == "auto":
         options = replace(options, chunks_per_npu=sketch.chunks)
-    if sketch is None and size_bytes is not None and matrix is None and takes_symmetric(network, collective_name, options):
+    if helpers is not None and matrix is not None:
+        raise click.UsageError("--helpers is for collectives with a size: the NPUs of a matrix of sizes are those of its rows.")
+    is_plain = sketch is None and helpers is None and matrix is None
+    if is_plain and size_bytes is not None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
     topology = build_topology(network, may_forward=True)
     parts = asked_parts(matrix, topology.num_endpoints, size_bytes)
-    what = asked_collective(collective_name, topology.num_npus, size_bytes or 0, root, options, topology.endpoints, parts)
+    what = asked_collective(collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts)
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
     if sketch is None and takes_lockstep(topology, what, options.synthesizer):
@@ -222,6 +233,17 @@ def _describe_sketch(sketch: dict[str, Any]) -> str:
     text = f"{sketch['file']} leaves out {sketch['links_left_out']:,} of {sketch['links'] + sketch['links_left_out']:,} links: "
     bounds = f"bound {format_time(sketch['bound_ns'])} under it, {format_time(sketch['bound_without_ns'])} without"
     return f"{text}{bounds}: {cost}{share}"
+
+
+def _members(topology: Topology, helpers: tuple[int, ...] | None) -> list[int] | None:
+    """The NPUs that take part, None for all of a network without devices that forward."""
+    if helpers is None:
+        return topology.endpoints
+    members = [npu for npu in range(topology.num_endpoints) if npu not in helpers]
+    if max(helpers) >= topology.num_endpoints or len(members) < 2:
+        found = f"{len(helpers)} of {topology.num_endpoints} NPUs" if len(members) < 2 else f"NPU {max(helpers)}"
+        raise ConfigError(f"--helpers: found {found}, expected NPUs of the network, and two or more others")
+    return members
 
 
 def _check_rows(backend: Backend | None) -> None:

@@ -13,7 +13,7 @@ from astra_tacos.collective import UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
+from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -119,7 +119,7 @@ def write_run_directory(
     Raises
     ------
     ConfigError
-        If `path` exists and is something else, or not all NPUs are members.
+        If `path` exists and is something else.
     VerificationError
         If the oracle objects to the schedule.
     """
@@ -136,7 +136,7 @@ def _write(
     backend: Backend | str | None = None,
     in_flight: int | None = None,
 ) -> RunDirectory:
-    if schedule.topology.forwarding:
+    if _needs_stand_in(schedule):
         return _write_fabric(schedule, directory, more, {"link_order": link_order, "backend": backend, "in_flight": in_flight})
     collective = schedule.collective
     name = collective.name.replace("-", "_")
@@ -167,15 +167,20 @@ def _write(
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
 
 
+def _needs_stand_in(schedule: Schedule) -> bool:
+    """Whether ASTRA-sim has no run of its own for it: devices forward, or NPUs without data of their own help."""
+    return bool(schedule.topology.forwarding) or schedule.collective.members is not None
+
+
 def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | None, choices: dict[str, Any]) -> RunDirectory:
-    """Write a schedule on a graph with devices that only forward, and its stand-in run, if there can be one."""
+    """Write a schedule whose run is a stand-in, and that run, if there can be one."""
     from astra_tacos.export.stand_in import EXPORTER as STAND_IN_EXPORTER
     from astra_tacos.export.stand_in import stand_in_of
 
     for name, choice in choices.items():
         if choice is not None and str(choice) != CONGESTION_AWARE.name:
             raise ConfigError(
-                f"{name}: found {choice}, expected none: runs on graphs with devices that only forward have no choice"
+                f"{name}: found {choice}, expected none: stand-in runs (devices that forward, or helpers) have no choice"
             )
     save_schedule(schedule, directory / _SCHEDULE)
     result = certify(schedule) | (more or {})
@@ -231,7 +236,6 @@ EXPORTER = Exporter(
     writes="directory",
     suffix="_run",
     write=_write,
-    why_not=lambda schedule: None if schedule.topology.forwarding else why_no_custom_collective(schedule.collective),
     options={
         "link-order": CHAKRA.options["link-order"],
         "in-flight": CHAKRA.options["in-flight"],

@@ -196,6 +196,35 @@ def restricted(topology: Topology, kept: NDArray[np.int64], source: str) -> Topo
     return part
 
 
+def first_npus(topology: Topology, count: int) -> Topology:
+    """A graph with devices that forward without all but its first NPUs; devices get ids that follow theirs.
+
+    Raises
+    ------
+    ConfigError
+        If these NPUs are not connected without the others.
+    """
+    removed = topology.num_endpoints - count
+    kept = np.ones(topology.num_npus, np.bool_)
+    kept[count : topology.num_endpoints] = False
+    number = np.arange(topology.num_npus) - np.where(np.arange(topology.num_npus) < count, 0, removed)
+    left = _with_links(
+        topology,
+        np.flatnonzero(kept[topology.link_src] & kept[topology.link_dst]),
+        topology.link_bandwidth_gibps,
+        topology.link_latency_ns,
+    )
+    smaller = replace(
+        left,
+        num_npus=topology.num_npus - removed,
+        link_src=number[left.link_src].astype(np.int32),
+        link_dst=number[left.link_dst].astype(np.int32),
+        reducing=tuple(replace(device, device=device.device - removed) for device in topology.reducing),
+    )
+    _check_connected(smaller, f"{topology.name}, its first {count} NPUs alone")
+    return smaller
+
+
 def _with_links(
     topology: Topology, kept: NDArray[np.int64], bandwidth: NDArray[np.float64], latency: NDArray[np.float64]
 ) -> Topology:

@@ -1,8 +1,8 @@
 """Parameter servers: NPUs that are no members of a collective add what members push to them, and answer with the sum.
 
-PHub (Luo et al., SoCC 2018) and BytePS (Jiang et al., OSDI 2020): chunks are dealt to servers, and to members, so that the busiest
-port is done first. Here a linear programme deals them, over all trees that may branch at members and servers, so ports may be
-unequal, and there may be several levels of servers. With equal ports its optimum is that of `server_shares`.
+PHub (Luo et al., SoCC 2018) and BytePS (Jiang et al., OSDI 2020): chunks are dealt to servers, and to members, so that the
+busiest port is done first. Here a linear programme deals them, over all trees that may branch at members and servers, so ports
+may be unequal, and there may be several levels of servers. With equal ports its optimum is that of `server_shares`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def refuse_without_servers(topology: Topology, collective: Collective) -> str | 
 
 @lru_cache(maxsize=16)
 def _all_reach_all(topology: Topology) -> bool:
-    return bool(np.isfinite(RouteFinder(topology).find(np.ones(topology.num_links)).cost).all())
+    cost = RouteFinder(topology).find(np.ones(topology.num_links)).cost
+    return bool(np.isfinite(cost[~np.eye(len(cost), dtype=np.bool_)]).all())
 
 
 def parameter_server(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -75,4 +76,3 @@ def _solved(topology: Topology, name: str, root: int | None, members: bytes, see
     npus = np.frombuffer(members, np.int64).tolist()
     collective = make_collective(name, topology.num_npus, _REFERENCE_BYTES, 1, root, npus)
     return solve(Demands(topology, collective, seed, DeviceTrees(topology, collective, with_devices=False)))
-

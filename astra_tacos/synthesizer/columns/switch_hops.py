@@ -1,8 +1,8 @@
 """Sends through store-and-forward switches of dimensions, scheduled hop by hop.
 
-There a chunk keeps no link while another is busy: the switch holds it. List scheduling that looks for two free links at once leaves
-links idle where many send to one (incast). So sends are scheduled on the graph in which switches are devices that forward, and the
-order in which they start there is that of the schedule.
+There a chunk keeps no link while another is busy: the switch holds it. List scheduling that looks for two free links at once
+leaves links idle where many send to one (incast). So sends are scheduled on the graph in which switches are devices that forward,
+and the order in which they start there is that of the schedule.
 """
 
 from __future__ import annotations

@@ -131,8 +131,8 @@ def make_sends(
     # Chunks of one demand are due one after another, so that the first ones do not all wait for the last.
     due = _due_ns(collective, solution)[chunk]
     rank = np.unique(np.rint(due - left), return_inverse=True)[1].astype(np.int32)
-    trips = (before + trip).astype(np.int32) if topology.forwarding else None
-    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=trips)
+    of_fabric = (before + trip).astype(np.int32) if topology.forwarding else None
+    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=of_fabric)
 
 
 def _channel_finder(topology: Topology) -> Callable[[Trip], list[tuple[int, tuple[int, ...]]]]:
