@@ -38,20 +38,29 @@ class ReducingDevice:
     ports: int | None = None
     reduction_ns: int = 0
 
-    def to_text(self) -> str:
-        """The entry of a network file for it."""
-        fields = [f"devices: [ {self.device} ]"]
-        fields += [] if self.window_bytes is None else [f"window: {self.window_bytes}"]
-        fields += [] if self.ports is None else [f"ports: {self.ports}"]
-        fields += [f"reduction_ns: {self.reduction_ns}"] if self.reduction_ns else []
-        return f"{{ {', '.join(fields)} }}"
-
     def describe(self) -> str:
         """`window 256 KiB, 32 ports, 100 ns`, or `no limits`."""
         fields = [] if self.window_bytes is None else [f"window {format_size(self.window_bytes)}"]
         fields += [] if self.ports is None else [f"{self.ports} ports"]
         fields += [f"{self.reduction_ns} ns a reduction"] if self.reduction_ns else []
         return ", ".join(fields) or "no limits"
+
+
+def reducing_text(devices: Sequence[ReducingDevice]) -> str:
+    """The value of the key for some devices: a list of ids, or of mappings where they have limits."""
+    alike: dict[tuple[int | None, int | None, int], list[int]] = {}
+    for each in devices:
+        alike.setdefault((each.window_bytes, each.ports, each.reduction_ns), []).append(each.device)
+    if list(alike) == [(None, None, 0)]:
+        return f"[ {', '.join(str(each.device) for each in devices)} ]"
+    entries = []
+    for (window, ports, takes), ids in alike.items():
+        fields = [f"devices: [ {', '.join(map(str, ids))} ]"]
+        fields += [] if window is None else [f"window: {window}"]
+        fields += [] if ports is None else [f"ports: {ports}"]
+        fields += [f"reduction_ns: {takes}"] if takes else []
+        entries.append(f"{{ {', '.join(fields)} }}")
+    return f"[ {', '.join(entries)} ]"
 
 
 def read_reducing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from astra_tacos.blocks.switch import SWITCH
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
@@ -87,7 +88,7 @@ def _task(
     count, (gibps, latency_ns) = workers + servers, port
     ends = ((workers, count), (count, workers)) if box != 1.0 else ()
     faster = tuple(LinkSpec(*pair, gibps * box, None) for pair in ends)
-    network = NetworkConfig(f"{workers}+{servers}", (Dimension("Switch", count, gibps, latency_ns),), link_overrides=faster)
+    network = NetworkConfig(f"{workers}+{servers}", (Dimension(SWITCH.name, count, gibps, latency_ns),), link_overrides=faster)
     topology = build_topology(network)
     return topology, make_collective("all-reduce", count, size_bytes, chunks, members=range(workers))
 
