@@ -132,7 +132,7 @@ def synthesize(
     if sketch is not None and sketch.chunks is not None and options.chunks_per_npu == "auto":
         options = replace(options, chunks_per_npu=sketch.chunks)
     if helpers is not None and matrix is not None:
-        raise click.UsageError("--helpers is for collectives with a size: the NPUs of a matrix of sizes are those of its rows.")
+        raise click.UsageError("--helpers is for collectives with a size: all NPUs of a matrix of sizes take part.")
     is_plain = sketch is None and helpers is None and matrix is None
     if is_plain and size_bytes is not None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
@@ -141,7 +141,9 @@ def synthesize(
         return
     topology = build_topology(network, may_forward=True)
     parts = asked_parts(matrix, topology.num_endpoints, size_bytes)
-    what = asked_collective(collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts)
+    what = asked_collective(
+        collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts
+    )
     options, models, reason = timed_for(options, topology, what, backend)
     backend = backend_in_use(network, models, backend)
     if sketch is None and takes_lockstep(topology, what, options.synthesizer):
