@@ -73,6 +73,11 @@ _MOST_RANKS = 8
 @click.option(
     "--schedule-replays", type=click.IntRange(0), default=80, show_default=True, help="Combinations that the search replays."
 )
+@click.option(
+    "--per-iteration",
+    is_flag=True,
+    help="With --schedule, of runs of `generate --steps`: shorten an iteration in steady state, not the whole run.",
+)
 @click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
 @json_option
 def plan(
@@ -96,6 +101,7 @@ def plan(
     together: bool,
     schedule: str | None,
     schedule_replays: int,
+    per_iteration: bool,
     keep_collectives: bool,
     as_json: bool,
 ) -> None:
@@ -128,6 +134,8 @@ def plan(
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
+    if per_iteration and schedule is None:
+        raise click.UsageError("Got --per-iteration without --schedule, which leaves nothing to do.")
     if keep_collectives and schedule is None:
         raise click.UsageError("Got --keep-collectives without --schedule, which leaves nothing to do.")
     if place and (schedule is not None or on_packets):
@@ -141,7 +149,7 @@ def plan(
         if baseline is not None:
             raise click.UsageError("Got --baseline and --schedule, expected at most one of them.")
     if keep_collectives and schedule is not None:
-        _schedule_only(inputs, output, schedule, schedule_replays, backend, as_json)
+        _schedule_only(inputs, output, schedule, schedule_replays, per_iteration, backend, as_json)
         return
     candidates = read_candidates(candidate_paths)
     compile_ahead(*PLANNING, *ALL_SEARCHING, *(PACKETS if on_packets else ()))
@@ -162,7 +170,13 @@ def plan(
             from astra_tacos.scheduler.scheduled_plan import scheduled_plan
 
             result, scheduled = scheduled_plan(
-                inputs, output, schedule, most_replays=schedule_replays, on_progress=on_progress, **common
+                inputs,
+                output,
+                schedule,
+                most_replays=schedule_replays,
+                per_iteration=per_iteration,
+                on_progress=on_progress,
+                **common,
             )
     measured = _measure(inputs, output, astra_sim_bin, baseline, in_ns3) if in_astra_sim else {}
     if as_json:
@@ -176,12 +190,22 @@ def plan(
     _print(result, output, measured, asked)
 
 
-def _schedule_only(inputs: RunInputs, output: Path, schedule: str, replays: int, backend: Backend | None, as_json: bool) -> None:
+def _schedule_only(
+    inputs: RunInputs,
+    output: Path,
+    schedule: str,
+    replays: int,
+    per_iteration: bool,
+    backend: Backend | None,
+    as_json: bool,
+) -> None:
     from astra_tacos.scheduler.scheduled_plan import schedule_only
 
     compile_ahead(*PLANNING)
     with points_to_lint(), progress("scheduling") as on_progress:
-        result = schedule_only(inputs, output, schedule, backend=backend, most_replays=replays, on_progress=on_progress)
+        result = schedule_only(
+            inputs, output, schedule, backend=backend, most_replays=replays, per_iteration=per_iteration, on_progress=on_progress
+        )
     if as_json:
         print_json({"schedule": result.to_json(), "output": str(output)})
         return
