@@ -132,6 +132,31 @@ def tree(path: Path, chunk: int, output: Path, width: str) -> None:
     echo(f"written: {output}")
 
 
+@plot.command(short_help="Draw what scheduling policies take.")
+@click.argument("path", type=_path)
+@click.option("--most", type=click.IntRange(2, 60), default=12, show_default=True, help="Number of bars.")
+@_figure_options
+def schedule(path: Path, most: int, output: Path, width: str) -> None:
+    """Draw the end of a run by scheduling policy, split into compute, exposed communication and idle time.
+
+    PATH is an output of `plan --schedule`, or its plan.json. Bars are the run as it was, each policy
+    alone with its best options, and what was written.
+    """
+    from astra_tacos.config.json_text import read_json_object
+    from astra_tacos.report.figure.policy_plot import save_policies
+    from astra_tacos.report.policy_times import policy_times
+
+    file = path / "plan.json" if path.is_dir() else path
+    plan = read_json_object(file)
+    try:
+        rows = policy_times(plan, str(file), most)
+        note = f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{file}: not what plan --schedule writes ({error!s:.60})") from None
+    save_policies(rows, output, width, note)
+    echo(f"written: {output}")
+
+
 @plot.command(short_help="Draw a comparison of synthesizers again.")
 @click.argument("path", type=_path)
 @_figure_options

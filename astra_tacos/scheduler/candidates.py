@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.planner.workload import Workload
@@ -15,6 +16,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.durations import CollectiveDurations
+from astra_tacos.scheduler.exposure import exposed_of_ranks
 from astra_tacos.scheduler.iteration import steps_of
 from astra_tacos.scheduler.list_schedule import list_schedule
 from astra_tacos.scheduler.policies import POLICIES
@@ -39,6 +41,8 @@ class Candidate:
         Its replay.
     notes
         What policies could not do.
+    exposed_ns
+        int64[num_ranks], time for which each rank communicates and computes nothing.
     iteration_ns
         An iteration in steady state, if it is to be short; else None.
     is_ordered
@@ -49,6 +53,7 @@ class Candidate:
     new: Ordered
     outcome: RunOutcome
     notes: tuple[str, ...]
+    exposed_ns: NDArray[np.int64]
     iteration_ns: int | None = None
     is_ordered: bool = False
 
@@ -164,8 +169,9 @@ class Candidates:
         sequence: Sequence[Operation] | None = None,
     ) -> Candidate:
         new = ordered(graph, list_schedule(graph, self.setting.duration_of, sequence))
-        outcome = replay_with(self._collectives, run_of(new, self.workload.run), self.backend)
+        run = run_of(new, self.workload.run)
+        outcome = replay_with(self._collectives, run, self.backend)
         found = None
         if self.steps is not None:
             found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)
-        return Candidate(requests, new, outcome, notes, found, sequence is not None)
+        return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)

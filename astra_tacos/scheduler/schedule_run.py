@@ -20,10 +20,11 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.scheduler.candidates import Candidate, Candidates, replay_with
 from astra_tacos.scheduler.collectives import SynthesizedCollectives
-from astra_tacos.scheduler.exposure import exposed_ns
+from astra_tacos.scheduler.exposure import exposed_ns, exposed_of_ranks
 from astra_tacos.scheduler.legality import violations
 from astra_tacos.scheduler.request import AS_IS, SEARCH, describe, parse_schedule
 from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, search
+from astra_tacos.scheduler.search import tried as tried_candidate
 from astra_tacos.scheduler.written import on_all_ranks, write_scheduled
 from astra_tacos.trace.reader import read_names
 from astra_tacos.trace.schema import NodeType
@@ -50,6 +51,8 @@ class ScheduleResult:
         End of the run before, and of the one that was written, with the same collective algorithms.
     exposed_as_is_ns, exposed_after_ns
         The longest time for which a rank computes nothing while it communicates.
+    means_as_is_ns
+        Compute, and communication without compute, of the run before; means over ranks.
     tried
         What was tried.
     layers
@@ -68,6 +71,7 @@ class ScheduleResult:
     after_ns: int
     exposed_as_is_ns: int
     exposed_after_ns: int
+    means_as_is_ns: tuple[int, int]
     tried: tuple[Tried, ...]
     layers: tuple[tuple[str, int, int], ...]
     notes: tuple[str, ...]
@@ -96,8 +100,16 @@ class ScheduleResult:
             "speed_up": round(self.speed_up, 6),
             "exposed_as_is_ns": self.exposed_as_is_ns,
             "exposed_after_ns": self.exposed_after_ns,
+            "as_is": {"end_ns": self.as_is_ns, "compute_ns": self.means_as_is_ns[0], "exposed_ns": self.means_as_is_ns[1]},
             "tried": [
-                {"policies": one.name, "end_ns": one.end_ns, "iteration_ns": one.iteration_ns, "note": one.reason}
+                {
+                    "policies": one.name,
+                    "end_ns": one.end_ns,
+                    "iteration_ns": one.iteration_ns,
+                    "compute_ns": one.compute_ns,
+                    "exposed_ns": one.exposed_ns,
+                    "note": one.reason,
+                }
                 for one in self.tried
             ],
             "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
@@ -187,6 +199,7 @@ def schedule_run(
         after.end_ns,
         int(before.exposed_comm_ns.max()),
         int(after.exposed_comm_ns.max()),
+        (int(before.compute_ns.mean()), int(exposed_of_ranks(workload.run, before).mean())),
         tried,
         _layers(workload, before, run, after, best),
         tuple(dict.fromkeys(notes)),
@@ -198,7 +211,7 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
     if isinstance(made, str):
         notes.append(f"{describe(requests)}: {made}")
         return Found(None, (Tried(describe(requests), None, made),))
-    tried = (Tried(made.name, made.end_ns, "; ".join(made.notes), made.iteration_ns),)
+    tried = (tried_candidate(made),)
     if made.end_ns > before.end_ns:
         notes += made.notes
         notes.append(f"{made.name} ends at {made.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,12 @@ def scheduled_plan(
             plans.append((scratch / "as_is", as_is))
             entry["as_is_planned_ns"] = as_is.after_ns
             if as_is.after_ns < own.after_ns:
-                entry["notes"].append(
-                    f"with synthesized collectives the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at "
-                    f"{own.after_ns:,} ns: the run as it is was planned"
+                note = (
+                    f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "
+                    "the run as it is was kept"
                 )
+                scheduled = replace(scheduled, notes=(*scheduled.notes, note))
+                entry["notes"].append(note)
         for place, _ in plans:
             _add(place / PLAN_FILE, entry)
         return write_fastest(output, plans), scheduled

@@ -26,12 +26,17 @@ FEW_COLLECTIVES = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tried:
-    """What a combination of policies took, and an iteration if that is to be short; None and a reason if its run does not end."""
+    """What a combination of policies took, and an iteration if that is to be short; None and a reason if its run does not end.
+
+    `compute_ns` and `exposed_ns` are means over ranks: compute, and communication without compute.
+    """
 
     name: str
     end_ns: int | None
     reason: str
     iteration_ns: int | None = None
+    compute_ns: int = 0
+    exposed_ns: int = 0
 
     @property
     def cost_ns(self) -> int | None:
@@ -60,6 +65,12 @@ def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int
         Called with how many were tried, and how many there are at most.
     """
     return _Search(candidates, most_replays, on_progress).run()
+
+
+def tried(made: Candidate) -> Tried:
+    """What a candidate took."""
+    means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
+    return Tried(made.name, made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
 
 
 class _Search:
@@ -118,7 +129,7 @@ class _Search:
             name = ",".join(map(str, requests)) or "fifo"
             self.tried[requests] = Tried(name, None, made)
         else:
-            self.tried[requests] = Tried(made.name, made.end_ns, "; ".join(made.notes), made.iteration_ns)
+            self.tried[requests] = tried(made)
             if self.keep(made):
                 self.combination = dict(combination)
         self.on_progress(min(len(self.tried), self.most), self.most)
