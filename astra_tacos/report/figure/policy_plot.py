@@ -58,8 +58,8 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
         text = f" {row.end_ns / scale:,.4g}" + ("" if at == 0 else f" ({first / max(row.end_ns, 1):.2f}x)")
         axes.text(left[at], at, text, va="center", fontsize=6.5, fontweight="bold" if row.is_chosen else "normal")
     axes.set_yticks(place, names)
-    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_fontweight("bold" if row.is_chosen else "normal")
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_fontweight("bold" if row.is_chosen else "normal")
     axes.invert_yaxis()
     axes.set_xlim(0, 1.16 * max(left))
     axes.set_xlabel(f"end of the run ({unit}), mean over ranks; bold: the one that was written")
