@@ -36,6 +36,7 @@ from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.trace.idle_trace import idle_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
@@ -102,6 +103,9 @@ def export_chakra(
 
     def write(npu: int) -> None:
         with replaced_file(paths[npu]) as temporary:
+            if npu_first[npu] == npu_first[npu + 1]:
+                temporary.write_bytes(idle_trace())
+                return
             write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
 
     # The encoder and the file system work without the interpreter lock.

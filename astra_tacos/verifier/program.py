@@ -145,9 +145,14 @@ def examine_trace(
     order, violations = _judge_order(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
+        asked = collective_name
         collective_name, wrong = check_trace_values(program, order, collective_name, root)
-        violations += wrong
         unchecked = None
+        if asked is None and any(each.code == "chunk-count" for each in wrong):
+            # Nobody said what the traces are for, and parts of unequal sizes have any number of chunks.
+            unchecked = f"{wrong[0].message}, or to be told what the traces are for"
+            collective_name, wrong = None, []
+        violations += wrong
     verdict = ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
     return Examined(verdict, program, order)
 

@@ -26,7 +26,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.synthesizer.two_level.plan import plan_exchange
 from astra_tacos.trace.reader import read_trace
-from astra_tacos.verifier.program import verify_trace_of
+from astra_tacos.verifier.program import verify_trace, verify_trace_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 NETWORKS = {
@@ -148,8 +148,21 @@ def test_files(tmp_path: Path) -> None:
     export_chakra(of, tmp_path / "t")
     trace = read_trace(tmp_path / "t")
     assert verify_trace_of(trace, of.collective).proven
+    assert not verify_trace(trace).proven
     other = make_collective("all-to-allv", 6, 0, 1, part_bytes=parts_of(6, 8, 4096))
     assert not verify_trace_of(trace, other).proven
+
+
+def test_traces_alone_do_not_tell_the_parts(tmp_path: Path) -> None:
+    """Four chunks are those of no collective of equal parts: no verdict, rather than a false one."""
+    parts = np.array([[0, 4, 4], [4, 0, 0], [4, 0, 0]]) * 4096
+    of = synthesize(
+        NETWORKS["one-level"], make_collective("all-to-allv", 5, 0, 1, part_bytes=np.pad(parts, (0, 2))), synthesizer="direct"
+    )
+    export_chakra(of, tmp_path / "t")
+    assert of.collective.num_chunks % 5
+    verdict = verify_trace(read_trace(tmp_path / "t"))
+    assert not verdict.proven and not verdict.violations and "told what the traces are for" in str(verdict.unchecked)
 
 
 def test_command(tmp_path: Path) -> None:
