@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
 from helpers.networks import ALL, topology
 from helpers.schedules import schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -22,7 +23,7 @@ def awaited(of) -> list[list[int]]:
     return [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_times_are_the_earliest_that_link_order_allows(of) -> None:
     dependencies = naive_dependencies(of)
@@ -32,7 +33,7 @@ def test_times_are_the_earliest_that_link_order_allows(of) -> None:
     assert of.end_ns.tolist() == end
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_settling_again_changes_nothing(of) -> None:
     again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces, of.message_first))
@@ -40,7 +41,7 @@ def test_settling_again_changes_nothing(of) -> None:
         assert np.array_equal(getattr(of, name), getattr(again, name))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_delays_are_those_of_the_timing_model(of) -> None:
     sizes = of.sizes
@@ -52,7 +53,7 @@ def test_delays_are_those_of_the_timing_model(of) -> None:
             assert of.end_ns[row] - of.start_ns[row] == blocking_delay(of, row)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_previous_on_link(of) -> None:
     link = of.topology.channel_link[of.channel]

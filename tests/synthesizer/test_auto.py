@@ -41,7 +41,7 @@ def columns(of) -> list[bytes]:
     return [getattr(of, column).tobytes() for column in ("chunk", "channel", "reduces", "start_ns", "end_ns")]
 
 
-@pytest.mark.parametrize("network", ["mixed", "mesh"])
+@pytest.mark.parametrize("network", ["mixed"])
 def test_threads_change_nothing(network: str) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
@@ -58,9 +58,9 @@ PAIRS = [
     (network, collective, row < 2)
     for row, network in enumerate(("torus", "mesh", "mixed", "switch"))
     for column, collective in enumerate(COLLECTIVES)
-    if (row + column) % 2 == 0
+    if (row + column) % 4 == 0
 ]
-"""Each network with half of the collectives; each of these once cut into other numbers of chunks and once not."""
+"""Each collective on one of the networks; on two of these cut into other numbers of chunks, on the others not."""
 
 
 @pytest.mark.parametrize(("network", "collective", "recut"), PAIRS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -17,7 +18,7 @@ from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     network=topologies(),
     collective=st.sampled_from(sorted(COLLECTIVES)),

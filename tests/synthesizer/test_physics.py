@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.examples import examples
 from helpers.networks import topologies
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
@@ -32,7 +33,7 @@ def fluid_ns(of: Schedule) -> float:
 
 
 @pytest.mark.parametrize("name", SYNTHESIZERS)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(12), data=st.data())
 def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, network, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives)))
