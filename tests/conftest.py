@@ -19,11 +19,17 @@ from pathlib import Path
 import pytest
 from helpers.examples import TIMES
 from helpers.isolation import isolated
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on what else the machine does. The same examples in each run, so that what fails fails again.
 SEARCHES = TIMES > 1 or "FUZZ_SECONDS" in os.environ
-settings.register_profile("suite", max_examples=20 * TIMES, deadline=None, derandomize=not SEARCHES)
+settings.register_profile(
+    "suite",
+    max_examples=20 * TIMES,
+    deadline=None,
+    derandomize=not SEARCHES,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("suite")
 
 ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
