@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,8 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as
         "num_npus": npus.pop(),
         "from_bytes": least_bytes,
         "protocols": rows,
-        "errors": _as_dict(Errors.of(every)),
-        "cross_validated": _as_dict(Errors.of(others)) if others else None,
+        "errors": asdict(Errors.of(every)),
+        "cross_validated": asdict(Errors.of(others)) if others else None,
         "notes": notes,
         "output": None if output is None else str(output),
     }
@@ -116,8 +117,8 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
         "block_gbps": constants.block_gbps,
         "link_gbps": constants.link_gbps,
         "depth": max(point.load.depth for point in points),
-        "errors": _as_dict(errors),
-        "cross_validated": None if half is None else _as_dict(half),
+        "errors": asdict(errors),
+        "cross_validated": None if half is None else asdict(half),
         "residuals": [
             {
                 "program": point.load.name,
@@ -128,10 +129,6 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
             for point in points
         ],
     }
-
-
-def _as_dict(errors: Errors) -> dict[str, float]:
-    return {"count": errors.count, "median": errors.median, "p90": errors.p90, "worst": errors.worst}
 
 
 def _network(row: dict[str, Any], num_npus: int) -> str:
