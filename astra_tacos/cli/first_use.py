@@ -73,14 +73,12 @@ OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
 ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""
 REPLAYING = (
-    "astra_tacos.replayer._run_replay_kernels:advance",
+    "astra_tacos.replayer._packet_kernels:advance",
     f"{_LAYOUT}:link_children",
     f"{_LAYOUT}:order_nodes",
     f"{_LAYOUT}:number_messages",
 )
-"""A run."""
-PACKETS = ("astra_tacos.replayer._packet_kernels:advance_packets",)
-"""A run, packet by packet."""
+"""A run, on any network model."""
 PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
 """What ranks' traces or XML programs compute."""
 LINTING = (

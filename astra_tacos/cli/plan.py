@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, PACKETS, PLANNING, compile_ahead
+from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
@@ -151,8 +151,9 @@ def plan(
     if keep_collectives and schedule is not None:
         _schedule_only(inputs, output, schedule, schedule_replays, per_iteration, backend, as_json)
         return
+    program = _program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
     candidates = read_candidates(candidate_paths)
-    compile_ahead(*PLANNING, *ALL_SEARCHING, *(PACKETS if on_packets else ()))
+    compile_ahead(*PLANNING, *ALL_SEARCHING)
     with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
         common: dict[str, Any] = {
             "backend": backend,
@@ -178,7 +179,7 @@ def plan(
                 on_progress=on_progress,
                 **common,
             )
-    measured = _measure(inputs, output, astra_sim_bin, baseline, in_ns3) if in_astra_sim else {}
+    measured = {} if program is None else _measure(inputs, output, program, baseline, in_ns3)
     if as_json:
         cached = sum(case.from_cache for case in result.cases)
         found = result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None}
@@ -213,15 +214,22 @@ def _schedule_only(
     print_rows([("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")])
 
 
-def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
+def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
+    """The binary to run, which is looked for before there is anything to run on it."""
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replayer.astra_sim import find_binary
+    from astra_tacos.run.backend import PACKET
+
+    return find_binary(binary, read_network(inputs.network), PACKET if in_ns3 else None)
+
+
+def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
     """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
     from astra_tacos.config.network import configured, read_network
     from astra_tacos.planner.run_files import planned_inputs
-    from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
-    from astra_tacos.run.backend import PACKET
+    from astra_tacos.replayer.astra_sim import run_astra_sim
 
     network = configured(read_network(inputs.network), inputs.ns3)
-    program = find_binary(binary, network, PACKET if in_ns3 else None)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
     measured: dict[str, Any] = {"binary": str(program)}
     for when, run in runs.items():

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, PACKETS, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import CHECKING, READING, REPLAYING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -31,8 +30,7 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
         Whether a JSON object is printed.
     """
     kind, target = identify(path)
-    packets = PACKETS if is_packet_level(backend) else ()
-    compile_ahead(*((*READING, *REPLAYING, *packets) if kind is Kind.TRACE else CHECKING))
+    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
             if network_path or backend:

@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.counts import Counts
-from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, asked_parts, search_options, unequal_collective_options
@@ -110,6 +110,7 @@ def synthesize(
     from astra_tacos.judge.judges import backend_in_use, timed_for
     from astra_tacos.judge.native import native_times
     from astra_tacos.judge.packet_search import search_and_replay
+    from astra_tacos.judge.robust import robust
     from astra_tacos.schedule.moved import moved_to
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import known_optimum
@@ -134,6 +135,7 @@ def synthesize(
     if helpers is not None and matrix is not None:
         raise click.UsageError("--helpers is for collectives with a size: all NPUs of a matrix of sizes take part.")
     is_plain = sketch is None and helpers is None and matrix is None
+    is_open = is_plain and backend is None and link_order is None and in_flight is None
     if is_plain and size_bytes is not None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
@@ -157,7 +159,6 @@ def synthesize(
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
         *REPLAYING,
-        *(PACKETS if replays_packets else ()),
     )
     found = None if replays_packets else known_optimum(searched, what, options)
     if found is None:
@@ -167,19 +168,31 @@ def synthesize(
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
+    note = ""
+    if is_open:
+        with progress("replaying packet by packet"):
+            chosen = robust(network, topology, what, options, backend, found)
+        found, link_order, note = chosen.found, chosen.link_order, chosen.note
     schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = judge_schedule(schedule, network, backend, link_order, in_flight)
+        judged = judge_schedule(schedule, network, backend, link_order, in_flight, beside=True)
         if sketch is None:
             judged = with_other_choices(judged, schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
         judged = replace(
-            judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)))
+            judged,
+            notes=(
+                *([note] if note else []),
+                *judged.notes,
+                *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)),
+            ),
         )
-    more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
+    order = link_order or ("window" if in_flight is not None else default_link_order(schedule))
+    more = {"link_model_reason": reason, "link_order": order, "verified": with_checks, "search": found.describe()}
+    more |= judged.to_json()
     more |= {"native": natives.to_json()}
     if sketch is not None:
         more["sketch"] = _cost_of_sketch(sketch, searched, schedule)
@@ -201,7 +214,7 @@ def synthesize(
         return
     if sketch is not None:
         rows.append(("sketch", _describe_sketch(result["sketch"])))
-    rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
+    rows = [*(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
 
 

@@ -133,7 +133,17 @@ def schedule_trace(
 
 def default_link_order(schedule: Schedule) -> LinkOrder:
     """`serial` for the blocking model, `window` for the pipelined one."""
-    return "serial" if schedule.timing.is_blocking else "window"
+    return timed_orders(schedule)[0]
+
+
+def timed_orders(schedule: Schedule) -> tuple[LinkOrder, ...]:
+    """The orders of sends that replay as a schedule's timing model, its default first."""
+    return ("serial",) if schedule.timing.is_blocking else ("window", "tokens")
+
+
+def keeps_timing(schedule: Schedule, link_order: LinkOrder | None, in_flight: int | None) -> bool:
+    """Whether traces with an order of sends replay as a schedule's timing model."""
+    return in_flight is None and (link_order is None or link_order in timed_orders(schedule))
 
 
 def node_table(
@@ -340,7 +350,7 @@ def _write(
     schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
 ) -> Exported:
     export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag, in_flight)
-    if in_flight is None and link_order in (None, default_link_order(schedule)):
+    if keeps_timing(schedule, link_order, in_flight):
         return Exported(path)
     return Exported(path, (note_on_link_order(link_order, in_flight),))
 

@@ -13,7 +13,7 @@ from astra_tacos.collective import UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order
+from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, keeps_timing, note_on_link_order
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -144,7 +144,7 @@ def _write(
     chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
     network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
     link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
-    keeps_link_order = in_flight is None and link_order == default_link_order(schedule)
+    keeps_link_order = keeps_timing(schedule, link_order, in_flight)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
     if not keeps_link_order:
         notes += (note_on_link_order(link_order, in_flight),)

@@ -32,10 +32,17 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    rows += _levels(result.get("levels"))
     if "search" in result:
         rows.append(("search", _describe_search(result["search"])))
         rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
+
+
+def _levels(levels: Any) -> list[tuple[str, str]]:
+    """What the traces take on the analytical and the packet level; nothing where a file has something else there."""
+    is_known = isinstance(levels, list) and all(isinstance(row, list) and len(row) == 2 for row in levels)
+    return [(str(label), str(text)) for label, text in levels] if is_known else []
 
 
 def _predicted(result: dict[str, Any]) -> str:
