@@ -90,9 +90,13 @@ def read_finish(path: Path, num_ranks: int) -> NDArray[np.int64]:
     Raises
     ------
     ConfigError
-        If the log lacks the line of a rank, or a rank finished at 0.
+        If the log lacks the line of a rank, has more ranks, or a rank finished at 0.
     """
-    finish_ns, _ = finished(read_bounded(path, _MOST_LOG_BYTES, "a log of ASTRA-sim").decode(errors="replace"), num_ranks)
+    log = read_bounded(path, _MOST_LOG_BYTES, "a log of ASTRA-sim").decode(errors="replace")
+    finish_ns, _ = finished(log, num_ranks + 1)
+    if finish_ns[num_ranks] >= 0:
+        raise ConfigError(f"{path}: rank {num_ranks} finished, expected the log of a run of {num_ranks} ranks")
+    finish_ns = finish_ns[:num_ranks]
     if (finish_ns <= 0).any():
         rank = int(np.argmin(finish_ns > 0))
         raise ConfigError(f"{path}: no time at which rank {rank} finished, expected 'sys[{rank}] finished, N cycles, ...'")

@@ -10,12 +10,14 @@ import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.first_use import PROGRAMS, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_directory, write_json
 
 if TYPE_CHECKING:
     from astra_tacos.calibrator.machine import Constants, Errors, Point
+    from astra_tacos.calibrator.packet_runs import Fitted
 
 _NOT_FITTED = 0.01
 _HEADER = (
@@ -150,8 +152,13 @@ def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | 
     notes = []
     if len(runs) < 2:
         notes.append("one run may fit several configurations: two runs of different messages tell them apart")
-    if fitted.worst > _NOT_FITTED:
-        notes.append("no configuration gives these times: the network file may have other links, or ns-3 changes rates")
+    is_fitted = fitted.worst <= _NOT_FITTED
+    if not is_fitted:
+        output = None
+        notes.append(
+            f"no configuration gives these times within {_NOT_FITTED:.0%}, so none is written: the network file may have other "
+            "links, or ns-3 changes rates"
+        )
     result: dict[str, Any] = {
         "ns3": {name: value for name, value in asdict(fitted.ns3).items() if name != "source"},
         "errors": fitted.errors,
@@ -166,12 +173,20 @@ def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | 
             (made / "ns3_config.txt").write_text(ns3_text(fitted.ns3), encoding="utf-8")
     if as_json:
         print_json(result)
-        return
+    else:
+        _print_ns3(fitted, result)
+    if not is_fitted:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _print_ns3(fitted: Fitted, result: dict[str, Any]) -> None:
+    from astra_tacos.config.ns3 import ns3_text
+
     rows = [(key, str(value)) for key, value in (line.split() for line in ns3_text(fitted.ns3).splitlines())]
     rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in fitted.errors.items()]
-    print_rows([*rows, ("tried", f"{fitted.num_tried} configurations"), *(("note", note) for note in notes)])
-    if output is not None:
-        echo(f"\nwritten: {output}")
+    print_rows([*rows, ("tried", f"{fitted.num_tried} configurations"), *(("note", note) for note in result["notes"])])
+    if result["output"] is not None:
+        echo(f"\nwritten: {result['output']}")
 
 
 def _row(protocol: str, points: list[Point], constants: Constants, errors: Errors, half: Errors | None) -> dict[str, Any]:

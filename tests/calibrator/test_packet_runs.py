@@ -74,6 +74,11 @@ def test_two_recorded_runs_tell_all_others(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["worst"] == 0 and result["ns3"]["payload_bytes"] == 1000 and result["notes"] == []
+    wrong = tmp_path / "wrong.log"
+    wrong.write_text("".join(f"sys[{rank}] finished, {rank + 9} cycles, exposed communication 0 cycles.\n" for rank in range(8)))
+    refused = command("calibrate", arguments[0], str(wrong), "--output", "nothing", cwd=tmp_path)
+    assert refused.returncode == 1 and "no configuration gives these times within 1%" in refused.stdout
+    assert not (tmp_path / "nothing").exists()
     for name in sorted(set(NAMES) - set(FITTED_TO)):
         folder = RECORDED / name
         workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
@@ -92,6 +97,9 @@ def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("sys[0] finished, 10 cycles, exposed communication 0 cycles.\n")
     with pytest.raises(ConfigError, match="no time at which rank 1 finished"):
+        read_finish(log, 2)
+    log.write_text("".join(f"sys[{rank}] finished, 10 cycles, exposed communication 0 cycles.\n" for rank in range(3)))
+    with pytest.raises(ConfigError, match="rank 2 finished, expected the log of a run of 2 ranks"):
         read_finish(log, 2)
     with pytest.raises(ConfigError, match="no run"):
         fit_ns3([])
