@@ -81,7 +81,7 @@ def import_program(
         print_json(result)
         return
     rows = [*synthesis_rows(result), ("checks", "program and schedule verified; the replay takes exactly the predicted time")]
-    rows += [*judged.rows(), ("in thread blocks", f"{converted.in_blocks_ns:,} ns if every thread block does one step at a time")]
+    rows += [("in thread blocks", f"{converted.in_blocks_ns:,} ns if every thread block does one step at a time")]
     rows += [*(("note", note) for note in notes), ("files", str(run.path)), ("run", run.command)]
     print_rows(rows)
 
