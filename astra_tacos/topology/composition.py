@@ -37,7 +37,7 @@ def build_topology(network: NetworkConfig, *, may_forward: bool = False) -> Topo
         raise ConfigError(
             f"{network.source}: {network.num_others} devices after the {network.num_npus} NPUs "
             f"{'add or forward' if network.reducing else 'only forward'}, expected a "
-            "network of NPUs here: on such graphs only synthesize, verify, inspect, plot and export work"
+            "network of NPUs here: on such graphs only synthesize, offload, verify, inspect, plot and export work"
         )
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
