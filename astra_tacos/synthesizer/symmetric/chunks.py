@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
@@ -29,6 +30,7 @@ _GAINS = ((100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
 """More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
+@lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
 def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int = TRIES) -> SymmetricSchedule:
     """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; unless truncation shortens the time of such chunks.
 
@@ -132,7 +134,9 @@ class _Tried:
         is_good = not tries or is_as_good_as(self.time_ns, self.count.bound_ns, self.count.task.least_rows)
         if self._schedule is not None and is_good:
             return self._schedule
-        return synthesize_symmetric(self.count.task, tries, self._trees)
+        found = synthesize_symmetric(self.count.task, tries, self._trees)
+        # Faster trees may make a slower All-Reduce, as sums and copies overlap differently.
+        return min(filter(None, (self._schedule, found)), key=lambda schedule: schedule.collective_time_ns)
 
 
 def is_near_bound(schedule: SymmetricSchedule) -> bool:
