@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from astra_tacos.report.sweep_columns import SweepColumns
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
     from astra_tacos.topology.topology import Topology
 
 _REPLAY_FILE = "replay.npz"
@@ -102,9 +103,8 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
         save_rank_timeline(load_recording(recording), output, width)
     elif (symmetric := _symmetric_file(path)) is not None and chunk is None:
         from astra_tacos.report.figure.symmetric_plot import save_symmetric_timeline
-        from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
 
-        save_symmetric_timeline(load_symmetric_schedule(symmetric), output, width)
+        save_symmetric_timeline(_load_symmetric(symmetric), output, width)
     else:
         from astra_tacos.report.figure.timeline_plot import save_timeline
 
@@ -122,13 +122,12 @@ def tree(path: Path, chunk: int, output: Path, width: str) -> None:
     PATH is a symmetric schedule (.npz), or the directory in which `synthesize` wrote one.
     """
     from astra_tacos.report.figure.symmetric_plot import save_tree
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
 
     symmetric = _symmetric_file(path)
     if symmetric is None:
         expected = "a symmetric schedule, as 'synthesize' writes with a --max-sends of less than the number of sends"
         raise ConfigError(f"{path}: found {_article(identify(path)[0])}, expected {expected}")
-    save_tree(load_symmetric_schedule(symmetric), output, width, chunk)
+    save_tree(_load_symmetric(symmetric), output, width, chunk)
     echo(f"written: {output}")
 
 
@@ -313,9 +312,18 @@ def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
     """The network of a symmetric schedule and the share of the time that each of its links is busy, as its class is."""
     from astra_tacos.bounds.symmetric_certificate import link_busy_ns
     from astra_tacos.config.network import NetworkConfig
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
     from astra_tacos.topology.composition import build_topology
 
-    schedule = load_symmetric_schedule(path)
+    schedule = _load_symmetric(path)
     network = build_topology(NetworkConfig(schedule.task.name, schedule.task.dimensions))
     return network, link_busy_ns(schedule, network) / max(schedule.collective_time_ns, 1)
+
+
+def _load_symmetric(path: Path) -> SymmetricSchedule:
+    """A symmetric schedule whose rows speak for all NPUs."""
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+    schedule = load_symmetric_schedule(path)
+    check_symmetric(schedule)
+    return schedule
