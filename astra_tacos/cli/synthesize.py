@@ -103,19 +103,8 @@ def synthesize(
     Other schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept
     in a compact form: there is one trial, and DIR gets the schedule without traces.
     """
-    from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
     from astra_tacos.config.sketch import read_sketch
-    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import backend_in_use, timed_for
-    from astra_tacos.judge.native import native_times
-    from astra_tacos.judge.packet_search import search_and_replay
-    from astra_tacos.judge.robust import robust
-    from astra_tacos.schedule.moved import moved_to
-    from astra_tacos.sweep.schedule_check import check_schedule
-    from astra_tacos.synthesizer.search.search import known_optimum
-    from astra_tacos.topology.composition import build_topology
-    from astra_tacos.topology.sketched import under_sketch
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -141,6 +130,19 @@ def synthesize(
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
+    # Below, as they load what replays traces: that takes longer than to synthesize a symmetric schedule.
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
+    from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.native import native_times
+    from astra_tacos.judge.packet_search import search_and_replay
+    from astra_tacos.judge.robust import robust
+    from astra_tacos.schedule.moved import moved_to
+    from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.synthesizer.search.search import known_optimum
+    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.topology.sketched import under_sketch
+
     topology = build_topology(network, may_forward=True)
     parts = asked_parts(matrix, topology.num_endpoints, size_bytes)
     what = asked_collective(
