@@ -72,7 +72,7 @@ def row(name: str, collective: str, size: int) -> tuple[float | None, str]:
     of_node = max(size // topology.num_npus, 1) if collective == "all-gather" else size
     what = make_collective(collective, topology.num_npus, of_node, 1)
     begin = time.perf_counter()
-    options = timed_for(OPTIONS, topology, what, PACKET)[0]
+    options = timed_for(OPTIONS, topology, PACKET)[0]
     found, order = search_and_replay(PACKET, network, topology, what, options)
     seconds = time.perf_counter() - begin
     judged = judge_schedule(found.schedule, network, PACKET, order)

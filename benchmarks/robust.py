@@ -54,7 +54,7 @@ def row(name: str, collective: str, size: int) -> tuple[float, float, float, str
     topology = build_topology(network)
     of_node = max(size // topology.num_npus, 1) if collective == "all-gather" else size
     what = make_collective(collective, topology.num_npus, of_node, 1)
-    options, models, _ = timed_for(OPTIONS, topology, what, None)
+    options, models, _ = timed_for(OPTIONS, topology, None)
     backend = backend_in_use(network, models, None)
     found, _ = search_and_replay(backend, network, topology, what, options)
     chosen = robust(network, topology, what, options, backend, found)

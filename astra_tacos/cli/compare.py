@@ -235,7 +235,7 @@ def compared_rows(
             try:
                 what = asked_collective(collective_name, topology.num_npus, size, root, options)
                 own = maker if isinstance(maker, str) else AUTO
-                asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
+                asked, models, _ = timed_for(replace(options, synthesizer=own), topology, backend)
                 if isinstance(maker, str):
                     found, order = _found(topology, what, asked, network, backend)
                     schedule, searched, remark = found.schedule, found.describe(), ""
@@ -345,7 +345,7 @@ def _native_rows(
     from astra_tacos.judge.packet_level import MOST_PACKETS_BESIDE
     from astra_tacos.run.backend import PACKET, backend_of_model
 
-    models = timed_for(options, topology, what, backend)[1]
+    models = timed_for(options, topology, backend)[1]
     chosen = backend_in_use(network, models, backend) or backend_of_model(models[0])
     begin = time.perf_counter()
     natives = native_times(network, what, chosen, options.reduce_bandwidth_gbps)

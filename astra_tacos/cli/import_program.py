@@ -64,7 +64,7 @@ def import_program(
     if topology.num_npus != proven.num_ranks:
         raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
     what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
-    _, models, reason = timed_for(options, topology, what, backend)
+    _, models, reason = timed_for(options, topology, backend)
     backend = backend_in_use(network, models, backend)
     with progress("importing"):
         converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)

@@ -21,7 +21,6 @@ from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
 from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
-    from astra_tacos.collective.collective import Collective
     from astra_tacos.config.sketch import Sketch
     from astra_tacos.run.backend import Backend
     from astra_tacos.schedule.schedule import Schedule
@@ -148,7 +147,7 @@ def synthesize(
     what = asked_collective(
         collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts
     )
-    options, models, reason = timed_for(options, topology, what, backend)
+    options, models, reason = timed_for(options, topology, backend)
     backend = backend_in_use(network, models, backend)
     if sketch is None and takes_lockstep(topology, what, options.synthesizer):
         _check_rows(backend)
@@ -184,14 +183,9 @@ def synthesize(
         if sketch is None:
             judged = with_other_choices(judged, schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
-        judged = replace(
-            judged,
-            notes=(
-                *([note] if note else []),
-                *judged.notes,
-                *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)),
-            ),
-        )
+        padded = _padded(schedule)
+        slower = natives.faster_than(judged.possible_ns, padded or _why_slower(found, options))
+        judged = replace(judged, notes=(*filter(None, [note]), *judged.notes, *filter(None, [padded]), *slower))
     order = link_order or ("window" if in_flight is not None else default_link_order(schedule))
     more = {"link_model_reason": reason, "link_order": order, "verified": with_checks, "search": found.describe()}
     more |= judged.to_json()
@@ -271,17 +265,24 @@ def _check_rows(backend: Backend | None) -> None:
         )
 
 
-def _why_slower(found: SearchResult, what: Collective, options: SearchOptions) -> str:
+def _padded(schedule: Schedule) -> str:
+    """A note on messages that are longer on links than what they carry, "" if there are none."""
+    from astra_tacos.schedule.timing import wire_bytes
+    from astra_tacos.units import format_size
+
+    channel = schedule.channel[schedule.message_row]
+    sent = wire_bytes(schedule.topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    longer = sent[sent > schedule.message_bytes]
+    if not len(longer):
+        return ""
+    size = format_size(int(longer.min())) if longer.min() == longer.max() else f"{format_size(int(longer.min()))} and more"
+    return f"shorter messages are sent as {size}, which take a link 1 ns: ASTRA-sim's queues stop at less at time 0"
+
+
+def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     """Why a search found no schedule as fast as a native algorithm."""
-    from astra_tacos.run.backend import CONGESTION_AWARE
-    from astra_tacos.synthesizer.search.link_model import largest_messages
     from astra_tacos.synthesizer.search.search_options import FASTEST
 
-    if not CONGESTION_AWARE.takes_chunks(found.schedule.topology, largest_messages(what, options)):
-        return (
-            "its messages hold a link for less than 1 ns, at which ASTRA-sim's queues stop if they start at time 0, so the sends "
-            "of schedules wait for one another"
-        )
     if found.schedule.timing.is_blocking and options.link_model != FASTEST:
         return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
     if found.was_cut_off:

@@ -36,6 +36,7 @@ from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.trace.idle_trace import idle_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
@@ -185,7 +186,7 @@ def node_table(
     data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, arrived, layout)
     contents = contents_of(schedule, done.additions)
-    sizes_given = schedule.message_bytes if message_bytes is None else message_bytes
+    sizes_given = _wire_bytes(schedule) if message_bytes is None else message_bytes
     attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag, sizes_given)
     node_id = layout.node_id
     duration = np.zeros(len(number), np.int64)
@@ -210,6 +211,13 @@ def node_table(
         list_entry=contents.entry,
     )
     return table, layout.npu_first
+
+
+def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_messages], the sizes of a schedule's messages on links."""
+    return wire_bytes(
+        schedule.topology, schedule.message_bytes, schedule.channel[schedule.message_row], schedule.timing.link_model
+    )
 
 
 def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> _Layout:

@@ -34,7 +34,7 @@ from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.schedule.timing import compute_timing, wire_bytes
 from astra_tacos.topology.composition import with_switches_forwarding
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.trace.table_trace import trace_of_table
@@ -85,7 +85,9 @@ def stand_in_of(schedule: Schedule) -> StandIn:
     reference = max(float(topology.link_bandwidth_gibps.max()), _LEAST_GIBPS)
     rate = float(bytes_per_ns(np.array([reference]))[0])
     link = topology.channel_link[schedule.channel[schedule.message_row]]
-    exact_ns = schedule.message_bytes / bytes_per_ns(topology.link_bandwidth_gibps)[link]
+    channel = schedule.channel[schedule.message_row]
+    carried = wire_bytes(topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    exact_ns = carried / bytes_per_ns(topology.link_bandwidth_gibps)[link]
     hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
     best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
     for candidate in (np.rint(exact_ns * rate), np.floor(exact_ns * rate), np.ceil(exact_ns * rate)):
@@ -205,8 +207,6 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
     hops = schedule.num_messages * (2 if topology.has_switches else 1)
     if hops > TAGS:
         return f"it has up to {hops:,} messages, and ASTRA-sim distinguishes at most {TAGS:,} tags"
-    if int(schedule.sizes.timing.link_hold_ns.min()) < 1:
-        return "its messages hold a link for less than 1 ns, where ASTRA-sim stops"
     return None
 
 

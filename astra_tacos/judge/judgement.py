@@ -21,7 +21,6 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.link_model import largest_messages
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
@@ -254,7 +253,7 @@ def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions
     if schedule.synthesizer not in SYNTHESIZERS:
         return None
     options = replace(options, synthesizer=schedule.synthesizer)
-    model = backend.link_model_on(schedule.topology, largest_messages(schedule.collective, options))[0]
+    model = backend.link_model
     if model == schedule.timing.link_model:
         return None
     budget = (options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET

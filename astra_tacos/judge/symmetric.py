@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.config.network import NetworkConfig, check_block_sizes, check_values
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
@@ -69,7 +68,7 @@ def symmetric_tasks(
     rate = options.reduce_bandwidth_gbps
     asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
     links = star(network.name, network.dimensions)
-    _, models, reason = timed_for(options, links, all_gather(links.num_npus, asked.chunk_bytes), backend)
+    _, models, reason = timed_for(options, links, backend)
     return [replace(asked, link_model=model) for model in models], reason
 
 

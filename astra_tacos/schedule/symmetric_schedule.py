@@ -14,7 +14,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, timing_of_sizes
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, refuse_instant, timing_of_sizes
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 from astra_tacos.topology.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
@@ -140,6 +140,8 @@ class SymmetricTask:
         """
         links = star(self.name, self.dimensions)
         sizes = np.array(sorted({self.size_bytes // self.num_parts, self.chunk_bytes}), np.int64)
+        if self.chunks_per_npu > 1:
+            refuse_instant(links, int(sizes[0]), self.link_model)
         return timing_of_sizes(links, sizes, self.link_model, self.reduce_bandwidth_gbps)
 
     @property

@@ -138,7 +138,7 @@ def _schedule(
         return cached[0], cached[1]["link_order"], float(cached[1]["synthesis_seconds"])
     begin = time.perf_counter()
     backend = _backend(task)
-    asked = timed_for(task.options, topology, collective, backend)[0]
+    asked = timed_for(task.options, topology, backend)[0]
     found, order = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)

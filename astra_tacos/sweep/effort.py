@@ -115,7 +115,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
     backend = None if task.backend is None else MODELS[task.backend]
-    model = timed_for(replace(options, link_model="auto"), topology, collective, backend)[1][0]
+    model = timed_for(replace(options, link_model="auto"), topology, backend)[1][0]
     cuts, sends = [collective], collective.least_sends
     if options.chooses_chunks:
         chosen = choose_chunks(topology, collective.name, collective.size_bytes, model, options.max_sends)

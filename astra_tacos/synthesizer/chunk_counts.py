@@ -93,7 +93,7 @@ def choose_chunks(
             collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)
             if chunks == 1:
                 sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
-            model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
+            model = choose_link_model(topology)[0] if link_model == "auto" else link_model
             timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
         except (ConfigError, SynthesisError):
             if not candidates:

@@ -15,7 +15,7 @@ from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.verifier.device_oracle import check_devices
 from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values
@@ -171,10 +171,27 @@ def _bytes_of_messages(schedule: Schedule) -> NDArray[np.float64]:
 
 
 def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic."""
+    """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic.
+
+    A message is no shorter than what takes 1 ns of the link, and of all links of the switch that it may go through.
+    """
     topology = schedule.topology
-    serialisation = _bytes_of_messages(schedule)[row] / (topology.link_bandwidth_gibps[links] * (1 << 30) / 1e9)
+    rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
+    on_wire = np.maximum(_bytes_of_messages(schedule)[row], np.ceil(_fastest_at_switch(topology, rate)[links]))
+    serialisation = on_wire / rate[links]
     return np.trunc(serialisation).astype(np.int64), np.trunc(topology.link_latency_ns[links] + serialisation).astype(np.int64)
+
+
+def _fastest_at_switch(topology: Topology, rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[num_links], the highest rate of all links of a link's switch, its own where it leads to none."""
+    switch = np.maximum(topology.link_src, topology.link_dst)  # NPUs have lower numbers
+    order = np.argsort(switch, kind="stable")
+    first = np.flatnonzero(np.diff(switch[order], prepend=-1))
+    highest = np.repeat(np.maximum.reduceat(rate[order], first), np.diff(np.append(first, len(order)))) if len(order) else rate
+    fastest = rate.copy()
+    through = switch[order] >= topology.num_npus
+    fastest[order[through]] = highest[through]
+    return fastest
 
 
 def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.int64]:

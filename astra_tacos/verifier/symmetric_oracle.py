@@ -274,8 +274,10 @@ def _check_sizes(schedule: SymmetricSchedule) -> list[Violation]:
 def _check_times(schedule: SymmetricSchedule, links: _Links) -> list[Violation]:
     """Check that delays are those of the links, and that no two sends of a class take the same port at the same time."""
     task, start, end = schedule.task, schedule.start_ns, schedule.end_ns
-    size = float(task.chunk_bytes)
     bandwidth = np.array([d.bandwidth_gibps for d in task.dimensions]) * float(1 << 30) / 1e9
+    size = np.full(len(bandwidth), float(task.chunk_bytes))
+    if task.link_model == "pipelined" and task.chunks_per_npu == 1:  # no message takes less than 1 ns
+        size = np.maximum(size, np.ceil(bandwidth))
     latency = np.array([d.latency_ns for d in task.dimensions])
     violations = []
     if np.any(latency + size / bandwidth >= _DELAY_LIMIT):

@@ -15,7 +15,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
 
 
 def awaited(of) -> list[list[int]]:
@@ -90,15 +90,19 @@ def test_through_a_switch() -> None:
 )
 def test_auto_takes_what_astra_sim_replays_exactly(name: str, model: str) -> None:
     network = topology(*ALL[name])
-    assert choose_link_model(network, COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1))[0] == model
+    assert choose_link_model(network)[0] == model
 
 
 def test_chunks_below_a_nanosecond() -> None:
     network = topology(*ALL["ring8"])
     tiny = COLLECTIVES["all-gather"](8, 1, 1)
-    assert choose_link_model(network, tiny)[0] == "blocking"
+    padded = compute_timing(network, tiny, "pipelined")
+    assert padded.link_hold_ns.tolist() == [[1]] * network.num_links
+    assert least_bytes(network).tolist() == [54] * network.num_links  # of 50 GiB/s
     with pytest.raises(SynthesisError, match="less than 1 ns"):
-        compute_timing(network, tiny, "pipelined")
+        compute_timing(network, COLLECTIVES["all-gather"](8, 100, 2), "pipelined")
+    with pytest.raises(SynthesisError, match="less than 1 ns"):
+        compute_timing(topology(("Ring", 4, 50.0, 0.0)), COLLECTIVES["all-gather"](4, 1, 1), "blocking")
     with pytest.raises(SynthesisError, match="longer than"):
         compute_timing(topology(("Ring", 4, 1e-9, 0.0)), COLLECTIVES["all-gather"](4, 1 << 40, 1), "blocking")
     with pytest.raises(ConfigError, match="reduce bandwidth"):

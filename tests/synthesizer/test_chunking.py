@@ -90,7 +90,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ConfigError, match="max sends: found 0"):
         choose_chunks(network, "all-gather", 1 << 20, "blocking", 0)
     with pytest.raises(SynthesisError, match="less than 1 ns"):
-        choose_chunks(topology(("Ring", 4, 400.0, 1.0)), "all-gather", 8, "pipelined", 100)
+        choose_chunks(topology(("Ring", 4, 400.0, 0.0)), "all-gather", 8, "blocking", 100)
 
 
 @examples(20)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective.all_reduce import all_reduce_of
-from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, choose_link_model
-from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -15,13 +12,13 @@ _WORTH_QUEUES = 1.005
 """By so much a schedule whose sends queue has to be faster than one that holds its links, where stock ASTRA-sim replays those."""
 
 
-def link_models_of(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
+def link_models_of(topology: Topology, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
     """The link models of a search, whose schedules are compared, and why in words, "" where the options name them.
 
     Parameters
     ----------
-    topology, collective
-        What is searched for.
+    topology
+        The network.
     options
         What is asked of the search.
     """
@@ -29,7 +26,7 @@ def link_models_of(topology: Topology, collective: Collective, options: SearchOp
         return LINK_MODELS, ""
     if options.link_model != "auto":
         return (options.link_model,), ""
-    model, reason = choose_link_model(topology, largest_messages(collective, options))
+    model, reason = choose_link_model(topology)
     return either(topology, model, reason)
 
 
@@ -60,19 +57,3 @@ def handicaps(topology: Topology, models: tuple[LinkModel, ...]) -> dict[LinkMod
         The network, and the link models of the search.
     """
     return {"pipelined": _WORTH_QUEUES} if len(models) > 1 and can_replay_blocking(topology) else {}
-
-
-def largest_messages(collective: Collective, options: SearchOptions) -> Collective:
-    """The collective in the largest messages that the synthesizers of a search can send.
-
-    Parameters
-    ----------
-    collective
-        What is searched for.
-    options
-        What is asked of the search.
-    """
-    cut_themselves = any(collective.name in SYNTHESIZERS[name].cuts_itself for name in options.synthesizers)
-    if cut_themselves and collective.members is None and collective.part_bytes is None:
-        return all_reduce_of(collective.num_npus, collective.size_bytes, 1)
-    return collective

@@ -168,7 +168,7 @@ def search(
         return optimum
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
-    models = link_models_of(topology, collective, options)[0]
+    models = link_models_of(topology, options)[0]
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
@@ -255,7 +255,7 @@ def known_optimum(
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     most = options.max_sends if options.chooses_chunks else None
-    models = link_models_of(topology, collective, options)[0]
+    models = link_models_of(topology, options)[0]
     for entry in finders:
         assert entry.optimum is not None
         found = [entry.optimum(topology, collective, model, options.reduce_bandwidth_gbps, most) for model in models]
