@@ -8,7 +8,6 @@ cache: read, matched, synthesized, verified, rewritten, and replayed before (nat
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -49,7 +48,7 @@ def planned(run: Path, network: Path, output: Path) -> tuple[PlanResult, float]:
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups, None, run)
     begin = time.perf_counter()
-    result = plan(inputs, output, baseline="ring", jobs=os.cpu_count() or 1)
+    result = plan(inputs, output, baseline="ring")
     return result, time.perf_counter() - begin
 
 

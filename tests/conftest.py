@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tarfile
 import tempfile
 from fnmatch import fnmatch
@@ -18,11 +19,17 @@ from pathlib import Path
 import pytest
 from helpers.examples import TIMES
 from helpers.isolation import isolated
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on what else the machine does. The same examples in each run, so that what fails fails again.
 SEARCHES = TIMES > 1 or "FUZZ_SECONDS" in os.environ
-settings.register_profile("suite", max_examples=50 * TIMES, deadline=None, derandomize=not SEARCHES)
+settings.register_profile(
+    "suite",
+    max_examples=20 * TIMES,
+    deadline=None,
+    derandomize=not SEARCHES,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("suite")
 
 ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
@@ -34,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     home = Path(tempfile.mkdtemp(prefix="astra_tacos_home."))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     before = dict(os.environ)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of jobs in the background, and then of all that tests start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.add_cleanup(lambda: _set_environment(before))
     _set_environment(isolated(before, home))
 

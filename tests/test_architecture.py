@@ -144,6 +144,7 @@ PARTS = {
     "dimension_order",
     "exchange",
     "symmetric",
+    "two_level",
     "rounds",
     "pairs",
 }

@@ -27,7 +27,10 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     bounds = all_bounds(topology, collective, timing)
     bound = largest(bounds)
-    is_by_chunk = isinstance(schedule, LockstepSchedule) or (schedule.message_first is None and schedule.sums is None)
+    # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
+    is_by_chunk = collective.part_bytes is None and (
+        isinstance(schedule, LockstepSchedule) or (schedule.message_first is None and schedule.sums is None)
+    )
     chunked = chunked_lower_bound(topology, collective, timing) if is_by_chunk else None
     time = max(schedule.collective_time_ns, 1)
     exact_ns = None if isinstance(schedule, LockstepSchedule) else exact_time_ns(schedule)

@@ -117,5 +117,8 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
 
 
 def last_step_ns(collective: Collective, timing: Timing) -> int:
-    """Time of the reduction after the last arrival, in collectives that gather nothing afterwards."""
-    return int(timing.reduction_ns[0]) if collective.only_reduces else 0
+    """Time of the reduction after the last arrival, in collectives that gather nothing afterwards.
+
+    None where devices add: an NPU may then get a sum that its own contribution is part of.
+    """
+    return int(timing.reduction_ns[0]) if collective.only_reduces and not len(timing.device_reduction_ns) else 0

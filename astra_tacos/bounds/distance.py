@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +35,8 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
         return Bound("diameter", int(distance[far]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
     members = collective.member_npus
     graph = _graph(topology, collective, timing)
+    if collective.part_bytes is not None:
+        return _farthest_pair(collective, dijkstra, graph)
     every = len(members) <= _ALL_SOURCES_UP_TO
     best, pair = 0.0, (0, 0)
     sources = members if every else members[:1]
@@ -46,8 +49,20 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
         sources = members[[column]]
     time = int(best)
     if collective.num_phases == 2:
-        time += int(timing.reduction_ns[0])  # what arrives there has been added to something at least once
+        time += timing.least_reduction_ns  # what arrives there has been added to something at least once
     return Bound("diameter", time, f"NPU {pair[0]} to NPU {pair[1]}", pair)
+
+
+def _farthest_pair(collective: Collective, dijkstra: Callable[..., NDArray[np.float64]], graph: Any) -> Bound:
+    """The largest time over pairs of which one has something for the other, which need not be all."""
+    assert collective.chunk_target is not None
+    sources = np.unique(collective.chunk_owner)[:_ALL_SOURCES_UP_TO]
+    of_these = np.flatnonzero(collective.chunk_owner <= sources[-1])
+    row = np.searchsorted(sources, collective.chunk_owner[of_these])
+    time = dijkstra(graph, indices=sources)[row, collective.chunk_target[of_these]]
+    far = int(time.argmax())
+    pair = int(collective.chunk_owner[of_these[far]]), int(collective.chunk_target[of_these[far]])
+    return Bound("diameter", int(time[far]), f"NPU {pair[0]} to NPU {pair[1]}", pair)
 
 
 @lru_cache(maxsize=2)

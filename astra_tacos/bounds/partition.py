@@ -10,6 +10,9 @@ contributions yet, so each of them must receive a later message: p - 1 more. Mes
 reduce, so the counts of chunks add up. (With one NPU in each part this is gossip by one-way calls, and the volume bound. In the
 fluid limit it is the theorem of Nash-Williams and Tutte on packing spanning trees, here for any schedule, not only for trees.)
 
+NPUs that take no part, and reducing devices, are in parts, too. Then p counts the parts with members, which have to send and to
+receive, and messages between any two parts count.
+
 A message between parts uses a link between them, or a link into a switch and one out of it. For a switch that connects several
 parts, the bound counts the links into it, or the links out of it, or both without those of one part, whichever carry least.
 """
@@ -45,7 +48,7 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
         messages = _messages(collective, group)
         time = smallest_time(topology, collective, timing, links, messages)
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
-        parts = len(np.unique(group[: topology.num_endpoints]))
+        parts = len(np.unique(group[collective.member_npus]))
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
         bounds.append(Bound("partition", time, where, (), tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
@@ -98,9 +101,12 @@ def links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
 
 
 def _links_at_parts(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The links into parts that have NPUs, or those out of them, whichever carry less: a message crosses one of either kind."""
+    """The links into parts that have NPUs, or those out of them, whichever carry less: a message crosses one of either kind.
+
+    Reducing devices are as NPUs that are no members: parts that have them may pass on sums, so their links count, too.
+    """
     has_npus = np.zeros(int(npu_group.max()) + 1, np.bool_)
-    has_npus[npu_group[: topology.num_endpoints]] = True
+    has_npus[npu_group[topology.holds]] = True
     src, dst = npu_group[topology.link_src], npu_group[topology.link_dst]
     between = src != dst
     choices = [np.flatnonzero(between & has_npus[end]) for end in (dst, src)]

@@ -12,15 +12,21 @@ What is personalised also has to cross every dimension as often as its shortest 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.carrying import smallest_time_ns, whole_ns
+from astra_tacos.blocks.building_block import BuildingBlock
+from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
+from astra_tacos.config.network import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.topology.translation_group import Shape, table_of_shape
 from astra_tacos.units import bytes_per_ns
 
 MOST_DIMENSIONS = 10
@@ -29,17 +35,23 @@ MOST_DIMENSIONS = 10
 
 def symmetric_bounds(task: SymmetricTask) -> tuple[Bound, ...]:
     """Bounds on every algorithm and every chunking, in the sense of `lower_bound`."""
-    latency = np.floor(np.array([d.latency_ns for d in task.dimensions])) * _links_per_hop(task)
-    rate = bytes_per_ns(np.array([d.bandwidth_gibps for d in task.dimensions]))
-    of_class = np.array([each.dimension for each in task.classes])
+    return _bounds(task.dimensions, task.collective, task.size_bytes)
 
-    def time_ns(used: NDArray[np.bool_], amount: float) -> int:
-        on = of_class[used]
-        return whole_ns(smallest_time_ns(rate[on], latency[on], amount))
 
-    chunk_bytes = task.size_bytes / (1 if task.collective == "all-gather" else task.num_npus)
-    bounds = [Bound(name, time_ns(used, amount * chunk_bytes), where) for name, used, amount, where in _loads(task)]
-    farthest = sum(float(_distance(task, index).max()) * float(np.floor(d.latency_ns)) for index, d in enumerate(task.dimensions))
+@lru_cache(maxsize=32)
+def _bounds(dimensions: tuple[Dimension, ...], collective: str, size_bytes: int) -> tuple[Bound, ...]:
+    task = SymmetricTask("", dimensions, collective, size_bytes, 1, "blocking")
+    floors = np.floor(np.array([d.latency_ns for d in dimensions]))
+    latency = floors * np.where(task.table.is_switched, 2, 1)
+    rate = bytes_per_ns(np.array([d.bandwidth_gibps for d in dimensions]))
+    loads = _loads(task)
+    on = task.table.dimension[np.concatenate([load.used for load in loads])]
+    group = np.repeat(np.arange(len(loads)), [len(load.used) for load in loads])
+    chunk_bytes = size_bytes / (1 if collective == "all-gather" else task.num_npus)
+    amounts = np.array([load.amount * chunk_bytes for load in loads])
+    times = smallest_times_ns(group, rate[on], latency[on], amounts)
+    bounds = [Bound(load.name, whole_ns(time), load.where) for load, time in zip(loads, times.tolist(), strict=True)]
+    farthest = sum(_crossed(block, size)[0] * float(least) for (block, size), least in zip(task.table.shape, floors, strict=True))
     bounds.append(Bound("diameter", int(farthest), "from an NPU to the farthest one"))
     return _worst_of_each(bounds)
 
@@ -47,9 +59,9 @@ def symmetric_bounds(task: SymmetricTask) -> tuple[Bound, ...]:
 def chunked_symmetric_bound(task: SymmetricTask) -> Bound:
     """The largest bound for schedules that send these chunks one at a time, with truncated delays, as `chunked_lower_bound`."""
     bounds = []
-    for name, used, amount, where in _loads(task):
-        time = whole_messages_ns(task.delay_ns[used], task.hold_ns[used], amount * task.chunks_per_npu)
-        bounds.append(Bound(name, time + (task.reduction_ns if task.reduces and not task.gathers else 0), where))
+    for load in _loads(task):
+        time = whole_messages_ns(task.delay_ns[load.used], task.hold_ns[load.used], load.amount * task.chunks_per_npu)
+        bounds.append(Bound(load.name, time + (task.reduction_ns if task.reduces and not task.gathers else 0), load.where))
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
@@ -66,12 +78,15 @@ def whole_messages_ns(delay_ns: NDArray[np.int64], hold_ns: NDArray[np.int64], m
     kinds: dict[tuple[int, int], int] = {}
     for delay, hold in zip(delay_ns.tolist(), hold_ns.tolist(), strict=True):
         kinds[delay - hold, hold] = kinds.get((delay - hold, hold), 0) + 1
-    high = min(lag + hold * messages for lag, hold in kinds)
+    if len(kinds) == 1:
+        ((lag, hold), count) = kinds.popitem()
+        return lag + hold * -(-messages // count) if messages else 0
+    high = min(lag + hold * messages for lag, hold in kinds) if messages else 0
     # No port brings more than its rate says.
     low = min(int(messages / sum(count / hold for (_, hold), count in kinds.items()) * (1 - 1e-9)), high)
     while low < high:
         middle = (low + high) // 2
-        if sum(count * (max(middle - lag, 0) // hold) for (lag, hold), count in kinds.items()) >= messages:
+        if sum([count * (max(middle - lag, 0) // hold) for (lag, hold), count in kinds.items()]) >= messages:
             high = middle
         else:
             low = middle + 1
@@ -90,7 +105,7 @@ def critical_dimensions(sizes: Sequence[int], rates: Sequence[float]) -> tuple[i
     """
     best: tuple[float, tuple[int, ...]] = (-1.0, ())
     for chosen in _sets(len(sizes)):
-        time = (float(np.prod([sizes[at] for at in chosen])) - 1) / sum(rates[at] for at in chosen)
+        time = (float(math.prod(sizes[at] for at in chosen)) - 1) / sum(rates[at] for at in chosen)
         if (time * (1 + 1e-9), len(chosen)) > (best[0], len(best[1])):
             best = time, chosen
     return best[1]
@@ -105,39 +120,54 @@ def _sets(count: int) -> Iterator[tuple[int, ...]]:
     yield from (tuple(range(first, last)) for first in range(count) for last in range(first + 1, count + 1))
 
 
-def _loads(task: SymmetricTask) -> Iterator[tuple[str, NDArray[np.bool_], int, str]]:
-    """Name of the bound, bool[num_classes] for the classes that carry it, chunks per NPU that they carry, and where."""
-    of_class = np.array([each.dimension for each in task.classes])
-    personalised = task.collective == "all-to-all"
-    for chosen in _sets(len(task.dimensions)):
-        parts = int(np.prod([task.dimensions[at].size for at in chosen]))
-        amount = task.num_npus - task.num_npus // parts if personalised else task.num_phases * (parts - 1)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Load:
+    """What has to be carried: name of the bound, int64[:] classes that carry it, chunks per NPU that they carry, and where."""
+
+    name: str
+    used: NDArray[np.int64]
+    amount: int
+    where: str
+
+
+def _loads(task: SymmetricTask) -> tuple[_Load, ...]:
+    return _loads_of(task.table.shape, 0 if task.collective == "all-to-all" else task.num_phases)
+
+
+@lru_cache(maxsize=128)
+def _loads_of(shape: Shape, num_phases: int) -> tuple[_Load, ...]:
+    """Loads of a collective of so many phases, which bring every NPU every chunk; 0 for chunks that have one target each."""
+    table = table_of_shape(shape)
+    sizes = [size for _, size in shape]
+    npus, found = math.prod(sizes), []
+    for chosen in _sets(len(sizes)):
+        parts = math.prod(sizes[at] for at in chosen)
+        amount = num_phases * (parts - 1) if num_phases else npus - npus // parts
         where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
-        yield "cut" if personalised else "partition", np.isin(of_class, chosen), amount, where
-    if personalised:
-        for index, dimension in enumerate(task.dimensions):
-            hops = int((_distance(task, index) // _links_per_hop(task)[index]).sum()) * (task.num_npus // dimension.size)
-            yield "volume", of_class == index, hops, f"dimension {index}, over shortest paths"
+        used = np.flatnonzero(np.isin(table.dimension, chosen))
+        found.append(_Load("partition" if num_phases else "cut", used, amount, where))
+    if not num_phases:
+        for index, (block, size) in enumerate(shape):
+            hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
+            used = np.flatnonzero(table.dimension == index)
+            found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
+    return tuple(found)
 
 
-def _links_per_hop(task: SymmetricTask) -> NDArray[np.int64]:
-    """int64[num_dimensions], 2 through a switch."""
-    through = {each.dimension for each in task.classes if each.through_switch}
-    return np.array([2 if index in through else 1 for index in range(len(task.dimensions))])
-
-
-def _distance(task: SymmetricTask, index: int) -> NDArray[np.int64]:
-    """int64[size], number of links from member 0 of a dimension to each member."""
-    dimension = task.dimensions[index]
-    members = np.arange(dimension.size)
-    return dimension.building_block.num_crossed(dimension.size, np.zeros_like(members), members)
+@lru_cache(maxsize=1024)
+def _crossed(block: BuildingBlock, size: int) -> tuple[int, int]:
+    """Number of links from member 0 of a group to the farthest member, and to all of them together."""
+    members = np.arange(size)
+    distance = block.num_crossed(size, np.zeros_like(members), members)
+    return int(distance.max()), int(distance.sum())
 
 
 def farthest_ns(task: SymmetricTask, gap_ns: int = 0) -> int:
     """How long a chunk takes to the NPU that is farthest away, over the fewest hops, if it waits `gap_ns` between them."""
-    classes = {each.dimension: at for at, each in enumerate(task.classes)}
-    hops = [int((_distance(task, at) // _links_per_hop(task)[at]).max()) for at in range(len(task.dimensions))]
-    return sum(count * int(task.delay_ns[classes[at]]) for at, count in enumerate(hops)) + gap_ns * (sum(hops) - 1)
+    delay: dict[int, int] = dict(zip(task.table.dimension.tolist(), task.delay_ns.tolist(), strict=True))
+    links = [_crossed(block, size)[0] for block, size in task.table.shape]
+    hops = [count // (2 if switched else 1) for count, switched in zip(links, task.table.is_switched, strict=True)]
+    return sum(count * delay[at] for at, count in enumerate(hops)) + gap_ns * (sum(hops) - 1)
 
 
 def _worst_of_each(bounds: Sequence[Bound]) -> tuple[Bound, ...]:

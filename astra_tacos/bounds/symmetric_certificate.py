@@ -14,6 +14,7 @@ from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_boun
 from astra_tacos.config.network import describe_dimensions
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.topology.topology import Topology
 
 
 def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
@@ -76,16 +77,38 @@ def class_busy_ns(schedule: SymmetricSchedule) -> NDArray[np.int64]:
     return np.bincount(schedule.link_class, minlength=len(task.classes)) * task.hold_ns
 
 
+def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> NDArray[np.int64]:
+    """int64[num_links], how long each link is held in all: as long as its class, a port into an NPU as long as one out of it.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    network
+        Its network, with all links.
+    """
+    task, busy = schedule.task, class_busy_ns(schedule)
+    held = np.zeros(network.num_links, np.int64)
+    is_direct = (network.link_src < network.num_npus) & (network.link_dst < network.num_npus)
+    ends = network.link_src[is_direct].astype(np.int64), network.link_dst[is_direct].astype(np.int64)
+    held[is_direct] = busy[task.table.class_of_offset[task.group.offset(*ends)]]
+    for at, each in enumerate(task.classes):
+        if each.through_switch:
+            held[~is_direct & (network.link_dimension == each.dimension)] = busy[at]
+    return held
+
+
 def _class_extremes(schedule: SymmetricSchedule) -> dict[str, Any]:
     busy = class_busy_ns(schedule)
     time = max(schedule.collective_time_ns, 1)
     extremes = {"busiest_link": int(busy.argmax()), "idlest_link": int(busy.argmin())}
     return {
-        name: {"link": _describe_class(schedule.task, at), "busy_share": float(busy[at] / time)} for name, at in extremes.items()
+        name: {"link": describe_class(schedule.task, at), "busy_share": float(busy[at] / time)} for name, at in extremes.items()
     }
 
 
-def _describe_class(task: SymmetricTask, at: int) -> str:
+def describe_class(task: SymmetricTask, at: int) -> str:
+    """A class of links, by number, in words."""
     each = task.classes[at]
     dimension = task.dimensions[each.dimension]
     if each.through_switch:

@@ -21,7 +21,7 @@ from astra_tacos.calibrator.measurements import Measurements
 from astra_tacos.errors import ConfigError
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.program_form import Action
-from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_xml
+from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
 _LEAST_POINTS = 6
 _WORTH = 0.95
@@ -116,7 +116,8 @@ def load_of(path: Path) -> Load:
     ConfigError, VerificationError
         If the file is no MSCCL XML, or the oracle does not prove it.
     """
-    file, proven = read_msccl_xml(path), prove_msccl_xml(path)
+    file = read_msccl_xml(path)
+    proven = prove_msccl_file(file)
     program = proven.program
     whole = float(proven.whole)
     moved = np.bincount(file.block_of, np.where(file.kind == _IDLE, 0, file.cnt), len(file.blocks)) * (whole / file.num_chunks)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import PROGRAMS, compile_ahead
-from astra_tacos.cli.options import Size, json_option
+from astra_tacos.cli.first_use import PROGRAMS, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_directory, write_json
 
 if TYPE_CHECKING:
     from astra_tacos.calibrator.machine import Constants, Errors, Point
+    from astra_tacos.calibrator.packet_runs import Fitted
 
+_NOT_FITTED = 0.01
 _HEADER = (
     "protocol",
     "programs",
@@ -35,7 +39,7 @@ _HEADER = (
 
 
 @click.command()
-@click.argument("files", metavar="PROGRAM.xml TIMES...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", metavar="PROGRAM.xml|DIR TIMES|LOG...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
 @click.option(
     "--output",
@@ -43,17 +47,22 @@ _HEADER = (
     metavar="DIR",
     help="Write calibration.json and a network file for each protocol.",
 )
+@network_option
 @json_option
-def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as_json: bool) -> None:
+def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, network_path: Path | None, as_json: bool) -> None:
     """Fit the constants of a machine to measured times of MSCCL programs, by protocol, and say how far off they are.
 
     \b
     astra-tacos calibrate ring.xml ring.csv all_pairs.xml all_pairs.log --output DIR
+    astra-tacos calibrate run_1 run_1.log run_2 run_2.log --output DIR
 
     FILEs come in pairs: a program, and its times: CSV with columns `size` (bytes) and `time` (us), or a log of nccl-tests. The
     constants are the launch of a program, the throughput of a thread block and of a link, and what large messages cost beside.
     With four programs of a protocol or more, each half of them also predicts the other half. All programs need the same number
     of GPUs.
+
+    Pairs of a run directory and a log of ASTRA-sim with ns-3 fit the configuration of ns-3 instead, where that is not known:
+    payload, headers and windows. DIR gets it as ns3_config.txt, for --ns3-config. Two small runs do.
     """
     from astra_tacos.calibrator.machine import Errors, cross_validated, errors_of, fit, load_of, points_of
     from astra_tacos.calibrator.measurements import read_measurements
@@ -62,6 +71,14 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as
         raise click.UsageError("Expected pairs of files: a program, and its measured times.")
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
+    are_runs = {path.is_dir() for path in files[::2]}
+    if len(are_runs) > 1:
+        raise click.UsageError("Got programs and run directories, expected one kind of them.")
+    if are_runs == {True}:
+        _fit_ns3(files, network_path, output, as_json)
+        return
+    if network_path is not None:
+        raise click.UsageError("--network is for run directories: programs have no network.")
     compile_ahead(*PROGRAMS)
     points: dict[str, list[Point]] = {}
     notes: list[str] = []
@@ -89,8 +106,8 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as
         "num_npus": npus.pop(),
         "from_bytes": least_bytes,
         "protocols": rows,
-        "errors": _as_dict(Errors.of(every)),
-        "cross_validated": _as_dict(Errors.of(others)) if others else None,
+        "errors": asdict(Errors.of(every)),
+        "cross_validated": asdict(Errors.of(others)) if others else None,
         "notes": notes,
         "output": None if output is None else str(output),
     }
@@ -105,6 +122,73 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, as
         _print(result)
 
 
+def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | None, as_json: bool) -> None:
+    """Fit the configuration of ns-3 to runs and their logs."""
+    from astra_tacos.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
+    from astra_tacos.config.ns3 import ns3_text
+    from astra_tacos.run.run import read_run
+
+    compile_ahead(*READING, *REPLAYING)
+    runs = []
+    with progress("reading"):
+        for folder, log in zip(files[::2], files[1::2], strict=True):
+            first = sorted((folder / "workload").glob("*.0.et"))
+            if len(first) != 1:
+                raise ConfigError(f"{folder}: {len(first)} files workload/*.0.et, expected one run")
+            groups = folder / "comm_group.json"
+            memory = folder / "remote_memory.json"
+            network = network_path or folder / "network.yml"
+            run = read_run(
+                first[0].with_suffix("").with_suffix(""),
+                folder / "system.json",
+                network,
+                groups if groups.is_file() else None,
+                memory if memory.is_file() else None,
+                folder,
+            )
+            runs.append(MeasuredRun(str(folder), run, read_finish(log, run.workload.num_ranks)))
+    with progress("fitting") as on_progress:
+        fitted = fit_ns3(runs, on_progress)
+    notes = []
+    if len(runs) < 2:
+        notes.append("one run may fit several configurations: two runs of different messages tell them apart")
+    is_fitted = fitted.worst <= _NOT_FITTED
+    if not is_fitted:
+        output = None
+        notes.append(
+            f"no configuration gives these times within {_NOT_FITTED:.0%}, so none is written: the network file may have other "
+            "links, or ns-3 changes rates"
+        )
+    result: dict[str, Any] = {
+        "ns3": {name: value for name, value in asdict(fitted.ns3).items() if name != "source"},
+        "errors": fitted.errors,
+        "worst": fitted.worst,
+        "configurations_tried": fitted.num_tried,
+        "notes": notes,
+        "output": None if output is None else str(output),
+    }
+    if output is not None:
+        with replaced_directory(output) as made:
+            write_json(made / "calibration.json", result)
+            (made / "ns3_config.txt").write_text(ns3_text(fitted.ns3), encoding="utf-8")
+    if as_json:
+        print_json(result)
+    else:
+        _print_ns3(fitted, result)
+    if not is_fitted:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _print_ns3(fitted: Fitted, result: dict[str, Any]) -> None:
+    from astra_tacos.config.ns3 import ns3_text
+
+    rows = [(key, str(value)) for key, value in (line.split() for line in ns3_text(fitted.ns3).splitlines())]
+    rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in fitted.errors.items()]
+    print_rows([*rows, ("tried", f"{fitted.num_tried} configurations"), *(("note", note) for note in result["notes"])])
+    if result["output"] is not None:
+        echo(f"\nwritten: {result['output']}")
+
+
 def _row(protocol: str, points: list[Point], constants: Constants, errors: Errors, half: Errors | None) -> dict[str, Any]:
     return {
         "protocol": protocol or "unknown",
@@ -116,8 +200,8 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
         "block_gbps": constants.block_gbps,
         "link_gbps": constants.link_gbps,
         "depth": max(point.load.depth for point in points),
-        "errors": _as_dict(errors),
-        "cross_validated": None if half is None else _as_dict(half),
+        "errors": asdict(errors),
+        "cross_validated": None if half is None else asdict(half),
         "residuals": [
             {
                 "program": point.load.name,
@@ -128,10 +212,6 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
             for point in points
         ],
     }
-
-
-def _as_dict(errors: Errors) -> dict[str, float]:
-    return {"count": errors.count, "median": errors.median, "p90": errors.p90, "worst": errors.worst}
 
 
 def _network(row: dict[str, Any], num_npus: int) -> str:

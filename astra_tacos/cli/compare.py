@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, compile_ahead, searching
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
@@ -19,7 +19,6 @@ from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, write_json
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.run.backend import is_packet_level
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
@@ -167,8 +166,7 @@ def compare(
     total = len(sizes) * (len(synthesizers) + len(candidates) + 1)
     # A wrong root is so for every size.
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root, topology.endpoints)
-    packets = PACKETS if is_packet_level(backend) else ()
-    compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING, *packets)
+    compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
     with progress("comparing") as on_progress:
         on_progress(0, total)
         what = collective_name, root, options, sizes, synthesizers, with_checks
@@ -224,6 +222,7 @@ def compared_rows(
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.robust import robust_order
     from astra_tacos.sweep.schedule_check import check_schedule
 
     for size in sizes:
@@ -237,7 +236,7 @@ def compared_rows(
             try:
                 what = asked_collective(collective_name, topology.num_npus, size, root, options, topology.endpoints)
                 own = maker if isinstance(maker, str) else AUTO
-                asked, models, _ = timed_for(replace(options, synthesizer=own), topology, what, backend)
+                asked, models, _ = timed_for(replace(options, synthesizer=own), topology, backend)
                 if isinstance(maker, str):
                     found, order = _found(topology, what, asked, network, backend)
                     schedule, searched, remark = found.schedule, found.describe(), ""
@@ -254,7 +253,9 @@ def compared_rows(
             figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
             figures |= {"seconds": seconds, "verified": with_checks, "synthesizer": name}
             if network is not None:
-                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend), order)
+                if backend is None:
+                    order = robust_order(schedule, network)[0]
+                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend), order, beside=True)
                 figures |= _on_packets(judged, schedule)
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]
@@ -342,9 +343,10 @@ def _native_rows(
     from astra_tacos.bounds.certificate import efficiency_of
     from astra_tacos.judge.judges import backend_in_use, judges_of_run, timed_for
     from astra_tacos.judge.native import native_time_ns, native_times
-    from astra_tacos.run.backend import backend_of_model
+    from astra_tacos.judge.packet_level import MOST_PACKETS_BESIDE
+    from astra_tacos.run.backend import PACKET, backend_of_model
 
-    models = timed_for(options, topology, what, backend)[1]
+    models = timed_for(options, topology, backend)[1]
     chosen = backend_in_use(network, models, backend) or backend_of_model(models[0])
     begin = time.perf_counter()
     natives = native_times(network, what, chosen, options.reduce_bandwidth_gbps)
@@ -357,11 +359,14 @@ def _native_rows(
         if native is None or (name == IMPOSSIBLE_NATIVE and not native.impossible):
             continue
         times: dict[str, Any] = {}
-        for judge in judges_of_run(network, chosen):
+        models_asked = {judge.figure: judge.backend for judge in judges_of_run(network, chosen)}
+        if network.ns3.num_packets(2.0 * what.buffer_bytes * topology.num_npus) <= MOST_PACKETS_BESIDE:
+            models_asked[PACKET.figure] = PACKET
+        for figure, model in models_asked.items():
             try:
-                times[judge.figure] = native_time_ns(network, what, native.system, judge.backend, options.reduce_bandwidth_gbps)
+                times[figure] = native_time_ns(network, what, native.system, model, options.reduce_bandwidth_gbps)
             except (ConfigError, ReplayError):
-                times[judge.figure] = None
+                times[figure] = None
         time_ns = native.time_ns if name == IMPOSSIBLE_NATIVE else native.possible_ns or native.time_ns
         bandwidth = what.buffer_bytes / time_ns
         is_reached = bound_ns is not None and name == NATIVE

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from astra_tacos.cli.console import echo, show, styled
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
+from astra_tacos.run.backend import PACKET
 from astra_tacos.units import format_size, format_time
 
 _NO_RESULT = "-"
@@ -24,14 +25,14 @@ def print_comparison(rows: Sequence[CompareRow]) -> None:
     bounds = best_bound_ns(rows)
     first = rows[0]
     judged = ", what stock ASTRA-sim prints, and the time under congestion" if _judges_differ(rows) else ""
-    judged += ", and on the packet level if no two messages meet" if _has_predictions(rows) else ""
+    judged += _about_packets(rows)
     echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, bound / time{judged}\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("size", justify="right", no_wrap=True)
     for name in (*names, _BOUND):
         table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
     for size, results in by_size.items():
-        found = (_cell(results.get(name), bool(judged), _has_predictions(rows)) for name in names)
+        found = (_cell(results.get(name), _judges_differ(rows), _has_packets(rows)) for name in names)
         cells = [styled(text, "bold green" if best else "") for text, best in found]
         bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
         table.add_row(format_size(size), *cells, bound)
@@ -66,12 +67,31 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     return any(row.stock_ns != row.congestion_aware_ns for row in rows)
 
 
-def _has_predictions(rows: Iterable[CompareRow]) -> bool:
-    """Whether schedules are made for the packet level, and so predicted there."""
+def _has_packets(rows: Iterable[CompareRow]) -> bool:
+    """Whether anything was replayed packet by packet."""
     return any(row.packet_predicted_ns is not None for row in rows)
 
 
-def _cell(row: CompareRow | None, has_judges: bool, has_predictions: bool) -> tuple[str, bool]:
+def _about_packets(rows: Sequence[CompareRow]) -> str:
+    """What the last line of a cell is."""
+    if not _has_packets(rows):
+        return ""
+    if any(row.backend == PACKET.name for row in rows):
+        return ", and in brackets the time if no messages share a link"
+    about = " (~: approximately)" if any(row.packet_about_ns is not None for row in rows) else ""
+    return f", and the time on the packet level{about}"
+
+
+def _packets(row: CompareRow) -> str:
+    """The time on the packet level, or what it would be if no messages shared a link, where that time is the row's."""
+    if row.backend == PACKET.name:
+        return _NO_RESULT if row.packet_predicted_ns is None else f"({format_time(row.packet_predicted_ns)})"
+    if row.packet_ns is None and row.packet_about_ns is not None:
+        return f"~{format_time(row.packet_about_ns)}"
+    return _NO_RESULT if row.packet_ns is None else format_time(row.packet_ns)
+
+
+def _cell(row: CompareRow | None, has_judges: bool, has_packets: bool) -> tuple[str, bool]:
     if row is None or row.time_ns is None:
         return _NO_RESULT, False
     star = "*" if row.is_best else " "
@@ -81,9 +101,9 @@ def _cell(row: CompareRow | None, has_judges: bool, has_predictions: bool) -> tu
         share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
     lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
     if has_judges:
-        times: tuple[int | None, ...] = (row.stock_ns, row.congestion_aware_ns)
-        times += (row.packet_predicted_ns,) if has_predictions else ()
+        times = (row.stock_ns, row.congestion_aware_ns)
         lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
+    lines += [f"{_packets(row)} "] if has_packets else []
     return "\n".join(lines), bool(row.is_best)
 
 

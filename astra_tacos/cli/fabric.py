@@ -80,12 +80,14 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
-    def make(output: Path, as_json: bool, **values: Any) -> None:
-        from astra_tacos.fabric.kinds import make_fabric
+    def make(output: Path, as_json: bool, reducing: bool, **values: Any) -> None:
+        from astra_tacos.fabric.kinds import make_fabric, with_reducing_switches
 
-        _write(make_fabric(name, **values), output, {"kind": name}, as_json)
+        network = make_fabric(name, **values)
+        _write(with_reducing_switches(network) if reducing else network, output, {"kind": name}, as_json)
 
     command = json_option(_output_option(make))
+    command = click.option("--reducing", is_flag=True, help="Let all switches add and copy (SHARP, NVLS, SwitchML).")(command)
     for parameter, (default, help_text) in reversed(list(kind.parameters.items())):
         option = f"--{parameter.replace('_', '-')}"
         command = click.option(

@@ -18,6 +18,7 @@ _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
 _PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
 _BRANCHINGS = "astra_tacos.synthesizer.branchings._branching_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
+_TWO_LEVEL = "astra_tacos.synthesizer.two_level._plan_kernels"
 _SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
 _SCAN = "astra_tacos.trace._scan_kernels"
 _LINT = "astra_tacos.linter._order_kernels"
@@ -65,19 +66,19 @@ SYMMETRIC = (*SYMMETRIC_TREES, *SYMMETRIC_PATHS)
 """Schedules in which all NPUs do the same: of chunks that go to all others, and of chunks that go to one."""
 PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
 """Schedules of collectives in which every chunk has one target."""
+UNEQUAL = (f"{_TWO_LEVEL}:decompose", f"{_TWO_LEVEL}:lay_pieces")
+"""Schedules of collectives whose parts have sizes of their own."""
 OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
 """All-Reduces without switches."""
 ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""
 REPLAYING = (
-    "astra_tacos.replayer._run_replay_kernels:advance",
+    "astra_tacos.replayer._packet_kernels:advance",
     f"{_LAYOUT}:link_children",
     f"{_LAYOUT}:order_nodes",
     f"{_LAYOUT}:number_messages",
 )
-"""A run."""
-PACKETS = ("astra_tacos.replayer._packet_kernels:advance_packets",)
-"""A run, packet by packet."""
+"""A run, on any network model."""
 PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
 """What ranks' traces or XML programs compute."""
 LINTING = (
@@ -106,6 +107,8 @@ def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     names = (*SEARCHING, *(PERSONALISED if collective.is_personalised else SHARED))
     if collective.root is not None and not collective.is_personalised:
         names += ROOTED
+    if collective.part_bytes is not None:
+        names += UNEQUAL
     if not topology.has_switches and collective.num_phases == 2:
         names += OVERLAPPING
     if collective.root is None and refuse_asymmetric(topology, collective) is None:

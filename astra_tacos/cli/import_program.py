@@ -64,7 +64,7 @@ def import_program(
     if topology.num_npus != proven.num_ranks:
         raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
     what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
-    _, models, reason = timed_for(options, topology, what, backend)
+    _, models, reason = timed_for(options, topology, backend)
     backend = backend_in_use(network, models, backend)
     with progress("importing"):
         converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)
@@ -81,7 +81,7 @@ def import_program(
         print_json(result)
         return
     rows = [*synthesis_rows(result), ("checks", "program and schedule verified; the replay takes exactly the predicted time")]
-    rows += [*judged.rows(), ("in thread blocks", f"{converted.in_blocks_ns:,} ns if every thread block does one step at a time")]
+    rows += [("in thread blocks", f"{converted.in_blocks_ns:,} ns if every thread block does one step at a time")]
     rows += [*(("note", note) for note in notes), ("files", str(run.path)), ("run", run.command)]
     print_rows(rows)
 

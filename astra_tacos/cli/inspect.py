@@ -108,9 +108,18 @@ def _fabric(topology: Topology) -> dict[str, Any]:
     return {
         "forwarding": dict(sorted(kinds.items())),
         "forwarding_ids": f"{topology.num_endpoints} to {topology.num_npus - 1}",
+        **({"reducing": _reducing(topology)} if topology.reducing else {}),
         "diameter_links": hops,
         "bisection_gibps": {"least found": bisection},
     }
+
+
+def _reducing(topology: Topology) -> dict[str, str]:
+    """The limits of devices that add, by their ids."""
+    ids: dict[str, list[int]] = {}
+    for device in topology.reducing:
+        ids.setdefault(device.describe(), []).append(device.device)
+    return {", ".join(map(str, devices)): limits for limits, devices in ids.items()}
 
 
 def _trace(prefix: Path) -> dict[str, Any]:

@@ -23,6 +23,8 @@ COMMANDS = {
     "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
     "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
+    "offload": "Compare sums made by hosts with sums made by switches, over numbers of NPUs and sizes.",
+    "servers": "Find from how many parameter servers on they beat an All-Reduce.",
     "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",
     "calibrate": "Fit the constants of a machine to measured times of collectives.",
     "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, PACKETS, PLANNING, compile_ahead
+from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
@@ -73,6 +73,11 @@ _MOST_RANKS = 8
 @click.option(
     "--schedule-replays", type=click.IntRange(0), default=80, show_default=True, help="Combinations that the search replays."
 )
+@click.option(
+    "--per-iteration",
+    is_flag=True,
+    help="With --schedule, of runs of `generate --steps`: shorten an iteration in steady state, not the whole run.",
+)
 @click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
 @json_option
 def plan(
@@ -96,6 +101,7 @@ def plan(
     together: bool,
     schedule: str | None,
     schedule_replays: int,
+    per_iteration: bool,
     keep_collectives: bool,
     as_json: bool,
 ) -> None:
@@ -128,6 +134,8 @@ def plan(
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
+    if per_iteration and schedule is None:
+        raise click.UsageError("Got --per-iteration without --schedule, which leaves nothing to do.")
     if keep_collectives and schedule is None:
         raise click.UsageError("Got --keep-collectives without --schedule, which leaves nothing to do.")
     if place and (schedule is not None or on_packets):
@@ -141,10 +149,11 @@ def plan(
         if baseline is not None:
             raise click.UsageError("Got --baseline and --schedule, expected at most one of them.")
     if keep_collectives and schedule is not None:
-        _schedule_only(inputs, output, schedule, schedule_replays, backend, as_json)
+        _schedule_only(inputs, output, schedule, schedule_replays, per_iteration, backend, as_json)
         return
+    program = _program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
     candidates = read_candidates(candidate_paths)
-    compile_ahead(*PLANNING, *ALL_SEARCHING, *(PACKETS if on_packets else ()))
+    compile_ahead(*PLANNING, *ALL_SEARCHING)
     with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
         common: dict[str, Any] = {
             "backend": backend,
@@ -162,9 +171,15 @@ def plan(
             from astra_tacos.scheduler.scheduled_plan import scheduled_plan
 
             result, scheduled = scheduled_plan(
-                inputs, output, schedule, most_replays=schedule_replays, on_progress=on_progress, **common
+                inputs,
+                output,
+                schedule,
+                most_replays=schedule_replays,
+                per_iteration=per_iteration,
+                on_progress=on_progress,
+                **common,
             )
-    measured = _measure(inputs, output, astra_sim_bin, baseline, in_ns3) if in_astra_sim else {}
+    measured = {} if program is None else _measure(inputs, output, program, baseline, in_ns3)
     if as_json:
         cached = sum(case.from_cache for case in result.cases)
         found = result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None}
@@ -176,12 +191,22 @@ def plan(
     _print(result, output, measured, asked)
 
 
-def _schedule_only(inputs: RunInputs, output: Path, schedule: str, replays: int, backend: Backend | None, as_json: bool) -> None:
+def _schedule_only(
+    inputs: RunInputs,
+    output: Path,
+    schedule: str,
+    replays: int,
+    per_iteration: bool,
+    backend: Backend | None,
+    as_json: bool,
+) -> None:
     from astra_tacos.scheduler.scheduled_plan import schedule_only
 
     compile_ahead(*PLANNING)
     with points_to_lint(), progress("scheduling") as on_progress:
-        result = schedule_only(inputs, output, schedule, backend=backend, most_replays=replays, on_progress=on_progress)
+        result = schedule_only(
+            inputs, output, schedule, backend=backend, most_replays=replays, per_iteration=per_iteration, on_progress=on_progress
+        )
     if as_json:
         print_json({"schedule": result.to_json(), "output": str(output)})
         return
@@ -189,15 +214,22 @@ def _schedule_only(inputs: RunInputs, output: Path, schedule: str, replays: int,
     print_rows([("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")])
 
 
-def _measure(inputs: RunInputs, output: Path, binary: Path | None, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
+def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
+    """The binary to run, which is looked for before there is anything to run on it."""
+    from astra_tacos.config.network import read_network
+    from astra_tacos.replayer.astra_sim import find_binary
+    from astra_tacos.run.backend import PACKET
+
+    return find_binary(binary, read_network(inputs.network), PACKET if in_ns3 else None)
+
+
+def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
     """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
     from astra_tacos.config.network import configured, read_network
     from astra_tacos.planner.run_files import planned_inputs
-    from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
-    from astra_tacos.run.backend import PACKET
+    from astra_tacos.replayer.astra_sim import run_astra_sim
 
     network = configured(read_network(inputs.network), inputs.ns3)
-    program = find_binary(binary, network, PACKET if in_ns3 else None)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
     measured: dict[str, Any] = {"binary": str(program)}
     for when, run in runs.items():

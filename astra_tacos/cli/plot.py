@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from astra_tacos.report.sweep_columns import SweepColumns
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
     from astra_tacos.topology.topology import Topology
 
 _REPLAY_FILE = "replay.npz"
@@ -100,10 +101,58 @@ def timeline(path: Path, chunk: int | None, output: Path, width: str) -> None:
         if chunk is not None:
             raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
         save_rank_timeline(load_recording(recording), output, width)
+    elif (symmetric := _symmetric_file(path)) is not None and chunk is None:
+        from astra_tacos.report.figure.symmetric_plot import save_symmetric_timeline
+
+        save_symmetric_timeline(_load_symmetric(symmetric), output, width)
     else:
         from astra_tacos.report.figure.timeline_plot import save_timeline
 
         save_timeline(_read_schedule(path), output, width, chunk)
+    echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw the tree of a chunk of a symmetric schedule.")
+@click.argument("path", type=_path)
+@click.option("--chunk", type=int, default=0, show_default=True, metavar="N", help="One of NPU 0's chunks.")
+@_figure_options
+def tree(path: Path, chunk: int, output: Path, width: str) -> None:
+    """Draw how one of NPU 0's chunks spreads: the tree that translations move to all other NPUs, or the path of an All-to-All.
+
+    PATH is a symmetric schedule (.npz), or the directory in which `synthesize` wrote one.
+    """
+    from astra_tacos.report.figure.symmetric_plot import save_tree
+
+    symmetric = _symmetric_file(path)
+    if symmetric is None:
+        expected = "a symmetric schedule, as 'synthesize' writes with a --max-sends of less than the number of sends"
+        raise ConfigError(f"{path}: found {_article(identify(path)[0])}, expected {expected}")
+    save_tree(_load_symmetric(symmetric), output, width, chunk)
+    echo(f"written: {output}")
+
+
+@plot.command(short_help="Draw what scheduling policies take.")
+@click.argument("path", type=_path)
+@click.option("--most", type=click.IntRange(2, 60), default=12, show_default=True, help="Number of bars.")
+@_figure_options
+def schedule(path: Path, most: int, output: Path, width: str) -> None:
+    """Draw the end of a run by scheduling policy, split into compute, exposed communication and idle time.
+
+    PATH is an output of `plan --schedule`, or its plan.json. Bars are the run as it was, each policy
+    alone with its best options, and what was written.
+    """
+    from astra_tacos.config.json_text import read_json_object
+    from astra_tacos.report.figure.policy_plot import save_policies
+    from astra_tacos.report.policy_times import policy_times
+
+    file = path / "plan.json" if path.is_dir() else path
+    plan = read_json_object(file)
+    try:
+        rows = policy_times(plan, str(file), most)
+        note = f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{file}: not what plan --schedule writes ({error!s:.60})") from None
+    save_policies(rows, output, width, note)
     echo(f"written: {output}")
 
 
@@ -211,6 +260,16 @@ def _identify(path: Path, expected: str) -> tuple[Kind, Path]:
     return kind, target
 
 
+def _symmetric_file(path: Path) -> Path | None:
+    """The file of a symmetric schedule, None if there is something else."""
+    if not path.exists() or _recording_file(path) is not None:
+        return None
+    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
+        return None
+    kind, target = identify(path)
+    return target if kind is Kind.SYMMETRIC else None
+
+
 def _article(kind: Kind) -> str:
     return f"{'an' if kind is Kind.MSCCL_XML else 'a'} {kind}"
 
@@ -243,5 +302,28 @@ def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
     kind, target = _identify(path, "a network (.yml), a schedule (.npz) or the directory of synthesize")
     if kind is Kind.NETWORK:
         return build_topology(read_network(target), may_forward=True), None
+    if kind is Kind.SYMMETRIC:
+        return _symmetric_network(target)
     schedule = _load(kind, target)
     return schedule.topology, schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
+
+
+def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
+    """The network of a symmetric schedule and the share of the time that each of its links is busy, as its class is."""
+    from astra_tacos.bounds.symmetric_certificate import link_busy_ns
+    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.topology.composition import build_topology
+
+    schedule = _load_symmetric(path)
+    network = build_topology(NetworkConfig(schedule.task.name, schedule.task.dimensions))
+    return network, link_busy_ns(schedule, network) / max(schedule.collective_time_ns, 1)
+
+
+def _load_symmetric(path: Path) -> SymmetricSchedule:
+    """A symmetric schedule whose rows speak for all NPUs."""
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+    schedule = load_symmetric_schedule(path)
+    check_symmetric(schedule)
+    return schedule

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import LINTING, PACKETS, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import LINTING, REPLAYING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import (
     ASTRA_SIM,
@@ -135,7 +135,7 @@ def _replay_run(
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.run import read_run
 
-    compile_ahead(*REPLAYING, *LINTING, *(PACKETS if is_packet_level(backend) else ()))
+    compile_ahead(*REPLAYING, *LINTING)
     with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
         run = replace(run, network=configured(run.network, ns3_config))

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, PACKETS, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import CHECKING, READING, REPLAYING, compile_ahead
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -31,14 +30,13 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
         Whether a JSON object is printed.
     """
     kind, target = identify(path)
-    packets = PACKETS if is_packet_level(backend) else ()
-    compile_ahead(*((*READING, *REPLAYING, *packets) if kind is Kind.TRACE else CHECKING))
+    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
             if network_path or backend:
                 raise click.UsageError("--network and --backend are for traces: a schedule has its own network and model.")
             schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
-            result = _replay_schedule(schedule_file)
+            result = _replay_symmetric(target) if kind is Kind.SYMMETRIC else _replay_schedule(schedule_file)
         elif kind is Kind.TRACE:
             if network_path is None:
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
@@ -55,9 +53,9 @@ def replay_path(path: Path, network_path: Path | None, backend: Backend | None, 
 
 def _replay_schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.replayer.schedule_replay import replay_schedule
-    from astra_tacos.schedule.symmetric_storage import load_rows
+    from astra_tacos.schedule.storage import load_schedule
 
-    schedule = load_rows(path)
+    schedule = load_schedule(path)
     replayed = replay_schedule(schedule)
     return {
         "path": str(path),
@@ -67,6 +65,26 @@ def _replay_schedule(path: Path) -> dict[str, Any]:
         "predicted_ns": schedule.collective_time_ns,
         "as_predicted": replayed.collective_time_ns == schedule.collective_time_ns,
         "link_busy_ns": replayed.link_busy_ns.tolist(),
+    }
+
+
+def _replay_symmetric(path: Path) -> dict[str, Any]:
+    from astra_tacos.bounds.symmetric_certificate import class_busy_ns, describe_class
+    from astra_tacos.replayer.symmetric_replay import replay_symmetric
+    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+    schedule = load_symmetric_schedule(path)
+    check_symmetric(schedule)  # a replay of NPU 0's chunks speaks for all only then
+    replayed = replay_symmetric(schedule)
+    return {
+        "path": str(path),
+        "model": f"{schedule.task.link_model} links",
+        "finish_ns": [replayed.collective_time_ns] * schedule.task.num_npus,
+        "collective_time_ns": replayed.collective_time_ns,
+        "predicted_ns": schedule.collective_time_ns,
+        "as_predicted": replayed.collective_time_ns == schedule.collective_time_ns,
+        "class_busy_ns": {describe_class(schedule.task, at): time for at, time in enumerate(class_busy_ns(schedule).tolist())},
     }
 
 
@@ -87,11 +105,14 @@ def _print(result: dict[str, Any]) -> None:
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)
     rows = [
-        ("replayed", f"{result['path']} ({result['model']}, {len(finish)} NPUs)"),
+        ("replayed", f"{result['path']} ({result['model']}, {len(finish):,} NPUs)"),
         ("collective time", f"{last:,} ns ({format_time(last)})"),
-        ("last to finish", f"NPU {finish.index(last)} at {last:,} ns"),
-        ("first to finish", f"NPU {finish.index(first)} at {first:,} ns"),
     ]
+    if "class_busy_ns" in result:
+        rows.append(("finish", "all NPUs at the same time, as all do the same"))
+    else:
+        rows.append(("last to finish", f"NPU {finish.index(last)} at {last:,} ns"))
+        rows.append(("first to finish", f"NPU {finish.index(first)} at {first:,} ns"))
     if "predicted_ns" in result:
         same = "as predicted" if result["as_predicted"] else f"the prediction is {result['predicted_ns']:,} ns"
         rows.append(("prediction", same))

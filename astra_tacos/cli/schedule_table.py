@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 _MOST_TRIED = 12
 _MOST_LAYERS = 8
+_WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
+
+
+def _iteration(result: ScheduleResult) -> list[tuple[str, str]]:
+    """The row of an iteration, if it was to be short."""
+    before, after = result.iteration_as_is_ns, result.iteration_ns
+    if before is None or after is None:
+        return []
+    return [("iteration", f"{before:,} ns (as it is) -> {after:,} ns, {before / max(after, 1):.3f} times as fast")]
 
 
 def print_schedule(result: ScheduleResult) -> None:
@@ -18,7 +27,8 @@ def print_schedule(result: ScheduleResult) -> None:
     print_rows(
         [
             ("schedule", result.name),
-            ("judged by", f"the embedded replay, {result.backend}, with the run's own collectives"),
+            ("judged by", f"the embedded replay, {result.backend}, {_WITH[result.collectives]}"),
+            *_iteration(result),
             ("end of the run", f"{result.as_is_ns:,} ns (as it is) -> {result.after_ns:,} ns"),
             ("exposed communication", f"up to {result.exposed_as_is_ns:,} ns -> {result.exposed_after_ns:,} ns"),
             ("speed-up", f"{result.speed_up:.3f}"),

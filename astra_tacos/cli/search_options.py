@@ -12,7 +12,7 @@ import click
 from astra_tacos.cli.console import progress
 from astra_tacos.cli.first_use import PROGRAMS, compile_ahead
 from astra_tacos.cli.options import AutoOr
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
@@ -20,6 +20,9 @@ from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from astra_tacos.collective.collective import Collective
     from astra_tacos.converter.candidate import Candidate
     from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -146,8 +149,64 @@ def search_options(without: Collection[str] = (), **defaults: object) -> Callabl
     return decorate
 
 
-def collective_options(command: _Command) -> _Command:
-    """--collective and --root, given to the command as `collective_name` and `root`."""
+def unequal_collective_options(command: _Command) -> _Command:
+    """--collective, --root and --matrix, given to the command as `collective_name`, `root` and `matrix`."""
+
+    @functools.wraps(command)
+    def with_matrix(*arguments: Any, collective_name: str, matrix: str | None, **others: Any) -> None:
+        names = ", ".join(UNEQUAL)
+        if matrix is not None and collective_name not in UNEQUAL:
+            raise click.UsageError(f"--matrix is for --collective {names}: {collective_name} has parts of equal sizes.")
+        if matrix is None and collective_name in UNEQUAL:
+            raise click.UsageError(f"--collective {collective_name} needs --matrix, the sizes of its parts.")
+        command(*arguments, collective_name=collective_name, matrix=matrix, **others)
+
+    decorated = click.option(
+        "--matrix",
+        metavar="FILE|zipf",
+        help="Sizes of the parts of an all-to-allv: a CSV with a line for each NPU and in it a field for each target (0, 64KiB, "
+        "...); or zipf, zipf:1.2, zipf:skew=1.2,token=14336,seed=3: --size bytes of each NPU in tokens to experts of unequal "
+        "popularity, one on each NPU.",
+    )(with_matrix)
+    return collective_options(decorated, [*COLLECTIVES, *UNEQUAL])
+
+
+def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> NDArray[np.int64] | None:
+    """What --matrix says; None if it is not given.
+
+    Parameters
+    ----------
+    matrix
+        A file, or a generator's name with its options.
+    num_npus
+        NPUs of the network.
+    size_bytes
+        Bytes of each NPU for the generator; None if they are not given.
+    """
+    if matrix is None:
+        return None
+    from astra_tacos.collective.expert_traffic import ZIPF, parse_zipf
+    from astra_tacos.config.matrix_file import read_matrix
+
+    if matrix.partition(":")[0] == ZIPF:
+        if size_bytes is None:
+            raise click.UsageError(f"--matrix {ZIPF} needs --size, the bytes of each NPU.")
+        return parse_zipf(matrix, num_npus, size_bytes)
+    if size_bytes is not None:
+        raise click.UsageError("--size: --matrix says all sizes, expected one of the two.")
+    return read_matrix(Path(matrix))
+
+
+def collective_options(command: _Command, names: Sequence[str] = tuple(COLLECTIVES)) -> _Command:
+    """--collective and --root, given to the command as `collective_name` and `root`.
+
+    Parameters
+    ----------
+    command
+        The command.
+    names
+        The collectives to choose from.
+    """
 
     @functools.wraps(command)
     def with_collective(*arguments: Any, collective_name: str, root: int | None, **others: Any) -> None:
@@ -162,7 +221,7 @@ def collective_options(command: _Command) -> _Command:
         help="Root of a broadcast, reduce, scatter or gather; by default 0.",
     )(with_collective)
     return click.option(
-        "--collective", "collective_name", type=click.Choice(list(COLLECTIVES)), default="all-reduce", show_default=True
+        "--collective", "collective_name", type=click.Choice(list(names)), default="all-reduce", show_default=True
     )(decorated)
 
 
@@ -198,15 +257,16 @@ def asked_collective(
     root: int | None,
     options: SearchOptions,
     members: Sequence[int] | None = None,
+    part_bytes: NDArray[np.int64] | None = None,
 ) -> Collective:
     """The collective of that size, in one chunk per NPU where the search is to choose.
 
     Parameters
     ----------
-    name, num_npus, size_bytes, root, members
+    name, num_npus, size_bytes, root, members, part_bytes
         As `make_collective` takes them.
     options
         How finely to cut it.
     """
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    return make_collective(name, num_npus, size_bytes, chunks, root, members)
+    return make_collective(name, num_npus, size_bytes, chunks, root, members, part_bytes=part_bytes)

@@ -10,20 +10,23 @@ import click
 
 from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, PACKETS, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
+from astra_tacos.cli.counts import Counts
+from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
 from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
-from astra_tacos.cli.search_options import asked_collective, collective_options, search_options
+from astra_tacos.cli.search_options import asked_collective, asked_parts, search_options, unequal_collective_options
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
 from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
-    from astra_tacos.collective.collective import Collective
+    from astra_tacos.config.sketch import Sketch
     from astra_tacos.run.backend import Backend
+    from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.topology.topology import Topology
 
 
 @click.command()
@@ -32,11 +35,23 @@ if TYPE_CHECKING:
     "--size",
     "size_bytes",
     type=Size(),
-    required=True,
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
-@collective_options
+@click.option(
+    "--sketch",
+    "sketch_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
+)
+@unequal_collective_options
+@click.option(
+    "--helpers",
+    type=Counts(),
+    metavar="IDS",
+    help="NPUs without data of their own, which may add and pass on what others send: 8,9 or 8:11 (parameter servers).",
+)
 @search_options()
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
@@ -60,10 +75,13 @@ if TYPE_CHECKING:
 @json_option
 def synthesize(
     network_path: Path | None,
-    size_bytes: int,
+    size_bytes: int | None,
     output: Path | None,
+    sketch_path: Path | None,
     collective_name: str,
+    matrix: str | None,
     root: int | None,
+    helpers: tuple[int, ...] | None,
     options: SearchOptions,
     backend: Backend | None,
     ns3_config: Path | None,
@@ -84,65 +102,96 @@ def synthesize(
     Other schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept
     in a compact form: there is one trial, and DIR gets the schedule without traces.
     """
-    from astra_tacos.bounds.certificate import certify
     from astra_tacos.config.network import read_network
-    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import backend_in_use, timed_for
-    from astra_tacos.judge.native import native_times
-    from astra_tacos.judge.packet_search import search_and_replay
-    from astra_tacos.sweep.schedule_check import check_schedule
-    from astra_tacos.synthesizer.search.search import known_optimum
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.config.sketch import read_sketch
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
+    if size_bytes is None and matrix is None:
+        raise click.UsageError("Missing option '--size'.")
     if output is not None:
         from astra_tacos.export.run_directory import EXPORTER
 
         EXPORTER.check_output(output)
     network = with_ns3(read_network(network_path), ns3_config, backend)
     replays_packets = is_packet_level(backend)
-    if takes_symmetric(network, collective_name, options):
+    sketch = None if sketch_path is None else read_sketch(sketch_path)
+    if sketch is not None and replays_packets:
+        raise click.UsageError(f"--sketch: schedules under a sketch are not compared on the {backend} backend.")
+    if sketch is not None and sketch.chunks is not None and options.chunks_per_npu == "auto":
+        options = replace(options, chunks_per_npu=sketch.chunks)
+    if helpers is not None and matrix is not None:
+        raise click.UsageError("--helpers is for collectives with a size: all NPUs of a matrix of sizes take part.")
+    is_plain = sketch is None and helpers is None and matrix is None
+    is_open = is_plain and backend is None and link_order is None and in_flight is None
+    if is_plain and size_bytes is not None and takes_symmetric(network, collective_name, options):
         _check_rows(backend)
         result, text = synthesize_compact(network, (collective_name, size_bytes), options, backend, output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
+    # Below, as they load what replays traces: that takes longer than to synthesize a symmetric schedule.
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.judge.judgement import judge_schedule, with_other_choices
+    from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.native import native_times
+    from astra_tacos.judge.packet_search import search_and_replay
+    from astra_tacos.judge.robust import robust
+    from astra_tacos.schedule.moved import moved_to
+    from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.synthesizer.search.search import known_optimum
+    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.topology.sketched import under_sketch
+
     topology = build_topology(network, may_forward=True)
-    what = asked_collective(collective_name, topology.num_npus, size_bytes, root, options, topology.endpoints)
-    options, models, reason = timed_for(options, topology, what, backend)
+    parts = asked_parts(matrix, topology.num_endpoints, size_bytes)
+    what = asked_collective(
+        collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts
+    )
+    options, models, reason = timed_for(options, topology, backend)
     backend = backend_in_use(network, models, backend)
-    if takes_lockstep(topology, what, options.synthesizer):
+    if sketch is None and takes_lockstep(topology, what, options.synthesizer):
         _check_rows(backend)
         result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
         print_json(result) if as_json else print_compact(result, text)
         return
+    searched, links = (topology, None) if sketch is None else under_sketch(topology, sketch)
     compile_ahead(
-        *finding_optimum(topology, what, options),
+        *finding_optimum(searched, what, options),
         *(CHECKING if with_checks else ()),
         *(WRITING if output is not None else ()),
         *REPLAYING,
-        *(PACKETS if replays_packets else ()),
     )
-    found = None if replays_packets else known_optimum(topology, what, options)
+    found = None if replays_packets else known_optimum(searched, what, options)
     if found is None:
-        compile_ahead(*searching(topology, what))
+        compile_ahead(*searching(searched, what))
         with progress("synthesizing") as on_progress:
-            found, fastest_order = search_and_replay(backend, network, topology, what, options, on_progress, link_order)
+            found, fastest_order = search_and_replay(backend, network, searched, what, options, on_progress, link_order)
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
-    schedule = found.schedule
+    note = ""
+    if is_open:
+        with progress("replaying packet by packet"):
+            chosen = robust(network, topology, what, options, backend, found)
+        found, link_order, note = chosen.found, chosen.link_order, chosen.note
+    schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = with_other_choices(judge_schedule(schedule, network, backend, link_order, in_flight), schedule, network, options)
+        judged = judge_schedule(schedule, network, backend, link_order, in_flight, beside=True)
+        if sketch is None:
+            judged = with_other_choices(judged, schedule, network, options)
         natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
-        judged = replace(
-            judged, notes=(*judged.notes, *natives.faster_than(judged.possible_ns, _why_slower(found, what, options)))
-        )
-    more = {"link_model_reason": reason, "verified": with_checks, "search": found.describe(), **judged.to_json()}
+        padded = _padded(schedule)
+        slower = natives.faster_than(judged.possible_ns, padded or _why_slower(found, options))
+        judged = replace(judged, notes=(*filter(None, [note]), *judged.notes, *filter(None, [padded]), *slower))
+    order = link_order or ("window" if in_flight is not None else default_link_order(schedule))
+    more = {"link_model_reason": reason, "link_order": order, "verified": with_checks, "search": found.describe()}
+    more |= judged.to_json()
     more |= {"native": natives.to_json()}
+    if sketch is not None:
+        more["sketch"] = _cost_of_sketch(sketch, searched, schedule)
     rows: list[tuple[str, str]] = []
     if output is not None:
         from astra_tacos.export.run_directory import write_run_directory
@@ -159,8 +208,53 @@ def synthesize(
     if as_json:
         print_json(result)
         return
-    rows = [*judged.rows(), *(("note", note) for note in judged.notes), *rows]
+    if sketch is not None:
+        rows.append(("sketch", _describe_sketch(result["sketch"])))
+    rows = [*(("note", note) for note in judged.notes), *rows]
     _print(result, rows, with_checks)
+
+
+def _cost_of_sketch(sketch: Sketch, searched: Topology, schedule: Schedule) -> dict[str, Any]:
+    """What a sketch leaves, and the bounds with it and without."""
+    from astra_tacos.bounds import lower_bound
+    from astra_tacos.bounds.certificate import efficiency_of
+    from astra_tacos.schedule.timing import compute_timing
+
+    topology, timing = schedule.topology, schedule.timing
+    own = compute_timing(searched, schedule.collective, timing.link_model, timing.reduce_bandwidth_gbps)
+    with_it, without = (lower_bound(on, schedule.collective, delays) for on, delays in ((searched, own), (topology, timing)))
+    return {
+        "file": str(sketch.path),
+        "links": searched.num_links,
+        "links_left_out": topology.num_links - searched.num_links,
+        "bound_ns": max(with_it.time_ns, without.time_ns),  # what bounds any algorithm bounds those under the sketch
+        "bound_without_ns": without.time_ns,
+        "bound": with_it.name,
+        "bound_where": with_it.where,
+        "efficiency": efficiency_of(schedule.collective_time_ns, with_it.time_ns),
+    }
+
+
+def _describe_sketch(sketch: dict[str, Any]) -> str:
+    from astra_tacos.units import format_time
+
+    more = sketch["bound_ns"] / max(sketch["bound_without_ns"], 1) - 1
+    cost = f"at least {more:.1%} slower" if more > 0.0005 else "no bound knows of a cost"
+    share = "" if sketch["efficiency"] is None else f"; the schedule is at {sketch['efficiency']:.1%} of the former"
+    text = f"{sketch['file']} leaves out {sketch['links_left_out']:,} of {sketch['links'] + sketch['links_left_out']:,} links: "
+    bounds = f"bound {format_time(sketch['bound_ns'])} under it, {format_time(sketch['bound_without_ns'])} without"
+    return f"{text}{bounds}: {cost}{share}"
+
+
+def _members(topology: Topology, helpers: tuple[int, ...] | None) -> list[int] | None:
+    """The NPUs that take part, None for all of a network without devices that forward."""
+    if helpers is None:
+        return topology.endpoints
+    members = [npu for npu in range(topology.num_endpoints) if npu not in helpers]
+    if max(helpers) >= topology.num_endpoints or len(members) < 2:
+        found = f"{len(helpers)} of {topology.num_endpoints} NPUs" if len(members) < 2 else f"NPU {max(helpers)}"
+        raise ConfigError(f"--helpers: found {found}, expected NPUs of the network, and two or more others")
+    return members
 
 
 def _check_rows(backend: Backend | None) -> None:
@@ -171,17 +265,24 @@ def _check_rows(backend: Backend | None) -> None:
         )
 
 
-def _why_slower(found: SearchResult, what: Collective, options: SearchOptions) -> str:
+def _padded(schedule: Schedule) -> str:
+    """A note on messages that are longer on links than what they carry, "" if there are none."""
+    from astra_tacos.schedule.timing import wire_bytes
+    from astra_tacos.units import format_size
+
+    channel = schedule.channel[schedule.message_row]
+    sent = wire_bytes(schedule.topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    longer = sent[sent > schedule.message_bytes]
+    if not len(longer):
+        return ""
+    size = format_size(int(longer.min())) if longer.min() == longer.max() else f"{format_size(int(longer.min()))} and more"
+    return f"shorter messages are sent as {size}, which take a link 1 ns: ASTRA-sim's queues stop at less at time 0"
+
+
+def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     """Why a search found no schedule as fast as a native algorithm."""
-    from astra_tacos.run.backend import CONGESTION_AWARE
-    from astra_tacos.synthesizer.search.link_model import largest_messages
     from astra_tacos.synthesizer.search.search_options import FASTEST
 
-    if not CONGESTION_AWARE.takes_chunks(found.schedule.topology, largest_messages(what, options)):
-        return (
-            "its messages hold a link for less than 1 ns, at which ASTRA-sim's queues stop if they start at time 0, so the sends "
-            "of schedules wait for one another"
-        )
     if found.schedule.timing.is_blocking and options.link_model != FASTEST:
         return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
     if found.was_cut_off:

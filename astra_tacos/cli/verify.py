@@ -17,6 +17,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
+    from astra_tacos.collective.collective import Collective
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.topology.topology import Topology
@@ -145,10 +146,26 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
     schedule = load_schedule(directory / "schedule.npz")
     topology, collective = topology or schedule.topology, collective or schedule.collective.name
     root = schedule.collective.root
+    unequal = schedule.collective if schedule.collective.part_bytes is not None else None
     targets = [(Kind.TRACE, prefix) for prefix in trace_prefixes(directory)]
     targets += [(Kind.MSCCL_XML, xml) for xml in sorted(directory.glob("*.xml"))]
-    programs = [_verify_one(kind, target, topology, collective, root) for kind, target in targets]
+    programs = [
+        _verify_parts(target, topology, unequal)
+        if unequal is not None and kind is Kind.TRACE
+        else _verify_one(kind, target, topology, collective, root)
+        for kind, target in targets
+    ]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *programs]
+
+
+def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> Verdict:
+    """Traces of a collective whose parts have sizes of their own, which traces alone do not tell."""
+    from astra_tacos.trace.reader import read_trace
+    from astra_tacos.verifier.program import verify_trace_of
+
+    verdict = verify_trace_of(read_trace(prefix), collective, topology)
+    what = f"{collective.name} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
+    return Verdict(str(prefix), what, verdict.violations, verdict.unchecked)
 
 
 def _verify_planned(directory: Path, before: Path | None) -> Verdict:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.all_reduce import all_reduce
 from astra_tacos.collective.all_to_all import all_to_all
+from astra_tacos.collective.all_to_allv import all_to_allv
 from astra_tacos.collective.broadcast import broadcast
 from astra_tacos.collective.collective import Collective
 from astra_tacos.collective.gather import gather
@@ -32,6 +34,8 @@ COLLECTIVES: dict[str, Callable[..., Collective]] = {
 ROOTED = frozenset({"broadcast", "reduce", "scatter", "gather"})
 PERSONALISED = frozenset({"all-to-all", "scatter", "gather"})
 """Those whose chunks have a target each."""
+UNEQUAL = {"all-to-allv": all_to_allv}
+"""Functions of (bytes from each NPU to each, chunks): collectives whose parts have sizes of their own, all personalised."""
 
 
 def make_collective(
@@ -42,13 +46,14 @@ def make_collective(
     root: int | None = None,
     members: Sequence[int] | None = None,
     num_owners: int | None = None,
+    part_bytes: NDArray[np.int64] | None = None,
 ) -> Collective:
     """The collective of that name in `COLLECTIVES`; `root` is for those that have one, by default the first member.
 
     Parameters
     ----------
     name
-        A key of `COLLECTIVES`.
+        A key of `COLLECTIVES`, or of `UNEQUAL`.
     num_npus
         Number of NPUs of the network.
     size_bytes
@@ -61,6 +66,8 @@ def make_collective(
         NPUs that take part, if not all do; the others may pass chunks on.
     num_owners
         How many of the NPUs own chunks, for an All-Reduce of fewer chunks; by default all.
+    part_bytes
+        int64[members, members], bytes from each member to each, for the collectives in `UNEQUAL`, whose size this tells.
 
     Raises
     ------
@@ -68,14 +75,21 @@ def make_collective(
         If there is no such collective or it has no root (or no choice of owners), if members are no NPUs or the root is none of
         them, or what the collective itself refuses.
     """
-    if name not in COLLECTIVES:
-        raise ConfigError(f"collective: found {name!r}, expected {', '.join(COLLECTIVES)}")
+    if name not in (*COLLECTIVES, *UNEQUAL):
+        raise ConfigError(f"collective: found {name!r}, expected {', '.join((*COLLECTIVES, *UNEQUAL))}")
+    if (part_bytes is not None) != (name in UNEQUAL):
+        found = "found sizes of" if part_bytes is not None else "found no sizes of its"
+        raise ConfigError(f"{name}: {found} parts, which {', '.join(UNEQUAL)} has and no other collective")
     if root is not None and name not in ROOTED:
         raise ConfigError(f"{name}: found root {root}, but only {', '.join(sorted(ROOTED))} have a root")
     if num_owners is not None and name != "all-reduce":
         raise ConfigError(f"{name}: found {num_owners} owners of chunks, but only all-reduce has a choice")
     if members is not None:
-        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members), num_owners)
+        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members), num_owners, part_bytes)
+    if part_bytes is not None:
+        if len(part_bytes) != num_npus:
+            raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
+        return UNEQUAL[name](part_bytes, chunks_per_npu)
     if num_owners is not None:
         return all_reduce(num_npus, size_bytes, chunks_per_npu, num_owners)
     if name in ROOTED:
@@ -91,6 +105,7 @@ def _of_members(
     root: int | None,
     members: list[int],
     num_owners: int | None,
+    part_bytes: NDArray[np.int64] | None,
 ) -> Collective:
     if len(set(members)) < len(members):
         raise ConfigError(f"{name}: found a member twice, expected each once")
@@ -99,7 +114,7 @@ def _of_members(
     if root is not None and root not in members:
         raise ConfigError(f"{name}: found root {root}, expected one of the members")
     place = None if root is None else members.index(root)
-    among = make_collective(name, len(members), size_bytes, chunks_per_npu, place, num_owners=num_owners)
+    among = make_collective(name, len(members), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
     npu = np.array(members, np.int32)
     return replace(
         among,
@@ -120,4 +135,12 @@ def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
         If there are fewer bytes than chunks.
     """
     members = None if collective.members is None else collective.members.tolist()
-    return make_collective(collective.name, collective.num_npus, collective.size_bytes, chunks_per_npu, collective.root, members)
+    return make_collective(
+        collective.name,
+        collective.num_npus,
+        collective.size_bytes,
+        chunks_per_npu,
+        collective.root,
+        members,
+        part_bytes=collective.part_bytes,
+    )

@@ -34,7 +34,7 @@ class Collective:
     gathers
         Postcondition: every member has every chunk (else only its owner, or if it has one its target, has it).
     chunk_size_bytes
-        int64[num_chunks]; sizes differ by at most one byte.
+        int64[num_chunks]; sizes differ by at most one byte, unless there are `part_bytes`.
     chunk_owner
         int32[num_chunks], the NPU that holds a chunk at first, or has the sum in the end. If the collective both reduces and
         gathers, where a chunk is summed up is left to the synthesizer, and the owner is no more than a hint.
@@ -46,6 +46,9 @@ class Collective:
     members
         int32[num_members], ascending, the NPUs that contribute and need anything; others may pass on what they get. To what
         passes through them in a reduction, they add nothing. None if all NPUs are members.
+    part_bytes
+        int64[num_members, num_members], what each member has for each, if a personalised collective says that pair by pair;
+        None if all parts are of one size.
     """
 
     name: str
@@ -59,16 +62,17 @@ class Collective:
     root: int | None = None
     chunk_target: NDArray[np.int32] | None = None
     members: NDArray[np.int32] | None = None
-    chunk_class: NDArray[np.uint8] = field(init=False)
-    """uint8[num_chunks], index of each chunk's size in `class_size_bytes`."""
+    part_bytes: NDArray[np.int64] | None = None
+    chunk_class: NDArray[np.uint8] | NDArray[np.int32] = field(init=False)
+    """uint8[num_chunks], index of each chunk's size in `class_size_bytes`; int32 if there are more than 256 sizes."""
     class_size_bytes: NDArray[np.int64] = field(init=False)
-    """int64[1 or 2], the distinct chunk sizes, ascending."""
+    """int64[classes], the distinct chunk sizes, ascending: one or two, where parts are of equal sizes."""
 
     def __post_init__(self) -> None:
         sizes, classes = np.unique(self.chunk_size_bytes, return_inverse=True)
         object.__setattr__(self, "class_size_bytes", sizes)
-        object.__setattr__(self, "chunk_class", classes.astype(np.uint8))
-        optional = [name for name in ("chunk_target", "members") if getattr(self, name) is not None]
+        object.__setattr__(self, "chunk_class", classes.astype(np.uint8 if len(sizes) <= 256 else np.int32))
+        optional = [name for name in ("chunk_target", "members", "part_bytes") if getattr(self, name) is not None]
         for name in ("chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes", *optional):
             array = getattr(self, name).view()
             array.flags.writeable = False

@@ -16,8 +16,9 @@ from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.link_table import read_link_table
-from astra_tacos.config.node_table import ForwardingDevice, read_node_table
+from astra_tacos.config.node_table import SWITCH_KIND, ForwardingDevice, read_node_table
 from astra_tacos.config.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
+from astra_tacos.config.reducing import ReducingDevice, check_reducing, read_reducing
 from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 
@@ -25,7 +26,7 @@ MAX_NPUS = 1_000_000
 _MIN_BANDWIDTH_GIBPS, _MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 _MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
-_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes")
+_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
 
 
@@ -77,6 +78,9 @@ class NetworkConfig:
     """How ASTRA-sim's ns-3 backend would be configured for it."""
     forwarding: tuple[ForwardingDevice, ...] = ()
     """In a list of links: the devices after the NPUs, which only forward (switches, NICs, ...), in the order of their ids."""
+    reducing: tuple[ReducingDevice, ...] = ()
+    """Those of the devices after the NPUs that also add and copy, by id. They may be switches of dimensions: these then are
+    devices that forward, as in a list of links."""
 
     @property
     def name(self) -> str:
@@ -89,6 +93,14 @@ class NetworkConfig:
         if self.dimensions:
             return math.prod(dimension.size for dimension in self.dimensions)
         return 1 + max(max(link.src, link.dst) for link in self.links) - len(self.forwarding)
+
+    @property
+    def num_others(self) -> int:
+        """Number of devices after the NPUs: those that forward, or switches of dimensions."""
+        if not self.dimensions:
+            return len(self.forwarding)
+        blocks = [(dimension.building_block.num_switches(dimension.size), dimension.size) for dimension in self.dimensions]
+        return sum(switches * (self.num_npus // size) for switches, size in blocks)
 
 
 def read_network(path: str | Path) -> NetworkConfig:
@@ -115,12 +127,26 @@ def read_network(path: str | Path) -> NetworkConfig:
         links = _explicit_links(path, extension["links"], may_be_parallel="switches" in extension or "nodes" in extension)
         forwarding = _forwarding(path, extension, links)
         _check_count(path, document, links, len(forwarding))
-        return NetworkConfig(str(path), (), links, failed_links, overrides, forwarding=forwarding)
+        network = NetworkConfig(str(path), (), links, failed_links, overrides, forwarding=forwarding)
+        return _with_reducing(path, extension, network)
     for key in ("switches", "nodes"):
         if key in extension:
             raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
     dimensions = _dimensions(path, document, extension)
-    return NetworkConfig(str(path), dimensions, (), failed_links, overrides)
+    return _with_reducing(path, extension, NetworkConfig(str(path), dimensions, (), failed_links, overrides))
+
+
+def _with_reducing(path: Path, extension: Mapping[str, Any], network: NetworkConfig) -> NetworkConfig:
+    """The network with the devices that add and copy."""
+    if "reducing" not in extension:
+        return network
+    first, others = network.num_npus, network.num_others
+
+    def switches() -> list[int]:
+        kinds = [device.kind for device in network.forwarding] or [SWITCH_KIND] * others
+        return [first + at for at, kind in enumerate(kinds) if kind == SWITCH_KIND]
+
+    return replace(network, reducing=read_reducing(path, extension["reducing"], switches, first, first + others))
 
 
 def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkConfig:
@@ -187,6 +213,9 @@ def check_values(network: NetworkConfig) -> None:
         raise ConfigError(
             f"{source}: {len(network.forwarding)} devices only forward, expected them in a list of links of 2 or more NPUs"
         )
+    if network.reducing:
+        first = network.num_npus
+        check_reducing(source, network.reducing, first, first + network.num_others)
     for index, dimension in enumerate(network.dimensions):
         if dimension.size < 1:
             raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected at least 1")

@@ -8,6 +8,7 @@ from pathlib import Path
 from astra_tacos.config.link_table import COLUMNS
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.node_table import ForwardingDevice, node_table_lines
+from astra_tacos.config.reducing import reducing_text
 
 LINK_TABLE = "links.csv"
 NODE_TABLE = "nodes.csv"
@@ -46,6 +47,8 @@ def write_network(network: NetworkConfig, path: Path) -> None:
         extension.append(f"failed_links: [ {', '.join(f'[{src}, {dst}]' for src, dst in network.failed_links)} ]\n")
     if network.link_overrides:
         extension.append(f"link_overrides: [ {', '.join(map(_override, network.link_overrides))} ]\n")
+    if network.reducing:
+        extension.append(f"reducing: {reducing_text(network.reducing)}\n")
     path.write_text(network_yaml(network.dimensions, extension), encoding="utf-8")
 
 

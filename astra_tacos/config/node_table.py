@@ -12,15 +12,16 @@ from astra_tacos.errors import ConfigError
 
 NODE_COLUMNS = ("id", "kind", "name")
 NPU_KIND = "npu"
-FORWARDING_KINDS = ("switch", "nic", "pcie", "cpu")
-"""Kinds of devices that take a chunk in on one link and give it out on another, and do nothing else with it."""
+SWITCH_KIND = "switch"
+FORWARDING_KINDS = (SWITCH_KIND, "nic", "pcie", "cpu")
+"""Kinds of devices that take a chunk in on one link and give it out on another; switches may also add (see `reducing`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardingDevice:
     """A device that only forwards: its kind, one of `FORWARDING_KINDS`, and its name, "" for none."""
 
-    kind: str = "switch"
+    kind: str = SWITCH_KIND
     name: str = ""
 
 

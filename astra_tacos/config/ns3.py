@@ -94,7 +94,8 @@ _KEYS = {
     "LINK_DOWN": "link_down_us",
     "NIC_TOTAL_PAUSE_TIME": "nic_pauses",
 }
-_RANGES = {"payload_bytes": (1, 9000), "buffer_mib": (1, 2047)}
+MOST_PAYLOAD_BYTES = 9000
+_RANGES = {"payload_bytes": (1, MOST_PAYLOAD_BYTES), "buffer_mib": (1, 2047)}
 _MOST = 2**31 - 1
 
 
@@ -125,3 +126,8 @@ def read_ns3_config(path: str | Path) -> Ns3Config:
     if not found:
         raise ConfigError(f"{path}: no key of a configuration of the ns-3 backend, expected {', '.join(_KEYS)}")
     return Ns3Config(source=str(path), **found)  # type: ignore[arg-type]
+
+
+def ns3_text(ns3: Ns3Config) -> str:
+    """What `read_ns3_config` reads as a configuration, but for its source: a key and its value a line."""
+    return "".join(f"{key} {getattr(ns3, name):g}\n" for key, name in _KEYS.items())

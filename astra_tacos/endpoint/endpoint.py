@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.endpoint.npu import Mode, Npu, Partition, needed_memory_gbps, network_gbps
@@ -187,7 +188,8 @@ def divide_endpoint(
         raise ConfigError("communication gets no cores or no memory bandwidth, so that it would take for ever")
     best = min(own_mode, key=lambda one: one.end_ns)
     with replaced_directory(output) as folder:
-        _write(folder, inputs, run, model, npu, best, links)
+        divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
+        _write(folder, inputs, run, divided, model)
         result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
         write_plan(folder, {"endpoint": result.to_json()}, [], ())
     return result
@@ -237,9 +239,13 @@ def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: flo
     if run.system.roofline_enabled:
         return replace(run, network=network, system=system)
     trace = run.workload
-    computes = (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op
-    longer = np.where(computes, [_longer(us, compute, memory) for us in trace.duration_us.tolist()], trace.duration_us)
+    longer = np.where(_computes(run), [_longer(us, compute, memory) for us in trace.duration_us.tolist()], trace.duration_us)
     return replace(run, network=network, workload=replace(trace, duration_us=longer))
+
+
+def _computes(run: Run) -> NDArray[np.bool_]:
+    """bool[num_nodes], nodes that occupy the NPU's cores."""
+    return np.asarray((run.workload.kind == NodeType.COMP) & ~run.columns.is_cpu_op)
 
 
 def _left(npu: Npu, mode: Mode, partition: Partition) -> tuple[float, float]:
@@ -264,28 +270,29 @@ def _in_turn(run: Run, outcome: RunOutcome) -> int:
     return max(outcome.end_ns, int((outcome.compute_ns + np.array(of_rank)).max()))
 
 
-def _write(folder: Path, inputs: RunInputs, run: Run, model: Backend, npu: Npu, best: Divided, links: float) -> None:
-    compute, memory = _left(npu, best.mode, best.partition)
+def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backend) -> None:
+    """Write what of the divided run differs into the files of the run."""
+    trace = divided.workload
+    computes = _computes(run)
     (folder / WORKLOAD).mkdir()
     for rank in range(run.workload.num_ranks):
         source = Path(f"{run.workload.prefix}.{rank}.et")
         target = folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et"
         head, nodes = read_messages(source)
         if not run.system.roofline_enabled:
-            on_cpu = run.columns.is_cpu_op[run.workload.rank_first[rank] :].tolist()
-            for node, skipped in zip(nodes, on_cpu, strict=False):
-                if node.type == NodeType.COMP and not skipped:
-                    node.duration_micros = _longer(node.duration_micros, compute, memory)
+            rows = slice(trace.rank_first[rank], trace.rank_first[rank + 1])
+            for node, is_compute, duration_us in zip(nodes, computes[rows], trace.duration_us[rows].tolist(), strict=True):
+                if is_compute:
+                    node.duration_micros = duration_us
         target.write_bytes(encode_messages(head, nodes))
     write_configurations(folder, inputs, run.groups.members, {}, model, model.needs(len(run.network.dimensions)), {})
     system = read_json_object(folder / SYSTEM)
     if run.system.roofline_enabled:
-        system["peak-perf"] = run.system.peak_perf_tflops * compute
-        system["local-mem-bw"] = run.system.local_mem_bw_gbps * memory
+        system["peak-perf"] = divided.system.peak_perf_tflops
+        system["local-mem-bw"] = divided.system.local_mem_bw_gbps
         write_json(folder / SYSTEM, system)
-    share = best.network_gbps / links
-    if share < 1:
+    if divided.network != run.network:
         document = yaml.safe_load(inputs.network.read_text(encoding="utf-8"))
-        document["bandwidth"] = [one.bandwidth_gibps * share for one in run.network.dimensions]
+        document["bandwidth"] = [one.bandwidth_gibps for one in divided.network.dimensions]
         lines = (f"{key}: {json.dumps(value)}" for key, value in document.items())
         (folder / NETWORK).write_text("\n".join(lines) + "\n", encoding="utf-8")

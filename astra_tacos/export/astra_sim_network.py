@@ -93,11 +93,9 @@ def backend_of(schedule: Schedule, backend: Backend | None = None) -> Backend:
     schedule
         The schedule.
     backend
-        The one that was asked for, which is not taken where ASTRA-sim would stop at chunks as small as these; None for the one
-        for which schedules are timed so.
+        The one that was asked for; None for the one for which schedules are timed so.
     """
-    own = backend_of_model(schedule.timing.link_model)
-    return backend if backend is not None and backend.takes_chunks(schedule.topology, schedule.collective) else own
+    return backend_of_model(schedule.timing.link_model) if backend is None else backend
 
 
 def stock_network(topology: Topology, link_model: LinkModel, backend: Backend | None = None) -> AstraSimNetwork:

@@ -36,6 +36,8 @@ from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import wire_bytes
+from astra_tacos.trace.idle_trace import idle_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
@@ -102,6 +104,9 @@ def export_chakra(
 
     def write(npu: int) -> None:
         with replaced_file(paths[npu]) as temporary:
+            if npu_first[npu] == npu_first[npu + 1]:
+                temporary.write_bytes(idle_trace())
+                return
             write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
 
     # The encoder and the file system work without the interpreter lock.
@@ -129,7 +134,17 @@ def schedule_trace(
 
 def default_link_order(schedule: Schedule) -> LinkOrder:
     """`serial` for the blocking model, `window` for the pipelined one."""
-    return "serial" if schedule.timing.is_blocking else "window"
+    return timed_orders(schedule)[0]
+
+
+def timed_orders(schedule: Schedule) -> tuple[LinkOrder, ...]:
+    """The orders of sends that replay as a schedule's timing model, its default first."""
+    return ("serial",) if schedule.timing.is_blocking else ("window", "tokens")
+
+
+def keeps_timing(schedule: Schedule, link_order: LinkOrder | None, in_flight: int | None) -> bool:
+    """Whether traces with an order of sends replay as a schedule's timing model."""
+    return in_flight is None and (link_order is None or link_order in timed_orders(schedule))
 
 
 def node_table(
@@ -171,13 +186,12 @@ def node_table(
     data_first, data = _data(schedule, done, layout)
     ctrl_first, ctrl = _order(previous, arrived, layout)
     contents = contents_of(schedule, done.additions)
-    sizes_given = schedule.message_bytes if message_bytes is None else message_bytes
+    sizes_given = _wire_bytes(schedule) if message_bytes is None else message_bytes
     attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag, sizes_given)
     node_id = layout.node_id
-    sizes = schedule.sizes
     duration = np.zeros(len(number), np.int64)
     reduces, adds = kind == _REDUCE, kind == _ADD
-    duration[reduces] = sizes.timing.reduction_us[sizes.size_class[number[reduces]]]
+    duration[reduces] = schedule.reduction_us[schedule.message_row[number[reduces]]]
     duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     table = NodeTable(
         node_id=node_id,
@@ -197,6 +211,13 @@ def node_table(
         list_entry=contents.entry,
     )
     return table, layout.npu_first
+
+
+def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_messages], the sizes of a schedule's messages on links."""
+    return wire_bytes(
+        schedule.topology, schedule.message_bytes, schedule.channel[schedule.message_row], schedule.timing.link_model
+    )
 
 
 def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> _Layout:
@@ -337,7 +358,7 @@ def _write(
     schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
 ) -> Exported:
     export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag, in_flight)
-    if in_flight is None and link_order in (None, default_link_order(schedule)):
+    if keeps_timing(schedule, link_order, in_flight):
         return Exported(path)
     return Exported(path, (note_on_link_order(link_order, in_flight),))
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
+from astra_tacos.collective import UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, note_on_link_order, why_no_custom_collective
+from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, keeps_timing, note_on_link_order
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -118,7 +119,7 @@ def write_run_directory(
     Raises
     ------
     ConfigError
-        If `path` exists and is something else, or not all NPUs are members.
+        If `path` exists and is something else.
     VerificationError
         If the oracle objects to the schedule.
     """
@@ -135,7 +136,7 @@ def _write(
     backend: Backend | str | None = None,
     in_flight: int | None = None,
 ) -> RunDirectory:
-    if schedule.topology.forwarding:
+    if _needs_stand_in(schedule):
         return _write_fabric(schedule, directory, more, {"link_order": link_order, "backend": backend, "in_flight": in_flight})
     collective = schedule.collective
     name = collective.name.replace("-", "_")
@@ -143,7 +144,7 @@ def _write(
     chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
     network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
     link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
-    keeps_link_order = in_flight is None and link_order == default_link_order(schedule)
+    keeps_link_order = keeps_timing(schedule, link_order, in_flight)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
     if not keeps_link_order:
         notes += (note_on_link_order(link_order, in_flight),)
@@ -166,15 +167,20 @@ def _write(
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
 
 
+def _needs_stand_in(schedule: Schedule) -> bool:
+    """Whether ASTRA-sim has no run of its own for it: devices forward, or NPUs without data of their own help."""
+    return bool(schedule.topology.forwarding) or schedule.collective.members is not None
+
+
 def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | None, choices: dict[str, Any]) -> RunDirectory:
-    """Write a schedule on a graph with devices that only forward, and its stand-in run, if there can be one."""
+    """Write a schedule whose run is a stand-in, and that run, if there can be one."""
     from astra_tacos.export.stand_in import EXPORTER as STAND_IN_EXPORTER
     from astra_tacos.export.stand_in import stand_in_of
 
     for name, choice in choices.items():
         if choice is not None and str(choice) != CONGESTION_AWARE.name:
             raise ConfigError(
-                f"{name}: found {choice}, expected none: runs on graphs with devices that only forward have no choice"
+                f"{name}: found {choice}, expected none: stand-in runs (devices that forward, or helpers) have no choice"
             )
     save_schedule(schedule, directory / _SCHEDULE)
     result = certify(schedule) | (more or {})
@@ -205,7 +211,9 @@ def _missing(schedule: Schedule) -> tuple[str, ...]:
     """Notes on what ASTRA-sim or the MSCCL format cannot run of a schedule's collective."""
     notes: tuple[str, ...] = ()
     name = schedule.collective.name
-    if name != COMM_TYPES[name].name.lower().replace("_", "-"):
+    if name in UNEQUAL:
+        notes = (f"ASTRA-sim has no {name}: the workload's nodes are {COMM_TYPES[name].name}, and run the {name}'s traces",)
+    elif name != COMM_TYPES[name].name.lower().replace("_", "-"):
         notes = (f"ASTRA-sim has no custom {name}: the workload's nodes are ALL_REDUCE, and run the {name}'s traces",)
     reason = why_no_msccl_xml(schedule)
     return (*notes, f"no MSCCL XML: {reason}") if reason else notes
@@ -228,7 +236,6 @@ EXPORTER = Exporter(
     writes="directory",
     suffix="_run",
     write=_write,
-    why_not=lambda schedule: None if schedule.topology.forwarding else why_no_custom_collective(schedule.collective),
     options={
         "link-order": CHAKRA.options["link-order"],
         "in-flight": CHAKRA.options["in-flight"],

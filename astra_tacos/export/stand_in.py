@@ -34,12 +34,13 @@ from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.schedule.timing import compute_timing, wire_bytes
+from astra_tacos.topology.composition import with_switches_forwarding
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import NodeTable, write_trace
-from astra_tacos.units import bytes_per_ns, format_time
+from astra_tacos.units import NS_PER_US, bytes_per_ns, format_time
 
 RANK_MAP = "rank_map.json"
 _FOLDERS = ("collective", "workload")
@@ -52,7 +53,8 @@ _LEAST_GIBPS = 16.0
 class StandIn:
     """What stands in for a schedule.
 
-    `device`: int64[num_ranks], the device that each rank stands for: all NPUs, and those others that have anything to do.
+    `device`: int64[num_ranks], the device that each rank stands for: all members of the collective, and all others that have
+    anything to do.
     `schedule`: the schedule of these devices, which are its NPUs and forwarding devices. `network`: the one dimension that
     ASTRA-sim gets. `message_bytes`: int64[num_messages], the sizes on it. `error_ns`: by how much a hop may be off, at most; 0
     if every link holds and delays every message as in the graph.
@@ -83,7 +85,9 @@ def stand_in_of(schedule: Schedule) -> StandIn:
     reference = max(float(topology.link_bandwidth_gibps.max()), _LEAST_GIBPS)
     rate = float(bytes_per_ns(np.array([reference]))[0])
     link = topology.channel_link[schedule.channel[schedule.message_row]]
-    exact_ns = schedule.message_bytes / bytes_per_ns(topology.link_bandwidth_gibps)[link]
+    channel = schedule.channel[schedule.message_row]
+    carried = wire_bytes(topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    exact_ns = carried / bytes_per_ns(topology.link_bandwidth_gibps)[link]
     hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
     best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
     for candidate in (np.rint(exact_ns * rate), np.floor(exact_ns * rate), np.ceil(exact_ns * rate)):
@@ -98,6 +102,11 @@ def stand_in_of(schedule: Schedule) -> StandIn:
         note += f"; latencies differ, so that a hop may be up to {format_time(worst)} off"
     if schedule.collective_time_ns != predicted_ns:
         note += "; sends hold both links of a switch at once in the schedule, and one after the other here, so times will differ"
+    adding_ns = np.maximum(schedule.reduction_us * NS_PER_US, 1)
+    late_ns = int(np.abs(schedule.reduction_ns - adding_ns)[schedule.reduces].max(initial=0))
+    if late_ns:
+        note += f"; reductions in devices take whole microseconds or 1 ns in ASTRA-sim, up to {format_time(late_ns)} off"
+    worst = max(worst, late_ns)
     is_exact = worst == 0 and schedule.collective_time_ns == predicted_ns
     return StandIn(device, schedule, AstraSimNetwork((shape,), CONGESTION_AWARE, is_exact, note), best, worst)
 
@@ -107,9 +116,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     old, sends = schedule.topology, schedule.sends
     if not old.has_switches:
         return schedule
-    topology = replace(
-        old, num_npus=old.num_devices, num_switches=0, dimensions=(), forwarding=(ForwardingDevice(),) * old.num_switches
-    )
+    topology = with_switches_forwarding(old)
     collective = replace(
         schedule.collective, num_npus=topology.num_npus, members=schedule.collective.member_npus.astype(np.int32)
     )
@@ -130,10 +137,10 @@ def _in_hops(schedule: Schedule) -> Schedule:
 
 
 def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
-    """The devices that are NPUs or send anything, and the schedule on the graph of these."""
+    """The devices that are members of the collective or send anything, and the schedule on the graph of these."""
     old = schedule.topology
     kept = np.zeros(old.num_npus, np.bool_)
-    kept[: old.num_endpoints] = True
+    kept[schedule.collective.member_npus] = True
     kept[schedule.src] = True
     device = np.flatnonzero(kept)
     if len(device) == old.num_npus:
@@ -149,11 +156,20 @@ def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
         forwarding=tuple(
             each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
         ),
+        reducing=tuple(replace(each, device=int(number[each.device])) for each in old.reducing if kept[each.device]),
         **columns,
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
     channel_of_link[link] = topology.channel_of_link()
-    collective = replace(schedule.collective, num_npus=len(device))
+    whole = schedule.collective
+    collective = replace(
+        whole,
+        num_npus=len(device),
+        members=number[whole.member_npus].astype(np.int32),
+        chunk_owner=number[whole.chunk_owner].astype(np.int32),
+        chunk_target=None if whole.chunk_target is None else number[whole.chunk_target].astype(np.int32),
+        root=None if whole.root is None else int(number[whole.root]),
+    )
     timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
     channel = channel_of_link[old.channel_link[schedule.channel]]
     trip = schedule.trip if topology.forwarding else None
@@ -183,8 +199,6 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
     topology = schedule.topology
     if topology.has_switches and (schedule.message_first is not None or schedule.sums is not None):
         return "it sends several chunks or partial sums in a message through switches of dimensions, expected chunks one by one"
-    if schedule.collective.num_members < topology.num_endpoints:
-        return "it is of some NPUs, expected one of all NPUs"
     if topology.forwarding:
         used = np.unique(schedule.channel[(schedule.channel >= 0) & (schedule.channel < topology.num_channels)])
         ends = topology.channel_src[used].astype(np.int64) * topology.num_npus + topology.channel_dst[used]
@@ -193,8 +207,6 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
     hops = schedule.num_messages * (2 if topology.has_switches else 1)
     if hops > TAGS:
         return f"it has up to {hops:,} messages, and ASTRA-sim distinguishes at most {TAGS:,} tags"
-    if int(schedule.sizes.timing.link_hold_ns.min()) < 1:
-        return "its messages hold a link for less than 1 ns, where ASTRA-sim stops"
     return None
 
 
@@ -225,11 +237,13 @@ def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
 def rank_map(topology: Topology, device: NDArray[np.int64]) -> dict[str, Any]:
     """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
     ranks: list[dict[str, Any]] = []
+    adding = {each.device for each in topology.reducing}
     for rank, number in enumerate(device.tolist()):
         at = number - topology.num_endpoints
         own = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
         kind, name = ("npu", "") if at < 0 else (own.kind, own.name)
-        ranks.append({"rank": rank, "device": number, "kind": kind, "name": name})
+        adds = {"adds": True} if number in adding else {}
+        ranks.append({"rank": rank, "device": number, "kind": kind, "name": name, **adds})
     return {"network": topology.name, "npus": topology.num_endpoints, "ranks": ranks}
 
 

@@ -17,6 +17,7 @@ COMM_TYPES = {
     "broadcast": CommType.ALL_REDUCE,
     "reduce": CommType.ALL_REDUCE,
     "all-to-all": CommType.ALL_TO_ALL,
+    "all-to-allv": CommType.ALL_TO_ALL,
     "scatter": CommType.ALL_REDUCE,
     "gather": CommType.ALL_REDUCE,
 }

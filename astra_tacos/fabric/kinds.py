@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.node_table import SWITCH_KIND
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.errors import ConfigError
 from astra_tacos.fabric.draft import FabricDraft
 
@@ -242,3 +244,9 @@ def make_fabric(kind: str, **values: Number) -> NetworkConfig:
     if npus > _MOST_NPUS:
         raise ConfigError(f"{kind}: found {npus:,} NPUs, expected at most {_MOST_NPUS:,}")
     return KINDS[kind].make(**chosen).to_network()
+
+
+def with_reducing_switches(network: NetworkConfig) -> NetworkConfig:
+    """The network in which all devices of kind `switch` add and copy, without limits."""
+    ids = [network.num_npus + at for at, device in enumerate(network.forwarding) if device.kind == SWITCH_KIND]
+    return replace(network, reducing=tuple(ReducingDevice(device) for device in ids))

@@ -12,25 +12,21 @@ import numpy as np
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
-from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
+from astra_tacos.export.chakra import LinkOrder, keeps_timing, schedule_trace
 from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
-from astra_tacos.judge.packet_search import MOST_PACKETS
+from astra_tacos.judge.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.backend import BACKENDS, Backend
-from astra_tacos.schedule.packet_time import packet_time_ns
+from astra_tacos.run.backend import BACKENDS, PACKET, Backend
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.link_model import largest_messages
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns, format_time
 
-MOST_SENDS = 1 << 20
-"""Sends of a schedule that is replayed to be judged; a replay takes some microseconds each."""
 _SHARE_OF_BUDGET = 4
 """The other schedule gets one part in so many of the budget."""
 _OTHER_SENDS = 100_000
@@ -52,7 +48,12 @@ class Judgement:
     exact_ns
         What the schedule takes where messages wait for one another on links and no delay is truncated.
     packet_predicted_ns
-        What it takes on the packet level if no two messages meet there (`packet_time_ns`); None where that was not asked for.
+        What it takes on the packet level if no two messages share a link there (`packet_time_ns`); None where that was not
+        asked for.
+    packet_about_ns
+        What it takes there approximately, by a replay with larger packets; None where it was replayed packet by packet.
+    packet_text
+        The packet level in words, or why nothing is known of it; "" where that was not asked for.
     notes
         Why a time is missing or impossible, and where the schedule of another backend is faster.
     """
@@ -62,6 +63,8 @@ class Judgement:
     times_ns: Mapping[str, int | None]
     exact_ns: float
     packet_predicted_ns: int | None = None
+    packet_about_ns: int | None = None
+    packet_text: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -80,21 +83,19 @@ class Judgement:
         return own if own is None or own >= (1 - MOST_TRUNCATED) * self.exact_ns else math.ceil(self.exact_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """The backend, a time in ns by judge (`stock_ns`, `congestion_aware_ns`, `packet_ns`), and `packet_predicted_ns`."""
+        """The backend, a time in ns by judge (`stock_ns`, `congestion_aware_ns`, `packet_ns`), and the packet level's others."""
         times = dict.fromkeys(FIGURES) | dict(self.times_ns)
-        return {"backend": self.backend.name, **times, "packet_predicted_ns": self.packet_predicted_ns}
+        packets = {"packet_predicted_ns": self.packet_predicted_ns, "packet_about_ns": self.packet_about_ns}
+        return {"backend": self.backend.name, **times, **packets, "levels": [list(row) for row in self.rows()]}
 
     def rows(self) -> list[tuple[str, str]]:
-        """The times as labels and values, where the judges may differ."""
-        if not differ(self.judges):
-            return []
+        """The times as labels and values, of the analytical judges where they may differ, and of the packet level."""
         rows = []
-        for judge in self.judges:
+        judges = tuple(judge for judge in self.judges if judge.backend.is_analytical)
+        for judge in judges if differ(self.judges) else judges[-1:] if self.packet_text else ():
             time_ns = self.times_ns[judge.figure]
             rows.append((judge.label, f"{'-' if time_ns is None else format_time(time_ns)} ({judge.program})"))
-        if self.packet_predicted_ns is not None:
-            rows.append(("packet level, predicted", f"{format_time(self.packet_predicted_ns)} (if no two messages meet)"))
-        return rows
+        return [*rows, ("packet level", self.packet_text)] if self.packet_text else rows
 
 
 def needs_replay(topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None) -> bool:
@@ -118,6 +119,8 @@ def judge_schedule(
     backend: Backend | None = None,
     link_order: LinkOrder | None = None,
     in_flight: int | None = None,
+    *,
+    beside: bool = False,
 ) -> Judgement:
     """The times of a schedule's traces on the judges of its network.
 
@@ -134,7 +137,37 @@ def judge_schedule(
         The model that it was made for; None for the one for which schedules are timed so.
     link_order, in_flight
         How its traces keep the order of sends on a link (`export_chakra`); the default fits the schedule's timing model.
+    beside
+        Whether to replay its traces on the packet level, too, though it was made for an analytical model: for less than a
+        second, coarsely if there are many packets.
     """
+    judgement = _judged(schedule, network, backend, link_order, in_flight)
+    if not beside and judgement.backend.is_analytical:
+        return judgement
+    most = MOST_PACKETS_BESIDE if judgement.backend.is_analytical else MOST_PACKETS
+    try:
+        level = packet_level(schedule, network, link_order, in_flight, most)
+    except AstraTacosError as error:
+        notes = () if judgement.backend.is_analytical else (f"packet level: {error}",)
+        return replace(judgement, packet_text=f"- ({error})", notes=(*judgement.notes, *notes))
+    figures = {} if level.coarse > 1 else {PACKET.figure: level.time_ns}
+    return replace(
+        judgement,
+        times_ns={**judgement.times_ns, **figures},
+        packet_predicted_ns=level.predicted_ns,
+        packet_about_ns=level.time_ns if level.coarse > 1 else None,
+        packet_text=level.describe(),
+    )
+
+
+def _judged(
+    schedule: Schedule,
+    network: NetworkConfig,
+    backend: Backend | None,
+    link_order: LinkOrder | None,
+    in_flight: int | None,
+) -> Judgement:
+    """The times on the analytical judges."""
     timing, exact_ns = schedule.timing, exact_time_ns(schedule)
     chosen = backend_of(schedule, backend)
     try:
@@ -146,8 +179,7 @@ def judge_schedule(
         own_ns = None if timing.is_blocking else schedule.collective_time_ns
         held = ("not judged: links are held until chunks arrive, which no backend models here",) if timing.is_blocking else ()
         return Judgement(judges, judges[0].backend, {judge.figure: own_ns for judge in judges}, exact_ns, notes=held)
-    is_default_order = in_flight is None and link_order in (None, default_link_order(schedule))
-    if is_default_order and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
+    if keeps_timing(schedule, link_order, in_flight) and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
@@ -156,11 +188,9 @@ def judge_schedule(
     times: dict[str, int | None] = {}
     notes = []
     least_ns = busiest_link_ns(schedule)
-    num_packets = network.ns3.num_packets(float(schedule.message_bytes.sum()))
     for judge in judges:
-        if not judge.backend.is_analytical and num_packets > MOST_PACKETS:
+        if not judge.backend.is_analytical:
             times[judge.figure] = None
-            notes.append(f"not judged packet by packet: about {num_packets:,.0f} packets are more than {MOST_PACKETS:,}")
             continue
         try:
             times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
@@ -174,8 +204,7 @@ def judge_schedule(
                 f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: "
                 "it lets sends overlap on a link"
             )
-    predicted_ns = None if chosen.is_analytical or not timing.is_blocking else packet_time_ns(schedule, network.ns3)
-    return Judgement(judges, chosen, times, exact_ns, predicted_ns, tuple(notes))
+    return Judgement(judges, chosen, times, exact_ns, notes=tuple(notes))
 
 
 def with_other_choices(judgement: Judgement, schedule: Schedule, network: NetworkConfig, options: SearchOptions) -> Judgement:
@@ -229,7 +258,7 @@ def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions
     if schedule.synthesizer not in SYNTHESIZERS:
         return None
     options = replace(options, synthesizer=schedule.synthesizer)
-    model = backend.link_model_on(schedule.topology, largest_messages(schedule.collective, options))[0]
+    model = backend.link_model
     if model == schedule.timing.link_model:
         return None
     budget = (options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET

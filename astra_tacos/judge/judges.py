@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, MODELS, STOCK, Backend, default_backend, is_packet_level
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.synthesizer.search.link_model import either, largest_messages, link_models_of
+from astra_tacos.synthesizer.search.link_model import either, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
@@ -97,7 +96,7 @@ def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tup
 
 
 def timed_for(
-    options: SearchOptions, topology: Topology, collective: Collective, backend: Backend | None
+    options: SearchOptions, topology: Topology, backend: Backend | None
 ) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
     """The options with the link model that a backend asks for, the models to compare, and why, "" where the options say it.
 
@@ -108,19 +107,19 @@ def timed_for(
     ----------
     options
         What is asked of the search.
-    topology, collective
-        What it searches for.
+    topology
+        The network.
     backend
         The network model that was asked for; None for what stock ASTRA-sim comes closest to.
     """
     if options.link_model != "auto":
-        return options, *link_models_of(topology, collective, options)
+        return options, *link_models_of(topology, options)
     if backend is None:
-        models, reason = link_models_of(topology, collective, options)
+        models, reason = link_models_of(topology, options)
     elif not backend.is_analytical:
         models, reason = LINK_MODELS, f"the replay on the {backend} backend decides"
     else:
-        own, reason = backend.link_model_on(topology, largest_messages(collective, options))
+        own, reason = backend.link_model, f"schedules for the {backend} backend are timed so"
         models, reason = ((own,), reason) if backend.models_congestion else either(topology, own, reason)
     return replace(options, link_model=models[0] if len(models) == 1 else FASTEST), models, reason
 

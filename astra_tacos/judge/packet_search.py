@@ -11,6 +11,8 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
+from astra_tacos.judge.packet_level import MOST_PACKETS
+from astra_tacos.judge.robust import rivals
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
@@ -20,13 +22,8 @@ from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import Topology
 
-MOST_PACKETS = 30_000_000
-"""Packets of a schedule that is replayed to be compared; a replay takes about 0.2 us each, for every link."""
 _KEPT = 1.02
 """A schedule keeps its prediction if the packet level takes at most this much longer; no other one is looked for then."""
-_AT_ONCE = "direct"
-"""The synthesizer of one message for each pair of NPUs, of which all can be on their way at once."""
-_AT_ONCE_CHUNKS = (1, 4, 16)
 _MOST_OTHERS = 3
 """Searches for another schedule, without the synthesizers of those before."""
 
@@ -104,11 +101,10 @@ def search_and_replay(
             break  # no other synthesizer does it
         kept = contest.enter(found)
     if is_open:
-        queued = replace(share, link_model="pipelined")
-        direct = [replace(queued, synthesizer=_AT_ONCE, chunks_per_npu=count) for count in _AT_ONCE_CHUNKS]
-        for asked in (queued, *(direct if _AT_ONCE in options.synthesizers and options.chooses_chunks else ())):
-            with contextlib.suppress(ConfigError, SynthesisError):  # less than a byte, or than 1 ns
-                contest.enter(search(topology, collective, asked))
+        with contextlib.suppress(ConfigError, SynthesisError):  # less than a byte, or than 1 ns
+            contest.enter(search(topology, collective, replace(share, link_model="pipelined")))
+        for rival in rivals(topology, collective, share, "pipelined"):
+            contest.enter(replace(found, schedule=rival.schedule, exact_ns=rival.exact_ns))
     return contest.best, contest.order
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.config.network import NetworkConfig, check_block_sizes, check_values
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
@@ -68,8 +67,8 @@ def symmetric_tasks(
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
     rate = options.reduce_bandwidth_gbps
     asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
-    links = star(network.name, network.dimensions, asked.classes)
-    _, models, reason = timed_for(options, links, all_gather(links.num_npus, asked.chunk_bytes), backend)
+    links = star(network.name, network.dimensions)
+    _, models, reason = timed_for(options, links, backend)
     return [replace(asked, link_model=model) for model in models], reason
 
 
@@ -87,7 +86,7 @@ def symmetric_times(schedule: SymmetricSchedule, backend: Backend | None) -> dic
         The model that it was asked for; None for the one for which schedules are timed so.
     """
     task = schedule.task
-    links = star(task.name, task.dimensions, task.classes)
+    links = star(task.name, task.dimensions)
     stock = stock_network(links, task.link_model, backend)
     queues = {STOCK_FIGURE: stock.backend.models_congestion}
     queues |= {each.figure: True for each in BACKENDS.values() if each.models_congestion}

@@ -87,7 +87,11 @@ def _start_worker() -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(str(Path(place).absolute()) for place in sys.path)},
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(str(Path(place).absolute()) for place in sys.path),
+            "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",  # numba colours thousands of messages that nobody sees
+        },
         encoding="utf-8",
     )
 
@@ -109,7 +113,10 @@ def _feed(worker: subprocess.Popen[str], waiting: SimpleQueue[Kernel], count: Ca
 
 def serve(questions: TextIO, answers: TextIO) -> None:
     """What a process of its own runs: compile the kernels that it is asked for, one a line."""
+    from astra_tacos.kernels.quick_typing import quicken
+
     gc.disable()  # the compiler makes many objects, few of them garbage
+    quicken()
     try:
         for line in questions:
             answers.write(_answer(line.strip()))

@@ -33,9 +33,10 @@ in the run's order. Returns the written run, or the error because of which it ca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateRun:
-    """A planned run: the directory that it was written to, its collectives, some of which may be joint, and its replay."""
+    """A planned run: the directory that it was written to, the run there, its collectives (some may be joint), and its replay."""
 
     folder: Path
+    run: Run
     made: JointWorkload
     solutions: Solutions
     written: WrittenRun

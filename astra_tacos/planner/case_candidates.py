@@ -70,7 +70,7 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
                     continue  # fewer bytes than chunks
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
-                model = backend.link_model_on(view.topology, collective)[0]
+                model = backend.link_model
                 tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
     if not tasks:
         raise ConfigError(

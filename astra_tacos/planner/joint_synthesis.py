@@ -126,7 +126,7 @@ def _best(
     best: tuple[Schedule, ...] | None = None
     best_ns, best_messages = 0, 0
     for collectives in cuts:
-        model = backend.link_model_on(topology, collectives[0])[0]
+        model = backend.link_model
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
         except (ConfigError, SynthesisError):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.files import replaced_directory
+from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import describe, place, placed_inputs
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
@@ -48,15 +47,11 @@ def plan_placed(
     with tempfile.TemporaryDirectory(prefix="astra_tacos_") as scratch:
         folder = Path(scratch)
         found = place(inputs, folder / "placed", backend=backend, seed=seed)
-        result, chosen = plan(inputs, folder / "own", **options), folder / "own"
+        own = plan(inputs, folder / "own", **options)
+        plans = [(folder / "own", own)]
         if found.best.npu_of_rank is not found.own.npu_of_rank:
             moved = placed_inputs(folder / "placed", inputs)
             where = f"ranks are placed as {describe(found.best.matrix, found.axes)} ({PLACE_FILE})"
-            note = f"{where}: as they were, the plan takes {result.after_ns:,} ns"
-            other = plan(moved, folder / "moved", **options, more_notes=(note,))
-            if other.after_ns < result.after_ns:
-                result, chosen = other, folder / "moved"
-        with replaced_directory(output) as target:
-            shutil.copytree(chosen, target, dirs_exist_ok=True)
-            shutil.copyfile(folder / "placed" / PLACE_FILE, target / PLACE_FILE)
-    return result
+            note = f"{where}: as they were, the plan takes {own.after_ns:,} ns"
+            plans.append((folder / "moved", plan(moved, folder / "moved", **options, more_notes=(note,))))
+        return write_fastest(output, plans, folder / "placed" / PLACE_FILE)

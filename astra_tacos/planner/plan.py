@@ -141,7 +141,7 @@ def plan(
             own = runs.best(solutions, _Base(start), own_end, model)
             best = min(own, best, key=lambda run: run.after.end_ns)
         best = runs.joint(best, solutions, base, model, options, kept, limit)
-        judged = judge_run(judges, start, runs.run_of(best), before, {model: best.after})
+        judged = judge_run(judges, start, best.run, before, {model: best.after})
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
@@ -155,8 +155,8 @@ def plan(
             except AstraTacosError:
                 continue  # no plan for it can be replayed
             known = before, {other: run.after}
-            notes += notes_on_other_plan(judged, judge_run(judges, start, runs.run_of(run), *known), other)
-        checked = _check(runs.run_of(best), best.written, workload.run)
+            notes += notes_on_other_plan(judged, judge_run(judges, start, run.run, *known), other)
+        checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *notes)
         result = plan_result(
@@ -242,14 +242,11 @@ class _Candidates:
         place.mkdir()
         written = write_run(place, self.inputs, made, chosen, order, model, base.native)
         try:
-            after = replay_run(read_inputs(planned_inputs(place, self.inputs)), model, route_loads=True)
+            run = read_inputs(planned_inputs(place, self.inputs))
+            after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
             return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
-        return CandidateRun(place, made, chosen, written, after)
-
-    def run_of(self, candidate: CandidateRun) -> Run:
-        """The run that was written."""
-        return read_inputs(planned_inputs(candidate.folder, self.inputs))
+        return CandidateRun(place, run, made, chosen, written, after)
 
 
 def _quick(options: SearchOptions, solution: Solution) -> SearchOptions:

@@ -130,6 +130,10 @@ class SynthesisCache:
             _log.warning("%s; it counts as missing and is computed again", error)
             return None
 
+    def holds(self, identity: dict[str, Any]) -> bool:
+        """Whether there are files for a case; whether they are of use, `find` says."""
+        return self.directory is not None and self._path(identity).with_suffix(".json").exists()
+
     def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
         """Log that schedules found by `find` are not usable, and why."""
         _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)

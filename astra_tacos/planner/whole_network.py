@@ -134,7 +134,7 @@ def with_relays(
             options,
             synthesizer="routed",
             chunks_per_npu=None,
-            link_model=backend.link_model_on(topology, collective)[0],
+            link_model=backend.link_model,
             budget=max((options.budget or AUTO_BUDGET) // len(cuts), 1),
             time_limit_s=None if options.time_limit_s is None else options.time_limit_s / len(cuts),
         )
@@ -220,7 +220,7 @@ def _best_together(
     best_ns = -1
     alone: list[int] = []
     for collectives in cuts:
-        model = backend.link_model_on(topology, collectives[0])[0]
+        model = backend.link_model
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
         except SynthesisError:

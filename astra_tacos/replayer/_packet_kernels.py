@@ -39,7 +39,7 @@ from astra_tacos.replayer._run_table_kernels import (
     Progress,
 )
 
-# What `advance_packets` returns besides: call again with more room for packets and queue pairs; a switch would pause a port.
+# What `advance` returns besides, for packets: call again with more room for packets and queue pairs; a switch would pause a port.
 CROWDED = 16
 PAUSES = 17
 
@@ -78,7 +78,7 @@ EVENTS = Annotated[NDArray[np.void], Layout(1, True, EVENT)]
 
 
 class Packets(NamedTuple):
-    """A network of packets between two calls of `advance_packets`. A port is the sending end of the link of `Code` of its number.
+    """A network of packets between two calls of `advance`. A port is the sending end of the link of `Code` of its number.
 
     An event is twice a port, which has sent, or twice a packet and 1, which arrives.
     """
@@ -102,6 +102,32 @@ class Packets(NamedTuple):
     events: EVENTS  # [...]
     slot_head: I32_OUT  # [power of two]: events at each ns
     slot_tail: I32_OUT  # [power of two]
+
+
+def no_packets() -> Packets:
+    """What `advance` takes for a network without packets."""
+    none, of_32 = np.empty(0, np.int64), np.empty(0, np.int32)
+    return Packets(
+        scalar=none,
+        payload_bytes=0,
+        header_bytes=0,
+        ack_bytes=0,
+        tx_ns=of_32,
+        delay_ns=none,
+        window=none,
+        switch=of_32,
+        shift=none,
+        buffer_bytes=none,
+        queued=none,
+        shared=none,
+        ports=np.empty(0, PORT),
+        flows_of=np.empty((0, 0), np.int32),
+        flows=np.empty(0, FLOW),
+        packets=np.empty(0, PACKET),
+        events=np.empty(0, EVENT),
+        slot_head=of_32,
+        slot_tail=of_32,
+    )
 
 
 @inlined
@@ -319,11 +345,21 @@ def _open_flow(message, code, state, net):
 
 
 @kernel
-def advance_packets(code: Code, state: Progress, net: Packets, max_events: int):
-    """Replay up to about `max_events` events of packets; returns what `advance` returns, or CROWDED or PAUSES.
+def advance(code: Code, state: Progress, net: Packets, max_events: int):
+    """Replay up to about `max_events` events, packet by packet if the network has packets.
 
-    PAUSES leaves the port that a switch would pause in `scalar[CULPRIT]` of the state.
+    Both kinds of networks have one kernel, as most of its code is theirs in common, and takes long to compile.
+
+    Returns
+    -------
+    status
+        DONE (nothing is left to happen), PAUSED, FULL (call again with more room for messages and events), CROWDED, PAUSES, or
+        what went wrong. ENDS_AT_ZERO leaves the message in `scalar[CULPRIT]` of the state, or -1 - the rank that waits 0 ns, and
+        PAUSES the port that a switch would pause. Nodes that stall are not FINISHED, and their ranks keep `rank_finish_ns` -1.
+        MISNUMBERED leaves the collective whose messages no other rank will meet.
     """
+    if len(net.slot_head) == 0:
+        return advance_until(LATEST_NS, code, state, max_events)
     state.scalar[CULPRIT] = NONE
     mask = len(net.slot_head) - 1
     num_events = 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.kernels.bits import bit_length
-from astra_tacos.kernels.compiled import helper, inlined, kernel
+from astra_tacos.kernels.compiled import helper, inlined
 from astra_tacos.kernels.heap import heap_drop_first, heap_push
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
@@ -64,8 +64,6 @@ from astra_tacos.replayer._run_table_kernels import (
     USED_MESSAGES,
     USED_WAITS,
     WAIT,
-    Code,
-    Progress,
     hash_order,
 )
 
@@ -581,7 +579,10 @@ def _issue(live, row, rank, of_workload, now, code, state):
 
 @helper
 def advance_until(until_ns, code, state, max_events):
-    """`advance`, up to the events at `until_ns`; it may also return AHEAD, or HANDED_OVER after an instant that sent messages."""
+    """Replay up to `max_events` events, and to those at `until_ns`; returns how that ended (`_packet_kernels.advance`).
+
+    It may also return AHEAD, or HANDED_OVER after an instant that sent messages.
+    """
     num_ranks = len(state.ready)
     num_rows = len(code.slot)  # of the workload: live nodes from here on belong to collectives
     num_live = len(state.lives)
@@ -767,14 +768,3 @@ def advance_until(until_ns, code, state, max_events):
                 batch = number
     state.scalar[NOW] = now
     return status
-
-
-@kernel
-def advance(code: Code, state: Progress, max_events: int):
-    """Replay up to `max_events` events; returns DONE (nothing is left to happen), PAUSED, FULL (call again with more room for
-    messages and events), or what went wrong.
-
-    ENDS_AT_ZERO leaves the message in `scalar[CULPRIT]`, or -1 - the rank that waits 0 ns. Nodes that stall are not FINISHED, and
-    their ranks keep `rank_finish_ns` -1. MISNUMBERED leaves the collective whose messages no other rank will meet.
-    """
-    return advance_until(LATEST_NS, code, state, max_events)

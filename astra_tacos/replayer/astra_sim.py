@@ -149,11 +149,17 @@ def run_astra_sim(
         except OSError as error:
             raise ConfigError(f"{binary}: cannot be run ({error.strerror or error})") from None
     text = _COLOUR.sub("", done.stdout.decode(errors="replace"))
-    finish_ns, exposed_comm_ns = np.full((2, num_ranks), -1, np.int64)
-    for rank, finish, exposed in _FINISHED.findall(text):
-        # The first line of a rank counts: a rank whose statistics fail may report again.
-        if int(rank) < num_ranks and finish_ns[int(rank)] < 0:
-            finish_ns[int(rank)], exposed_comm_ns[int(rank)] = int(finish), int(exposed)
+    finish_ns, exposed_comm_ns = finished(text, num_ranks)
     trouble = [line.strip() for line in text.splitlines() if _TROUBLE.search(line)]
     last_words = trouble[-1][:_LAST_WORDS] if trouble else ""
     return AstraSimResult(binary, finish_ns, exposed_comm_ns, done.returncode, last_words)
+
+
+def finished(log: str, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_ranks] each, when ranks finished by ASTRA-sim's log, and their exposed communication; -1 without such a line."""
+    finish_ns, exposed_comm_ns = np.full((2, num_ranks), -1, np.int64)
+    for rank, finish, exposed in _FINISHED.findall(_COLOUR.sub("", log)):
+        # The first line of a rank counts: a rank whose statistics fail may report again.
+        if int(rank) < num_ranks and finish_ns[int(rank)] < 0:
+            finish_ns[int(rank)], exposed_comm_ns[int(rank)] = int(finish), int(exposed)
+    return finish_ns, exposed_comm_ns

@@ -155,7 +155,7 @@ class PacketEngine:
             If a switch would pause a port.
         """
         while True:
-            status: int = kernels.advance_packets(code, state, self._packets, max_events)
+            status: int = kernels.advance(code, state, self._packets, max_events)
             if status == kernels.PAUSES:
                 port = self._port_names[int(state.scalar[tables.CULPRIT])]
                 raise ReplayError(

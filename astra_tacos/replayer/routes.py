@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig, check_block_sizes
 from astra_tacos.errors import ConfigError
-from astra_tacos.replayer._run_replay_kernels import advance
+from astra_tacos.replayer._packet_kernels import advance, no_packets
 from astra_tacos.replayer._run_table_kernels import Code, Progress
 from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.topology.composition import build_topology
@@ -63,6 +63,12 @@ class NetworkModel(Protocol):
         """What replays a run on this network."""
 
 
+def advance_messages(code: Code, state: Progress, max_events: int, /) -> int:
+    """The engine of networks on which a message is one thing."""
+    status: int = advance(code, state, no_packets(), max_events)
+    return status
+
+
 class CongestionUnaware:
     """No queues: a message takes int(hops * latency + size / bandwidth) ns in the first dimension in which its ends differ.
 
@@ -102,7 +108,7 @@ class CongestionUnaware:
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
-        return advance
+        return advance_messages
 
 
 class CongestionAware:
@@ -149,7 +155,7 @@ class CongestionAware:
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
-        return advance
+        return advance_messages
 
 
 def _listed(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:

@@ -82,7 +82,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
         timing.link_hold_ns[down, size_class],
         timing.link_delay_ns[down, size_class],
         timing.channel_delay_ns[channel, size_class],
-        np.where(schedule.reduces[row], timing.reduction_ns[size_class], 0),
+        schedule.reduction_ns[row],
         schedule.src[row],
         schedule.dst[row],
     )

@@ -1,7 +1,8 @@
-"""A run in which every rank has one node, a collective of all ranks."""
+"""A run of one collective: every rank has one node."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,19 @@ from astra_tacos.config.communicator import CommunicatorGroups
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.run.run import NATIVE, Run
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
 
 
 def single_collective_run(
-    network: NetworkConfig, system: SystemConfig, pattern: CommType, size_bytes: int, custom: Trace | None = None
+    network: NetworkConfig,
+    system: SystemConfig,
+    pattern: int,
+    size_bytes: int,
+    custom: Trace | None = None,
+    groups: Sequence[tuple[int, ...]] | None = None,
 ) -> Run:
-    """The run of one collective of all NPUs of a network.
+    """The run of one collective of all NPUs of a network, or of several groups of them at once.
 
     Parameters
     ----------
@@ -27,14 +33,24 @@ def single_collective_run(
         The collective: its `comm_type` and `comm_size`.
     custom
         Its custom traces; None for the native implementation that `system` names.
+    groups
+        Ranks of each group, no rank in two of them; other ranks do nothing. None for one group of all.
     """
     num_ranks, prefix = network.num_npus, system.source
+    groups = [tuple(range(num_ranks))] if groups is None else groups
+    is_everyone = len(groups) == 1 and list(groups[0]) == list(range(num_ranks))
+    group = np.full(num_ranks, -1, np.int32)
+    takes_part = np.zeros(num_ranks, np.bool_)
+    for number, ranks in enumerate(groups):
+        takes_part[list(ranks)] = True
+        if not is_everyone:
+            group[list(ranks)] = number
     absent = np.full(num_ranks, ABSENT, np.int64)
     workload = Trace(
         prefix=prefix,
         rank_first=np.arange(num_ranks + 1),
         node_id=np.zeros(num_ranks, np.uint64),
-        kind=np.full(num_ranks, NodeType.COMM_COLL, np.uint8),
+        kind=np.where(takes_part, NodeType.COMM_COLL, NodeType.COMP).astype(np.uint8),
         duration_us=np.zeros(num_ranks, np.int64),
         size_bytes=np.full(num_ranks, size_bytes, np.int64),
         peer=absent,
@@ -47,10 +63,10 @@ def single_collective_run(
             num_ops=absent,
             tensor_size=absent,
             comm_priority=absent,
-            is_cpu_op=np.zeros(num_ranks, np.bool_),
+            is_cpu_op=~takes_part,
             own=absent,
-            group=np.full(num_ranks, -1, np.int32),
-            group_names=(),
+            group=group,
+            group_names=() if is_everyone else tuple(str(number + 1) for number in range(len(groups))),
             involved_dims=absent,
             involved_count=np.zeros(num_ranks, np.int64),
             wrong_type=np.zeros(num_ranks, np.uint32),
@@ -62,10 +78,10 @@ def single_collective_run(
         workload=workload,
         system=system,
         network=network,
-        groups=CommunicatorGroups(prefix, {}),
+        groups=CommunicatorGroups(prefix, {} if is_everyone else {number + 1: ranks for number, ranks in enumerate(groups)}),
         remote_memory=None,
         prefixes=() if custom is None else (custom.prefix,),
         collectives=() if custom is None else (custom,),
-        implementation=np.full(num_ranks, NATIVE if custom is None else 0, np.int32),
+        implementation=np.where(takes_part & (custom is not None), 0, NATIVE).astype(np.int32),
         directory=Path(),
     )

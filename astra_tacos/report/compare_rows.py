@@ -44,9 +44,10 @@ class CompareRow:
         time, and whether the two are equal.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
         Decimal GB/s, as nccl-tests defines them, at the possible time.
-    backend, stock_ns, congestion_aware_ns, packet_ns, packet_predicted_ns
+    backend, stock_ns, congestion_aware_ns, packet_ns, packet_predicted_ns, packet_about_ns
         Backend for which the schedule is made; time that stock ASTRA-sim prints; time of the same traces under congestion, and
-        packet by packet; what the packet level takes if no two messages meet. For the packet level, `time_ns` is `packet_ns`.
+        packet by packet; what the packet level takes if no messages share a link; and what it takes approximately, by larger
+        packets, where it was not replayed packet by packet. For the packet level, `time_ns` is `packet_ns`.
     judge_notes
         Remarks about these times, for example where the fastest schedule for another backend is faster.
     is_best
@@ -89,6 +90,7 @@ class CompareRow:
     congestion_aware_ns: int | None = None
     packet_ns: int | None = None
     packet_predicted_ns: int | None = None
+    packet_about_ns: int | None = None
     judge_notes: str = ""
     is_best: bool | None = None
     candidates: int | None = None

@@ -6,10 +6,13 @@ from typing import Any
 
 from astra_tacos.units import format_size, format_time
 
+_MOST_SIZES = 4
+"""Distinct sizes of chunks that are listed."""
+
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Labels and values of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
-    sizes = " or ".join(format_size(size) if len(result["chunk_bytes"]) == 1 else f"{size:,} B" for size in result["chunk_bytes"])
+    sizes = _sizes(result["chunk_bytes"])
     root = f", root NPU {result['root']}" if result["root"] is not None else ""
     share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
     if result["num_chunks"] == result["chunks_per_npu"]:
@@ -29,10 +32,17 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    rows += _levels(result.get("levels"))
     if "search" in result:
         rows.append(("search", _describe_search(result["search"])))
         rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
+
+
+def _levels(levels: Any) -> list[tuple[str, str]]:
+    """What the traces take on the analytical and the packet level; nothing where a file has something else there."""
+    is_known = isinstance(levels, list) and all(isinstance(row, list) and len(row) == 2 for row in levels)
+    return [(str(label), str(text)) for label, text in levels] if is_known else []
 
 
 def _predicted(result: dict[str, Any]) -> str:
@@ -70,6 +80,12 @@ def _describe_search(search: dict[str, Any]) -> str:
     if search["cut_off_by_budget"]:
         return f"{text}, then the budget was used up: a larger --budget may find a faster schedule"
     return f"{text}, the others cannot win" if search["candidates_tried"] < search["candidates"] else text
+
+
+def _sizes(sizes: list[int]) -> str:
+    if len(sizes) > _MOST_SIZES:
+        return f"{sizes[0]:,} to {sizes[-1]:,} B"
+    return " or ".join(format_size(size) if len(sizes) == 1 else f"{size:,} B" for size in sizes)
 
 
 def _with_reason(value: str, reason: str | None) -> str:

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.units import bytes_per_ns
 
 if TYPE_CHECKING:
-    from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import Dimension, NetworkConfig
     from astra_tacos.schedule.timing import LinkModel
-    from astra_tacos.topology.topology import Topology
 
 STOCK = "ASTRA-sim"
 NS3_VERSION = "8fd3604"
@@ -63,21 +60,6 @@ class Backend:
     def figure(self) -> str:
         """What results call the time that something takes on it."""
         return f"{self.name.replace('-', '_')}_ns"
-
-    def link_model_on(self, topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
-        """How schedules for it should be timed, and why: by its own link model, unless chunks are too small for that.
-
-        ASTRA-sim's queues stop at a chunk that holds a link for less than 1 ns, so sends have to wait for one another by
-        themselves.
-        """
-        if not self.takes_chunks(topology, collective):
-            return "blocking", f"chunks serialise in under 1 ns, where the {self} backend stops"
-        return self.link_model, f"schedules for the {self} backend are timed so"
-
-    def takes_chunks(self, topology: Topology, collective: Collective) -> bool:
-        """Whether every chunk holds every link for 1 ns or more, where there are queues: ASTRA-sim stops at one that does not."""
-        fastest = float(bytes_per_ns(topology.link_bandwidth_gibps).max())
-        return not (self.models_congestion and self.is_analytical) or int(collective.class_size_bytes[0]) / fastest >= 1
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""

@@ -23,6 +23,7 @@ class Sends(NamedTuple):
     reduces: BOOL
     from_place: I64  # [num_sends], or empty
     to_place: I64
+    also_place: I64  # [num_sends], another place whose item a row waits for, -1 for none; or empty
 
 
 class Messages(NamedTuple):
@@ -56,6 +57,7 @@ class Links(NamedTuple):
     link_delay_ns: I64_2D
     channel_delay_ns: I64_2D  # [num_channels, num_classes]
     reduction_ns: I64  # [num_classes]
+    device_reduction_ns: I64  # [num_npus], of those that take a time of their own, -1 for others; or empty
     is_blocking: bool
 
 
@@ -87,6 +89,8 @@ def earliest_times(
     ready = np.zeros(num_places, np.int64)
     num_items = num_places // num_hands
     is_numbered = len(sends.from_place) > 0
+    has_windows = len(sends.also_place) > 0
+    has_own_times = len(links.device_reduction_ns) > 0
     lacking = additions.lacking.copy()
     made = np.empty(len(lacking) + 1, np.int64)
     for message in range(len(messages.size_class)):
@@ -101,6 +105,8 @@ def earliest_times(
         for row in range(begin, end_row):
             place = sends.from_place[row] if is_numbered else source + sends.item[row]
             start = max(start, ready[place])
+            if has_windows and sends.also_place[row] >= 0:
+                start = max(start, ready[sends.also_place[row]])
         at_switch = start
         if links.is_blocking:
             if down >= 0:
@@ -118,7 +124,12 @@ def earliest_times(
                 through = max(end, link_free[down])
                 link_free[down] = through + links.link_hold_ns[down, size]
                 end = through + links.link_delay_ns[down, size]
-        usable = end + links.reduction_ns[size] if sends.reduces[begin] else end
+        usable = end
+        if sends.reduces[begin]:
+            adding = links.reduction_ns[size]
+            if has_own_times and links.device_reduction_ns[links.dst[channel]] >= 0:
+                adding = links.device_reduction_ns[links.dst[channel]]
+            usable += adding
         times.start_ns[message] = start
         times.end_ns[message] = end
         times.at_switch_ns[message] = at_switch

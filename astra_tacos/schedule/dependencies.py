@@ -12,7 +12,8 @@ from astra_tacos.distinct import distinct
 from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.trips import row_before
+from astra_tacos.schedule.trips import row_before, stop_keys
+from astra_tacos.schedule.windows import awaited_results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +76,8 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     """Rows that brought a send's chunk: the last copy that its source had received, otherwise all sends reduced there.
 
     Of a schedule with sums, the rows that brought the value itself; nothing for sums that the source makes (see `operations`).
-    Of a schedule with trips, the row before on the trip for a row that leaves a forwarding device.
+    Of a schedule with trips, the row before on the trip for a row that leaves a forwarding device, and what a row into a window
+    waits for (see `windows`).
 
     Returns
     -------
@@ -87,7 +89,12 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     chunk = schedule.item.astype(np.int64)
     num_chunks = schedule.collective.num_chunks if schedule.sums is None else schedule.sums.num_values
     # Deliveries and departures of each (NPU, chunk), by time; what arrives at an instant can leave at it.
-    place = np.concatenate((schedule.dst * np.int64(num_chunks) + chunk, schedule.src * np.int64(num_chunks) + chunk))
+    at_dst, at_src = schedule.dst * np.int64(num_chunks) + chunk, schedule.src * np.int64(num_chunks) + chunk
+    if schedule.topology.reducing and schedule.trip is not None:  # what passes a device is not what the device has
+        into, out_of = stop_keys(schedule.topology, schedule.channel, schedule.trip)
+        passing = schedule.topology.num_npus * np.int64(num_chunks)
+        at_dst, at_src = np.where(into >= 0, passing + into, at_dst), np.where(out_of >= 0, passing + out_of, at_src)
+    place = np.concatenate((at_dst, at_src))
     time = np.concatenate((schedule.done_ns, schedule.start_ns))
     departs = np.repeat((False, True), num_sends)
     order = np.lexsort((departs, time, place))
@@ -109,14 +116,32 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     if schedule.trip is not None:
         # Behind all deliveries, a list of the rows before: one for each row that leaves a forwarding device.
         before = row_before(schedule.topology, schedule.channel, schedule.trip)
-        forwards = schedule.src >= schedule.topology.num_endpoints
+        forwards = stop_keys(schedule.topology, schedule.channel, schedule.trip)[1] >= 0
         deliveries = np.concatenate((deliveries, before))
         first_of = np.where(forwards, num_sends + rows, first_of)
         last_of = np.where(forwards, first_of + (before >= 0), last_of)
     counts = last_of - first_of
     first = np.concatenate(([0], np.cumsum(counts)))
     within = np.arange(first[-1]) - np.repeat(first[:-1], counts)
-    return first, deliveries[np.repeat(first_of, counts) + within]
+    row = deliveries[np.repeat(first_of, counts) + within]
+    awaited = awaited_results(schedule.topology, schedule.collective, schedule.sends)
+    if awaited is None:
+        return first, row
+    # All that comes of the awaited chunk to the row's source.
+    waiting = np.flatnonzero(awaited >= 0)
+    wanted = schedule.src[waiting] * np.int64(num_chunks) + awaited[waiting]
+    come, found = _rows_to(at_dst, wanted)
+    more = np.repeat(waiting, np.diff(come))
+    return group_by(np.concatenate((np.repeat(rows, counts), more)), np.concatenate((row, found)), num_sends)
+
+
+def _rows_to(place: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that go to each of some places (CSR)."""
+    order = np.argsort(place, kind="stable")
+    begin, end = (np.searchsorted(place[order], wanted, side=side) for side in ("left", "right"))
+    first = np.concatenate(([0], np.cumsum(end - begin)))
+    within = np.arange(first[-1]) - np.repeat(first[:-1], end - begin)
+    return first, order[np.repeat(begin, end - begin) + within]
 
 
 def previous_on_link(schedule: Schedule, distance: int = 1) -> NDArray[np.int64]:

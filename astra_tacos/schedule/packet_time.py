@@ -30,10 +30,12 @@ _SIMULATED = 1024
 
 
 def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
-    """When a schedule ends on the packet level if each message waits for the one before it on each of its links, in ns.
+    """When a schedule ends on the packet level if no two messages share a link at a time, in ns.
 
-    Traces keep that order at the source of a link. Where messages of several NPUs go down one link of a switch, nothing keeps it
-    there, and the packets of some may meet.
+    If sends hold their links until they arrive, each message waits for the one before it on each of its links. Otherwise the
+    links of ns-3 are taken to be queues, as those of the congestion-aware model are: a message holds a link for its packets
+    and the acknowledgements of the other direction. Traces keep the order at the source of a link. Where messages of several
+    NPUs go down one link of a switch, nothing keeps it there, and where several are in flight on a link, they share it.
 
     Parameters
     ----------
@@ -48,9 +50,38 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
         If a link has no reverse like it, which a link of ns-3 has.
     """
     topology, sizes = schedule.topology, class_sizes(schedule)
-    delay = message_ns(topology, ns3, sizes, _shared(schedule))
-    timing = replace(schedule.sizes.timing, link_model="blocking", channel_delay_ns=delay)
+    shared = _shared(schedule)
+    delay = message_ns(topology, ns3, sizes, shared[topology.channel_link])
+    own = schedule.sizes.timing
+    if own.is_blocking:
+        timing = replace(own, channel_delay_ns=delay)
+    else:
+        hold, first = _held_ns(topology, ns3, sizes, shared)
+        timing = replace(own, link_hold_ns=hold, link_delay_ns=_hops_ns(topology, delay, first), channel_delay_ns=delay)
     return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
+
+
+def _held_ns(
+    topology: Topology, ns3: Ns3Config, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_links, num_sizes] each: for how long messages hold links, and when their first packets are over them."""
+    links = PacketLinks(topology.name, topology, ns3)
+    full, rest = np.divmod(size_bytes, ns3.payload_bytes)
+    of_full, of_ack = (_transmissions(links.bits_per_s, np.array([size])) for size in _packet_sizes(ns3))
+    of_rest = np.where(rest > 0, _transmissions(links.bits_per_s, rest + ns3.header_bytes), 0)
+    acks = of_ack * (full + (rest > 0)) * shared[:, None]
+    hold = np.round(of_full * full + of_rest + acks).astype(np.int64)
+    return hold, links.delay_ns[:, None] + np.where(full > 0, of_full, of_rest)
+
+
+def _hops_ns(topology: Topology, delay_ns: NDArray[np.int64], first_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[num_links, num_sizes], delays of links that make up those of channels: packets cross a switch one by one."""
+    up, down = topology.channel_link, topology.channel_down_link
+    through = down != NO_LINK
+    hops = first_ns.copy()
+    hops[up[~through]] = delay_ns[~through]
+    np.maximum.at(hops, down[through], delay_ns[through] - first_ns[up[through]])
+    return hops
 
 
 def message_ns(
@@ -207,7 +238,7 @@ def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> N
 
 
 def _shared(schedule: Schedule) -> NDArray[np.float64]:
-    """float64[num_channels], for what part of the time in which a channel is held the link opposite to its first one is, too."""
+    """float64[num_links], for what part of the time in which a link is held the opposite one is, too."""
     topology, use = schedule.topology, link_use(schedule)
     back = np.empty(topology.num_links, np.int64)
     back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
@@ -227,4 +258,4 @@ def _shared(schedule: Schedule) -> NDArray[np.float64]:
     both = held_until(opposite + use.end_ns) - held_until(opposite + use.start_ns)
     held = np.bincount(use.link, use.end_ns - use.start_ns, topology.num_links)
     share = np.bincount(use.link, both, topology.num_links) / np.maximum(held, 1)
-    return np.asarray(np.minimum(share, 1)[topology.channel_link], np.float64)
+    return np.asarray(np.minimum(share, 1), np.float64)

@@ -16,6 +16,7 @@ from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.topology.topology import Topology
+from astra_tacos.units import NS_PER_US
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,8 @@ class Schedule:
     trip
         int32[num_sends], in a topology with forwarding devices: rows of the same number are the hops of one trip from an NPU
         over forwarding devices to an NPU, which visits a device at most once. A row out of a forwarding device carries what the
-        row of its trip into the device brought, and only the last hop may reduce. None in other topologies.
+        row of its trip into the device brought, and only the last hop may reduce. Trips may also begin and end at reducing
+        devices, and senders keep to their windows (see `windows`). None in other topologies.
 
     Raises
     ------
@@ -154,7 +156,16 @@ class Schedule:
     def reduction_ns(self) -> NDArray[np.int64]:
         """int64[num_sends], how long the destination takes to add a message to what it has; 0 where it stores a copy."""
         sizes = self.sizes
-        return np.where(self.reduces, sizes.timing.reduction_ns[sizes.size_class[self.message_of]], 0)
+        return np.where(self.reduces, sizes.timing.reduction_at(self.dst, sizes.size_class[self.message_of]), 0)
+
+    @property
+    def reduction_us(self) -> NDArray[np.int64]:
+        """int64[num_sends], the `duration_micros` of a COMP node for each reduction: the nearest number of whole microseconds."""
+        sizes = self.sizes
+        own = sizes.timing.reduction_us[sizes.size_class[self.message_of]]
+        for device in self.topology.reducing:
+            own = np.where(self.dst == device.device, round(device.reduction_ns / NS_PER_US), own)
+        return np.where(self.reduces, own, 0)
 
     @property
     def done_ns(self) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
 from astra_tacos.schedule.trips import stop_keys
+from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.topology.topology import Topology
 
@@ -127,8 +128,9 @@ def time_by(schedule: Schedule, delays: Timing, adding: NDArray[np.int64]) -> in
     additions = _awaited_parts(sends.sums, made, places, adding)
     retimed = replace(sizes, timing=delays)
     _, end, _ = _earliest_times(schedule.topology, schedule.collective, sends, retimed, additions, places)
-    reduces = schedule.reduces[schedule.message_row]
-    done = int((end + np.where(reduces, delays.reduction_ns[sizes.size_class], 0)).max())
+    row = schedule.message_row
+    adding_ns = delays.reduction_at(schedule.dst[row], sizes.size_class)
+    done = int((end + np.where(schedule.reduces[row], adding_ns, 0)).max())
     if schedule.sums is not None and len(made):
         arrivals = schedule.item, schedule.dst, end[schedule.message_of]
         done = max(done, int(addition_ends(schedule.sums, made, arrivals, adding).max()))
@@ -142,7 +144,7 @@ def _places_of_trips(
     into, out_of = stop_keys(topology, sends.channel, trip)
     stop, number = np.unique(np.concatenate((into, out_of)), return_inverse=True)
     chunk, num_chunks = sends.chunk.astype(np.int64), collective.num_chunks
-    before = topology.num_endpoints * num_chunks
+    before = (topology.num_npus if topology.reducing else topology.num_endpoints) * num_chunks
     at_src, at_dst = (ends[sends.channel] * num_chunks + chunk for ends in (topology.channel_src, topology.channel_dst))
     to_place = np.where(into >= 0, before + number[: len(chunk)], at_dst)
     return before + len(stop), np.where(out_of >= 0, before + number[len(chunk) :], at_src), to_place
@@ -169,7 +171,7 @@ def _earliest_times(
 
     num_hands = 1 if collective.is_personalised else topology.num_npus
     num_places = num_hands * collective.num_chunks
-    from_place = to_place = np.empty(0, np.int64)
+    from_place = to_place = also_place = np.empty(0, np.int64)
     if places is not None:
         num_places = len(places) + 1  # the last one is of what is an NPU's own
         from_place = places.find(topology.channel_src[sends.channel], sends.item)
@@ -177,9 +179,13 @@ def _earliest_times(
     elif sends.trip is not None:
         num_hands = topology.num_npus
         num_places, from_place, to_place = _places_of_trips(topology, collective, sends, sends.trip)
+        awaited = awaited_results(topology, collective, sends)
+        if awaited is not None:
+            at_src = topology.channel_src[sends.channel].astype(np.int64) * collective.num_chunks
+            also_place = np.where(awaited >= 0, at_src + awaited, -1)
     times = kernels.Times(*(np.empty(sends.num_messages, np.int64) for _ in range(3)))
     kernels.earliest_times(
-        kernels.Sends(sends.item, sends.channel, sends.reduces, from_place, to_place),
+        kernels.Sends(sends.item, sends.channel, sends.reduces, from_place, to_place, also_place),
         kernels.Messages(sends.first, np.ascontiguousarray(sizes.size_class, np.int64)),
         _links(topology, sizes.timing),
         additions,
@@ -202,6 +208,7 @@ def _links(topology: Topology, timing: Timing) -> Links:
         timing.link_delay_ns,
         timing.channel_delay_ns,
         timing.reduction_ns,
+        timing.device_reduction_ns,
         timing.is_blocking,
     )
 

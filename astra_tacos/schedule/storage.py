@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.archive import opened_archive, text, whole, write_archive
 from astra_tacos.blocks import BUILDING_BLOCKS
-from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
+from astra_tacos.collective import PERSONALISED, ROOTED, UNEQUAL, make_collective
+from astra_tacos.collective.all_to_allv import check_parts, of_chunks
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.network import MAX_NPUS, Dimension
 from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice, check_reducing
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
@@ -35,6 +38,8 @@ LINKS = {
     "link_latency_ns": np.float64,
     "link_dimension": np.int16,
 }
+_UNEQUAL = {"part_bytes": np.int64, "chunk_size_bytes": np.int64, "chunk_owner": np.int32, "chunk_target": np.int32}
+"""Columns of a collective whose parts have sizes of their own; `part_bytes` row by row."""
 _LAST_NS = 1 << 60
 _FEW_CHUNKS = 1 << 20
 """So many chunks take little memory, whatever the number of sends."""
@@ -52,6 +57,8 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
         arrays |= {f"sums_{name}": getattr(schedule.sums, name) for name in _SUMS}
     if schedule.trip is not None:
         arrays["trip"] = schedule.trip
+    if schedule.collective.part_bytes is not None:
+        arrays |= {name: getattr(schedule.collective, name).ravel() for name in _UNEQUAL}
     header["messages"], header["sums"] = schedule.message_first is not None, schedule.sums is not None
     write_archive(Path(path), np.array(json.dumps(header)), arrays)
 
@@ -74,7 +81,8 @@ def load_schedule(path: str | Path) -> Schedule:
         if len({len(sends[name]) for name in _SENDS}) != 1:
             raise ValueError("the columns of its sends differ in length")
         check_times(sends["start_ns"], sends["end_ns"])
-        topology, collective, timing = restore(header, links, len(sends["chunk"]))
+        unequal = archive.columns(_UNEQUAL) if header.get("collective") in UNEQUAL else None
+        topology, collective, timing = restore(header, links, len(sends["chunk"]), unequal)
         more: dict[str, Any] = {"synthesizer": text(header, "synthesizer"), "seed": seed(header)}
         if header.get("messages"):
             more |= archive.columns({"message_first": np.int64})
@@ -114,6 +122,7 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
         "num_npus": topology.num_npus,
         "num_switches": topology.num_switches,
         **({"forwarding": [[each.kind, each.name] for each in topology.forwarding]} if topology.forwarding else {}),
+        **({"reducing": [list(astuple(each)) for each in topology.reducing]} if topology.reducing else {}),
         "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
@@ -128,7 +137,12 @@ def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -
     }
 
 
-def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: int) -> tuple[Topology, Collective, Timing]:
+def restore(
+    header: dict[str, Any],
+    links: dict[str, NDArray[Any]],
+    num_sends: int,
+    unequal: dict[str, NDArray[Any]] | None = None,
+) -> tuple[Topology, Collective, Timing]:
     """The topology, collective and timing that `describe_schedule` described, from the header and the columns `LINKS`.
 
     Parameters
@@ -139,6 +153,8 @@ def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: i
         The columns `LINKS`.
     num_sends
         Number of sends in the file; a schedule has not far fewer sends than chunks.
+    unequal
+        The columns of a collective whose parts have sizes of their own.
 
     Raises
     ------
@@ -146,7 +162,7 @@ def restore(header: dict[str, Any], links: dict[str, NDArray[Any]], num_sends: i
         If header and columns are no such thing.
     """
     topology = _topology(header, links)
-    collective = _collective(header, num_sends)
+    collective = _collective(header, num_sends) if unequal is None else _unequal(header, unequal)
     return topology, collective, _timing(header, topology, collective)
 
 
@@ -181,7 +197,23 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     forwarding = tuple(_forwarding(entry) for entry in header.get("forwarding", ()))
     if forwarding and (dimensions or num_switches or num_npus - len(forwarding) < 2):
         raise ValueError(f"{len(forwarding)} of {num_npus} devices only forward")
-    return Topology(text(header, "network"), num_npus, num_switches, **columns, dimensions=dimensions, forwarding=forwarding)
+    reducing = tuple(_reducing(entry) for entry in header.get("reducing", ()))
+    if reducing:
+        try:
+            check_reducing("its header", reducing, num_npus - len(forwarding), num_npus)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    name = text(header, "network")
+    return Topology(name, num_npus, num_switches, **columns, dimensions=dimensions, forwarding=forwarding, reducing=reducing)
+
+
+def _reducing(entry: object) -> ReducingDevice:
+    """A reducing device of a header, else ValueError."""
+    if isinstance(entry, list) and len(entry) == 4:
+        device, window, ports, takes = entry
+        if type(device) is type(takes) is int and all(limit is None or type(limit) is int for limit in (window, ports)):
+            return ReducingDevice(device, window, ports, takes)
+    raise ValueError(f"a reducing device is {describe(entry)}")
 
 
 def _forwarding(entry: object) -> ForwardingDevice:
@@ -228,6 +260,24 @@ def _collective(header: dict[str, Any], num_sends: int) -> Collective:
     if num_chunks > max(_FEW_CHUNKS, num_sends):
         raise ValueError(f"{num_sends:,} sends of {num_chunks:,} chunks")
     return make_collective(name, num_npus, whole(header, "size_bytes", MAX_SIZE_BYTES), chunks, root, members, owners)
+
+
+def _unequal(header: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Collective:
+    """A collective whose parts have sizes of their own; the oracle decides whether its chunks are these parts."""
+    num_npus = whole(header, "num_npus", MAX_NPUS)
+    members = header.get("members")
+    npus = np.array(range(num_npus) if members is None else members, np.int64)
+    parts, size, owner, target = (columns[name] for name in _UNEQUAL)
+    if len(parts) != len(npus) ** 2 or not len(size) == len(owner) == len(target) or not len(size):
+        raise ValueError("the columns of its parts do not fit one another")
+    if np.any(np.diff(npus) <= 0) or npus[0] < 0 or npus[-1] >= num_npus:
+        raise ValueError("its members are no NPUs")
+    if size.min() < 1 or not np.isin(owner, npus).all() or not np.isin(target, npus).all() or np.any(owner == target):
+        raise ValueError("a chunk has no size, or no member that it comes from or goes to")
+    matrix = check_parts(parts.reshape(len(npus), len(npus)))
+    largest, chunks = whole(header, "size_bytes", MAX_SIZE_BYTES), whole(header, "chunks_per_npu", MAX_CHUNKS)
+    made = of_chunks(matrix, largest, chunks, size, owner, target)
+    return replace(made, num_npus=num_npus, members=None if members is None else npus.astype(np.int32))
 
 
 def _owners(collective: Collective) -> int | None:

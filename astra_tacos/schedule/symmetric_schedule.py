@@ -14,10 +14,10 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, timing_of_sizes
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, refuse_instant, timing_of_sizes
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
-from astra_tacos.topology.translation_group import LinkClass, TranslationGroup, link_classes, star, why_not_symmetric
+from astra_tacos.topology.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
 from astra_tacos.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
@@ -80,9 +80,14 @@ class SymmetricTask:
         return self.group.num_npus
 
     @cached_property
+    def table(self) -> ClassTable:
+        """The classes of its links, with what networks of the same shape have in common."""
+        return class_table(self.dimensions)
+
+    @property
     def classes(self) -> tuple[LinkClass, ...]:
         """The classes of its links."""
-        return link_classes(self.dimensions)
+        return self.table.classes
 
     @property
     def chunk_bytes(self) -> int:
@@ -133,8 +138,10 @@ class SymmetricTask:
         SynthesisError
             If a chunk is too small or too large for a link.
         """
-        links = star(self.name, self.dimensions, self.classes)
-        sizes = np.unique(np.array([self.size_bytes // self.num_parts, self.chunk_bytes], np.int64))
+        links = star(self.name, self.dimensions)
+        sizes = np.array(sorted({self.size_bytes // self.num_parts, self.chunk_bytes}), np.int64)
+        if self.chunks_per_npu > 1:
+            refuse_instant(links, int(sizes[0]), self.link_model)
         return timing_of_sizes(links, sizes, self.link_model, self.reduce_bandwidth_gbps)
 
     @property
@@ -153,8 +160,7 @@ class SymmetricTask:
         """By what factor truncation to whole nanoseconds shortens the delay or hold of a class at most, 1 or more."""
         bandwidth = bytes_per_ns(np.array([d.bandwidth_gibps for d in self.dimensions]))
         latency = np.array([d.latency_ns for d in self.dimensions])
-        at = np.array([each.dimension for each in self.classes])
-        exact = (self.chunk_bytes / bandwidth + (latency if self.timing.is_blocking else 0))[at]
+        exact = (self.chunk_bytes / bandwidth + (latency if self.timing.is_blocking else 0))[self.table.dimension]
         return max(1.0, float((exact / self.hold_ns).max()))
 
     @property
@@ -221,10 +227,8 @@ class SymmetricSchedule:
     @property
     def link_class(self) -> NDArray[np.int64]:
         """int64[num_rows], the class of links that each row goes over, -1 where there is none."""
-        group, found = self.task.group, np.full(self.num_rows, -1)
-        offset = group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
-        for number, each in enumerate(self.task.classes):
-            found[np.isin(offset, each.moves * group.strides[each.dimension])] = number
+        offset = self.task.group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
+        found: NDArray[np.int64] = self.task.table.class_of_offset[offset]
         return found
 
     def expand(self, topology: Topology | None = None) -> Schedule:

@@ -6,7 +6,8 @@ double precision, then truncation to whole nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ from astra_tacos.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size,
 LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
 _MAX_DELAY_NS = float(1 << 52)
+_MOST_DELAYS = 1 << 26
+"""Channels times different sizes: half a gigabyte for each table of delays."""
 MOST_TRUNCATED = 0.005
 """By what share truncated delays may shorten a time that still counts as physically possible."""
 
@@ -44,6 +47,8 @@ class Timing:
         Decimal GB/s at which an NPU reduces what it received, 0 for infinitely fast.
     reduction_us, reduction_ns
         int64[classes], a COMP node's `duration_micros` and the time it takes.
+    device_reduction_ns
+        int64[num_npus], how long a reducing device takes to add a chunk of any size, -1 for others; empty if there are none.
     """
 
     link_model: LinkModel
@@ -53,6 +58,21 @@ class Timing:
     reduce_bandwidth_gbps: float
     reduction_us: NDArray[np.int64]
     reduction_ns: NDArray[np.int64]
+    device_reduction_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def reduction_at(self, npu: NDArray[np.integer], size_class: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64[n], how long each of some NPUs or reducing devices takes to add a chunk of a class of size."""
+        as_npu: NDArray[np.int64] = self.reduction_ns[size_class]
+        if not len(self.device_reduction_ns):
+            return as_npu
+        own = self.device_reduction_ns[npu]
+        return np.where(own >= 0, own, as_npu).astype(np.int64)
+
+    @property
+    def least_reduction_ns(self) -> int:
+        """The least that adding a chunk takes anywhere."""
+        devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
+        return int(np.append(devices, self.reduction_ns[0]).min())
 
     @property
     def is_blocking(self) -> bool:
@@ -79,12 +99,71 @@ def compute_timing(
     Raises
     ------
     SynthesisError
-        If a chunk takes less than 1 ns of a link (ASTRA-sim stops there too) or longer than 2**52 ns.
+        If a chunk takes longer than 2**52 ns, or there are several per NPU that take less than 1 ns of a link.
     ConfigError
         If a member of the collective is a device that only forwards.
     """
     check_endpoints(topology, collective)
+    most = max(_MOST_DELAYS // max(topology.num_channels, topology.num_links), 2)
+    if collective.part_bytes is not None and len(collective.class_size_bytes) > most:
+        raise SynthesisError(
+            f"{topology.name}: {len(collective.class_size_bytes):,} sizes of chunks on {topology.num_channels:,} channels, "
+            f"expected at most {most:,}: round sizes to a multiple"
+        )
+    if collective.chunks_per_npu > 1:
+        refuse_instant(topology, int(collective.class_size_bytes[0]), link_model)
     return timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps)
+
+
+def refuse_instant(topology: Topology, chunk_bytes: int, link_model: LinkModel) -> None:
+    """Refuse chunks that are smaller than messages (`least_bytes`), where there may be fewer of them.
+
+    Raises
+    ------
+    SynthesisError
+        If a chunk takes less than 1 ns of a link.
+    """
+    if link_model == "pipelined" and np.any(chunk_bytes < least_bytes(topology)):
+        raise SynthesisError(
+            f"a chunk of {format_size(chunk_bytes)} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim cannot "
+            "simulate: use fewer chunks per NPU, a larger size or --link-model blocking"
+        )
+
+
+def least_bytes(topology: Topology) -> NDArray[np.int64]:
+    """int64[num_links], the size of messages that hold each link, and others that they cross with it, for at least 1 ns.
+
+    ASTRA-sim's queues stop at a message that holds a link for less than that at time 0, and let any number of such messages
+    cross the link at once. So smaller messages are sent as so many bytes where sends queue (`wire_bytes`): networks have a
+    shortest packet, too.
+    """
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    highest = np.zeros(topology.num_devices)
+    for ends in (topology.link_src, topology.link_dst):
+        at_switch = ends >= topology.num_npus
+        np.maximum.at(highest, ends[at_switch], rate[at_switch])
+    highest[: topology.num_npus] = 0
+    crossed = np.maximum(highest[topology.link_src], highest[topology.link_dst])
+    return np.asarray(np.ceil(np.maximum(rate, crossed)), np.int64)
+
+
+def wire_bytes(
+    topology: Topology, message_bytes: NDArray[np.int64], channel: NDArray[np.integer], link_model: LinkModel
+) -> NDArray[np.int64]:
+    """int64[num_messages], the size of each message on links (`least_bytes`).
+
+    Parameters
+    ----------
+    topology
+        The network.
+    message_bytes, channel
+        int64[num_messages], bytes that each message carries, and the channel it takes.
+    link_model
+        How long it holds a link.
+    """
+    if link_model == "blocking":
+        return message_bytes
+    return np.asarray(np.maximum(message_bytes, least_bytes(topology)[topology.channel_link[channel]]), np.int64)
 
 
 def timing_of_sizes(
@@ -106,12 +185,14 @@ def timing_of_sizes(
     link_model, reduce_bandwidth_gbps
         As for `compute_timing`, which says what is raised, too.
     may_be_instant
-        Whether to accept sizes that hold a link for less than 1 ns: for delays that no message has.
+        Whether sizes that hold a link for less than 1 ns stay as small as they are: for delays that no message has.
     """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
     sizes = size_bytes.astype(np.float64)
-    if reduce_bandwidth_gbps and sizes[-1] / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
+    if link_model == "pipelined" and not may_be_instant:
+        sizes = _on_links(topology, size_bytes)
+    if reduce_bandwidth_gbps and float(size_bytes[-1]) / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")
     latency = topology.link_latency_ns[:, None]
     rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
@@ -133,15 +214,19 @@ def timing_of_sizes(
         reduce_bandwidth_gbps,
         reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in size_bytes], np.int64),
         np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
+        _of_devices(topology, lambda ns: max(ns, 1)),
     )
-    held = timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns
-    if held.min() < 1 and not may_be_instant:
-        chunk = format_size(int(size_bytes[0]))
+    if timing.is_blocking and timing.channel_delay_ns.min() < 1 and not may_be_instant:
         raise SynthesisError(
-            f"a chunk of {chunk} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim cannot simulate: "
-            "use fewer chunks per NPU, a larger size" + ("" if timing.is_blocking else " or --link-model blocking")
+            f"a chunk of {format_size(int(size_bytes[0]))} holds a link of {topology.name} for less than 1 ns, which ASTRA-sim "
+            "cannot simulate: use fewer chunks per NPU or a larger size"
         )
     return timing
+
+
+def _on_links(topology: Topology, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[num_links, classes], the sizes of messages on each link."""
+    return np.maximum(size_bytes, least_bytes(topology)[:, None]).astype(np.float64)
 
 
 def untruncated(
@@ -158,7 +243,7 @@ def untruncated(
     """
     latency = topology.link_latency_ns[:, None]
     rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
-    hold = size_bytes / rate
+    hold = (_on_links(topology, size_bytes) if link_model == "pipelined" else size_bytes) / rate
     up, down = topology.channel_link, topology.channel_down_link
     switched = (down != NO_LINK)[:, None]
     through = np.where(down != NO_LINK, down, up)
@@ -169,7 +254,18 @@ def untruncated(
     link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, latency + hold, channel))
     none = np.zeros(len(size_bytes), np.int64)
     adding = adding_time(size_bytes, reduce_bandwidth_gbps, units_per_ns)
-    return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding)
+    of_devices = _of_devices(topology, lambda ns: ns * units_per_ns)
+    return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding, of_devices)
+
+
+def _of_devices(topology: Topology, time_of: Callable[[int], int]) -> NDArray[np.int64]:
+    """Times of reductions by reducing device, as a `Timing` has them."""
+    if not topology.reducing:
+        return np.empty(0, np.int64)
+    times = np.full(topology.num_npus, -1, np.int64)
+    for device in topology.reducing:
+        times[device.device] = time_of(device.reduction_ns)
+    return times
 
 
 def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, units_per_ns: int) -> NDArray[np.int64]:
@@ -179,7 +275,7 @@ def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, uni
     return np.rint(size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * NS_PER_S * units_per_ns).astype(np.int64)
 
 
-def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkModel, str]:
+def choose_link_model(topology: Topology) -> tuple[LinkModel, str]:
     """`pipelined` where stock ASTRA-sim has these links, else `blocking`; with the reason in words."""
     if topology.forwarding:
         return (
@@ -190,9 +286,6 @@ def choose_link_model(topology: Topology, collective: Collective) -> tuple[LinkM
         if topology.has_switches:
             return "blocking", "ASTRA-sim's congestion-aware model has switches in one dimension only"
         return "blocking", "ASTRA-sim replays unequal links exactly only when a send holds its link until it has arrived"
-    fastest = bytes_per_ns(topology.link_bandwidth_gibps).max()
-    if int(collective.class_size_bytes[0] / fastest) < 1:
-        return "blocking", "chunks serialise in under 1 ns, where ASTRA-sim's congestion-aware model stops"
     if topology.has_switches:
         return "pipelined", "ASTRA-sim's congestion-aware model has this switch"
     return "pipelined", "ASTRA-sim's congestion-aware model replays this network exactly"

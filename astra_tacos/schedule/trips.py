@@ -1,4 +1,7 @@
-"""Trips: the hops of a chunk from one NPU over devices that only forward to another NPU."""
+"""Trips: the hops of a chunk from one NPU over devices that forward to another NPU.
+
+A reducing device may be where a trip begins or ends, as an NPU, or be passed on the way, as any device that forwards.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,18 @@ def stop_keys(
     Returns
     -------
     into, out_of
-        int64[num_sends] each: the stop that a row goes to, and the one that it leaves; -1 for an NPU.
+        int64[num_sends] each: the stop that a row goes to, and the one that it leaves; -1 where a trip begins or ends: at an NPU,
+        or at a reducing device that no row of the trip leaves, or comes to.
     """
     src, dst = topology.channel_src[channel].astype(np.int64), topology.channel_dst[channel].astype(np.int64)
     first = trip.astype(np.int64) * topology.num_npus
     into = np.where(dst >= topology.num_endpoints, first + dst, -1)
-    return into, np.where(src >= topology.num_endpoints, first + src, -1)
+    out_of = np.where(src >= topology.num_endpoints, first + src, -1)
+    if topology.reducing:
+        ends = topology.holds[dst] & ~np.isin(into, out_of)
+        begins = topology.holds[src] & ~np.isin(out_of, into)
+        into[ends], out_of[begins] = -1, -1
+    return into, out_of
 
 
 def row_before(topology: Topology, channel: NDArray[np.int32], trip: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.durations import CollectiveDurations
+from astra_tacos.scheduler.exposure import exposed_of_ranks
+from astra_tacos.scheduler.iteration import steps_of
 from astra_tacos.scheduler.list_schedule import list_schedule
 from astra_tacos.scheduler.policies import POLICIES
 from astra_tacos.scheduler.policy import Setting
 from astra_tacos.scheduler.reading import Source, read_graph, read_source
 from astra_tacos.scheduler.request import Request, describe
 from astra_tacos.scheduler.tasks import Operation, TaskGraph
-from astra_tacos.scheduler.written import Ordered, ordered, run_of
+from astra_tacos.scheduler.written import Ordered, ordered, rows_of, run_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +41,10 @@ class Candidate:
         Its replay.
     notes
         What policies could not do.
+    exposed_ns
+        int64[num_ranks], time for which each rank communicates and computes nothing.
+    iteration_ns
+        An iteration in steady state, if it is to be short; else None.
     is_ordered
         Whether the order of collectives was searched, instead of decided by urgency.
     """
@@ -42,6 +53,8 @@ class Candidate:
     new: Ordered
     outcome: RunOutcome
     notes: tuple[str, ...]
+    exposed_ns: NDArray[np.int64]
+    iteration_ns: int | None = None
     is_ordered: bool = False
 
     @property
@@ -50,9 +63,25 @@ class Candidate:
         return self.outcome.end_ns
 
     @property
+    def cost_ns(self) -> int:
+        """What is to be short: an iteration, or the whole run."""
+        return self.end_ns if self.iteration_ns is None else self.iteration_ns
+
+    @property
     def name(self) -> str:
         """The policies in words."""
         return describe(self.requests) + (" in the best order" if self.is_ordered else "")
+
+
+def replay_with(collectives: SynthesizedCollectives | None, run: Run, backend: Backend) -> RunOutcome:
+    """The replay of a run with other collectives, or with its own.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_run` does.
+    """
+    return replay_run(run if collectives is None else collectives.implemented(run), backend)
 
 
 class Candidates:
@@ -62,6 +91,10 @@ class Candidates:
     ----------
     workload, before, backend
         The run, its replay, and the network model that judges.
+    collectives
+        What replaces its collectives in all replays; None for its own.
+    per_iteration
+        Whether an iteration in steady state is to be short, not the whole run.
 
     Raises
     ------
@@ -69,13 +102,24 @@ class Candidates:
         If collectives run traces of their own, or some node never runs.
     """
 
-    def __init__(self, workload: Workload, before: RunOutcome, backend: Backend) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        before: RunOutcome,
+        backend: Backend,
+        collectives: SynthesizedCollectives | None = None,
+        per_iteration: bool = False,
+    ) -> None:
         run = workload.run
-        self.workload, self.before, self.backend = workload, before, backend
+        self.steps = steps_of(run) if per_iteration else None
+        self.cost_as_is_ns = before.end_ns
+        if self.steps is not None:
+            self.cost_as_is_ns = self.steps.iteration_ns(np.arange(run.workload.num_nodes), before)
+        self.workload, self.before, self.backend, self._collectives = workload, before, backend, collectives
         self.source: Source = read_source(workload)
         self._graph = read_graph(workload, self.source, before)
         self.setting = Setting(
-            CollectiveDurations(run, backend),
+            CollectiveDurations(run, backend, collectives),
             run.network.num_npus,
             run.system.roofline_enabled,
             run.workload.duration_us,
@@ -83,11 +127,6 @@ class Candidates:
             run.columns.tensor_size,
         )
         self._made: dict[tuple[Request, ...], Candidate | str] = {}
-
-    @property
-    def num_replays(self) -> int:
-        """Number of candidates that were made."""
-        return len(self._made)
 
     def rewritten(self, requests: Sequence[Request]) -> tuple[TaskGraph, tuple[str, ...]]:
         """The run's tasks after some policies, and what these could not do."""
@@ -130,5 +169,9 @@ class Candidates:
         sequence: Sequence[Operation] | None = None,
     ) -> Candidate:
         new = ordered(graph, list_schedule(graph, self.setting.duration_of, sequence))
-        outcome = replay_run(run_of(new, self.workload.run), self.backend)
-        return Candidate(requests, new, outcome, notes, sequence is not None)
+        run = run_of(new, self.workload.run)
+        outcome = replay_with(self._collectives, run, self.backend)
+        found = None
+        if self.steps is not None:
+            found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)
+        return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.run import Run
+from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.tasks import Operation
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
 
 _SIZES_PER_OCTAVE = 2
 """Of sizes that are replayed: others lie on lines between them."""
 
 
 class CollectiveDurations:
-    """Durations of native collectives, found when they are asked for."""
+    """Durations of collectives, found when they are asked for: of native ones, or of those that are given."""
 
-    def __init__(self, run: Run, backend: Backend) -> None:
-        self._run, self._backend = run, backend
+    def __init__(self, run: Run, backend: Backend, collectives: SynthesizedCollectives | None = None) -> None:
+        self._run, self._backend, self._collectives = run, backend, collectives
         self._group_of: dict[tuple[int, ...], int] = {}
         self._known: dict[tuple[int, int, int], int] = {}
 
@@ -44,53 +44,11 @@ class CollectiveDurations:
     def _of(self, operation: Operation, group: int, size: int) -> int:
         key = operation.pattern, group, size
         if key not in self._known:
-            run = single_run(self._run, operation.pattern, operation.group, operation.members, size)
-            self._known[key] = replay_run(run, self._backend).end_ns
+            run = self._run
+            custom = None if self._collectives is None else self._collectives.trace(operation.pattern, operation.group, size)
+            splits = run.system.preferred_dataset_splits if self._collectives is None else 1
+            system = replace(run.system, roofline_enabled=False, preferred_dataset_splits=splits)
+            members = run.groups.members.get(operation.group, operation.members)  # as the run lists them
+            alone = single_collective_run(run.network, system, operation.pattern, size, custom, [members])
+            self._known[key] = replay_run(alone, self._backend).end_ns
         return self._known[key]
-
-
-def single_run(run: Run, pattern: int, group: int, members: tuple[int, ...], size: int) -> Run:
-    """A run of one collective; ranks that do not take part compute for 1 ns.
-
-    Parameters
-    ----------
-    run
-        Where system, network and groups come from.
-    pattern, group, members, size
-        The collective's `CommType`, group, ranks, and input of a rank in bytes.
-    """
-    num = run.network.num_npus
-    takes_part = np.isin(np.arange(num), members)
-    absent = np.full(num, ABSENT, np.int64)
-    zero, none = np.zeros(num, np.int64), np.zeros(num, np.uint32)
-    columns = WorkloadColumns(
-        comm_type=np.where(takes_part, pattern, ABSENT),
-        num_ops=absent,
-        tensor_size=absent,
-        comm_priority=absent,
-        is_cpu_op=np.zeros(num, np.bool_),
-        own=absent,
-        group=np.where(takes_part & (group != 0), 0, ABSENT).astype(np.int32),
-        group_names=(str(group),),
-        involved_dims=zero,
-        involved_count=zero,
-        wrong_type=none,
-        no_value=none,
-        byte_offset=zero,
-    )
-    trace = Trace(
-        run.workload.prefix,
-        np.arange(num + 1),
-        np.zeros(num, np.uint64),
-        np.where(takes_part, NodeType.COMM_COLL, NodeType.COMP).astype(np.uint8),
-        zero,
-        np.where(takes_part, size, ABSENT),
-        absent,
-        absent,
-        np.zeros(num + 1, np.int64),
-        np.empty(0, np.int64),
-        None,
-        columns,
-    )
-    system = replace(run.system, roofline_enabled=False)
-    return replace(run, workload=trace, system=system, implementation=np.full(num, NATIVE, np.int32))

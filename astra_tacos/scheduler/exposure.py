@@ -32,3 +32,8 @@ def exposed_ns(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
         start, stop = outcome.node_issue_ns[talking], outcome.node_finish_ns[talking]
         found[talking] = (stop - start) - (computed(stop) - computed(start))
     return found
+
+
+def exposed_of_ranks(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
+    """int64[num_ranks], the same for all collectives and sends of each rank."""
+    return np.add.reduceat(exposed_ns(run, outcome), run.workload.rank_first[:-1])

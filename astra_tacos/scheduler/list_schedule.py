@@ -16,6 +16,8 @@ from astra_tacos.scheduler.tasks import Operation, Task, TaskGraph, Vertex, rela
 from astra_tacos.trace.schema import NodeType
 
 Durations = Callable[[Operation], int]
+Entry = tuple[tuple[float, ...], float, float, int, Vertex]
+"""Urgency, since when it could start, place, a number that no other has, and the vertex."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +52,6 @@ def levels(graph: TaskGraph, duration_of: Durations) -> dict[Vertex, int]:
     for vertex in reversed(order):
         own = vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex)
         found[vertex] = own + max((found[later] for later in after.get(vertex, ()) if later in found), default=0)
-    if len(found) < sum(1 for task in graph.tasks() if task.operation is None) + len(graph.operations):
-        raise ConfigError("collectives would wait for one another in a circle")
     return found
 
 
@@ -79,9 +79,7 @@ class _Simulation:
     def __init__(self, graph: TaskGraph, duration_of: Durations, sequence: Sequence[Operation] | None) -> None:
         self.graph, self.duration_of = graph, duration_of
         self.after, order = relations(graph)
-        self.num = sum(1 for task in graph.tasks() if task.operation is None) + len(graph.operations)
-        if len(order) < self.num:
-            raise ConfigError("collectives would wait for one another in a circle")
+        self.num = len(order)
         self.waits: dict[Vertex, int] = dict.fromkeys(order, 0)
         for later in self.after.values():
             for vertex in later:
@@ -93,7 +91,8 @@ class _Simulation:
         self.network_busy = [False] * len(graph.ranks)
         self.compute_busy = [False] * len(graph.ranks)
         self.compute_ready: list[list[tuple[float, ...]]] = [[] for _ in graph.ranks]
-        self.network_ready: list[tuple[tuple[float, ...], float, float, int, Vertex]] = []
+        self.network_ready: dict[tuple[int, ...], list[Entry]] = {}  # by the ranks that take part: only the first can start
+        self.uncommitted: list[Entry] = []
         self.committed: dict[Vertex, int] = {}
         self.committed_bytes = 0
         self.events: list[tuple[int, int, Vertex]] = []
@@ -121,10 +120,11 @@ class _Simulation:
     def make_ready(self, vertex: Vertex) -> None:
         self.serial += 1
         if isinstance(vertex, Operation):
-            urgency = vertex.urgency if self.turn is None else (self.turn[vertex],)
-            heapq.heappush(self.network_ready, (urgency, self.now, vertex.place, self.serial, vertex))
+            self.offer(vertex.urgency if self.turn is None else (self.turn[vertex],), self.now, vertex)
+            if self.graph.credit_bytes:
+                heapq.heappush(self.uncommitted, (vertex.urgency, self.now, vertex.place, self.serial, vertex))
         elif vertex.kind == NodeType.COMM_SEND:
-            heapq.heappush(self.network_ready, (vertex.urgency, self.now, vertex.place, self.serial, vertex))
+            self.offer(vertex.urgency, self.now, vertex)
         elif vertex.computes:
             key = (-self.level.get(vertex, 0), vertex.place, self.serial)
             self.by_serial[self.serial] = vertex
@@ -165,42 +165,43 @@ class _Simulation:
             if len(self.order) == before:
                 return
 
+    def offer(self, urgency: tuple[float, ...], since: float, vertex: Vertex) -> None:
+        """Let a collective or send start, the most urgent one of those of the same ranks first."""
+        ranks = tuple(task.rank for task in tasks_of(vertex))
+        heapq.heappush(self.network_ready.setdefault(ranks, []), (urgency, since, vertex.place, self.serial, vertex))
+
     def start_network(self) -> None:
         self.commit()
-        waiting = []
-        free = self.network_busy.count(False)
-        while self.network_ready and free:
-            entry = heapq.heappop(self.network_ready)
-            vertex = entry[-1]
-            ranks = [task.rank for task in tasks_of(vertex)]
-            is_next = self.turn is None or isinstance(vertex, Task) or self.turn[vertex] == self.next_turn
-            if any(self.network_busy[rank] for rank in ranks) or not is_next:
-                waiting.append(entry)
-                continue
-            for rank in ranks:
-                self.network_busy[rank] = True
-            free -= len(ranks)
-            if self.turn is not None and isinstance(vertex, Operation):
-                self.next_turn += 1
-                self.network_ready += waiting
-                waiting = []
-                heapq.heapify(self.network_ready)
-            self.begin(vertex)
-        for entry in waiting:
-            heapq.heappush(self.network_ready, entry)
+        while True:
+            first: list[tuple[Entry, tuple[int, ...]]] = []
+            for ranks, ready in self.network_ready.items():
+                while ready and ready[0][-1] in self.start:  # started as a committed one
+                    heapq.heappop(ready)
+                if ready and not any(self.network_busy[rank] for rank in ranks):
+                    first.append((ready[0], ranks))
+            has_turned = False
+            for (*_, vertex), ranks in sorted(first):
+                is_next = self.turn is None or isinstance(vertex, Task) or self.turn[vertex] == self.next_turn
+                if any(self.network_busy[rank] for rank in ranks) or not is_next:
+                    continue
+                for rank in ranks:
+                    self.network_busy[rank] = True
+                heapq.heappop(self.network_ready[ranks])
+                self.begin(vertex)
+                if self.turn is not None and isinstance(vertex, Operation):
+                    self.next_turn += 1
+                    has_turned = True
+                    break
+            if not has_turned:
+                return
 
     def commit(self) -> None:
         """Commit the most urgent collectives while there is credit: what is committed goes before what is not."""
-        if not self.graph.credit_bytes:
-            return
-        kept = []
-        while self.network_ready:
-            urgency, since, place, number, vertex = heapq.heappop(self.network_ready)
-            if isinstance(vertex, Operation) and vertex not in self.committed and self.committed_bytes < self.graph.credit_bytes:
-                self.committed[vertex] = vertex.size_bytes
-                self.committed_bytes += vertex.size_bytes
-                self.serial += 1
-                urgency, since = (float("-inf"),), self.serial
-            kept.append((urgency, since, place, number, vertex))
-        heapq.heapify(kept)
-        self.network_ready = kept
+        while self.uncommitted and self.committed_bytes < self.graph.credit_bytes:
+            vertex = heapq.heappop(self.uncommitted)[-1]
+            if vertex in self.start or not isinstance(vertex, Operation):
+                continue
+            self.committed[vertex] = vertex.size_bytes
+            self.committed_bytes += vertex.size_bytes
+            self.serial += 1
+            self.offer((float("-inf"),), self.serial, vertex)

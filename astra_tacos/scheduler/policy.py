@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,12 +89,15 @@ class Policy:
         Changes a graph in place; takes its setting and a value of each option, and returns what it could not do, and why.
     options
         Options by name.
+    variants
+        Options that a search tries beside the defaults; takes the graph of the run before.
     """
 
     name: str
     summary: str
     apply: Callable[[TaskGraph, Setting, Mapping[str, Any]], list[str]]
     options: Mapping[str, Option] = field(default_factory=dict)
+    variants: Callable[[TaskGraph], Iterable[Mapping[str, Any]]] = lambda graph: ()
 
 
 def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:

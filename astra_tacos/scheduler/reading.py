@@ -12,6 +12,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.scheduler.symmetry import are_alike
 from astra_tacos.scheduler.tasks import Extent, Operation, Task, TaskGraph
 from astra_tacos.trace.node_messages import read_messages
 from astra_tacos.trace.schema import NodeType
@@ -52,7 +53,7 @@ def read_source(workload: Workload) -> Source:
 
 
 def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskGraph:
-    """The tasks of a run; durations are those of its replay.
+    """The tasks of a run, those of rank 0 alone if all have the same program; durations are those of its replay.
 
     Raises
     ------
@@ -73,10 +74,12 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
         )
     took = np.maximum(outcome.node_finish_ns - outcome.node_issue_ns, 0).tolist()
     kind, place, rank = trace.kind.tolist(), workload.issue.place.tolist(), trace.rank.tolist()
-    tasks = [Task(rank[row], row, kind[row], place[row], took[row]) for row in range(trace.num_nodes)]
-    for task, on_cpu in zip(tasks, run.columns.is_cpu_op.tolist(), strict=True):
+    num_ranks = 1 if are_alike(workload) else trace.num_ranks
+    num_rows = int(trace.rank_first[num_ranks])
+    tasks = [Task(rank[row], row, kind[row], place[row], took[row]) for row in range(num_rows)]
+    for task, on_cpu in zip(tasks, run.columns.is_cpu_op[:num_rows].tolist(), strict=True):
         task.on_cpu = on_cpu
-    for one in range(trace.num_ranks):
+    for one in range(num_ranks):
         begin, end = int(trace.rank_first[one]), int(trace.rank_first[one + 1])
         row_of = {int(node): begin + at for at, node in enumerate(trace.node_id[begin:end].tolist())}
         for row in range(begin, end):
@@ -98,7 +101,8 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
         members = instances.nodes.members[group]
         operations.append(Operation(int(instances.pattern[number]), group, size, members, content, number))
     for row, number in zip(instances.nodes.row.tolist(), instances.instance.tolist(), strict=True):
-        tasks[row].operation = operations[number]
-        operations[number].tasks.append(tasks[row])
-    ranks = [tasks[int(trace.rank_first[one]) : int(trace.rank_first[one + 1])] for one in range(trace.num_ranks)]
-    return TaskGraph(ranks, operations)
+        if row < num_rows:
+            tasks[row].operation = operations[number]
+            operations[number].tasks.append(tasks[row])
+    ranks = [tasks[int(trace.rank_first[one]) : int(trace.rank_first[one + 1])] for one in range(num_ranks)]
+    return TaskGraph(ranks, [operation for operation in operations if operation.tasks])

@@ -12,18 +12,20 @@ import numpy as np
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, planned_inputs, write_configurations
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.network_models import NETWORK_MODELS
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
-from astra_tacos.scheduler.candidates import Candidate, Candidates
-from astra_tacos.scheduler.exposure import exposed_ns
+from astra_tacos.scheduler.candidates import Candidate, Candidates, replay_with
+from astra_tacos.scheduler.collectives import SynthesizedCollectives
+from astra_tacos.scheduler.exposure import exposed_ns, exposed_of_ranks
 from astra_tacos.scheduler.legality import violations
 from astra_tacos.scheduler.request import AS_IS, SEARCH, describe, parse_schedule
 from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, search
-from astra_tacos.scheduler.written import write_scheduled
+from astra_tacos.scheduler.search import tried as tried_candidate
+from astra_tacos.scheduler.written import on_all_ranks, write_scheduled
 from astra_tacos.trace.reader import read_names
 from astra_tacos.trace.schema import NodeType
 
@@ -41,10 +43,16 @@ class ScheduleResult:
         The policies that were asked for, and those of the run that was written; `as-is` for the run before.
     backend
         The network model that judged.
+    collectives
+        What collectives the times are of: `native` or `synthesized`.
+    iteration_as_is_ns, iteration_ns
+        An iteration in steady state, before and after, if it was to be short; else None.
     as_is_ns, after_ns
         End of the run before, and of the one that was written, with the same collective algorithms.
     exposed_as_is_ns, exposed_after_ns
         The longest time for which a rank computes nothing while it communicates.
+    means_as_is_ns
+        Compute, and communication without compute, of the run before; means over ranks.
     tried
         What was tried.
     layers
@@ -56,10 +64,14 @@ class ScheduleResult:
     asked: str
     name: str
     backend: Backend
+    collectives: str
+    iteration_as_is_ns: int | None
+    iteration_ns: int | None
     as_is_ns: int
     after_ns: int
     exposed_as_is_ns: int
     exposed_after_ns: int
+    means_as_is_ns: tuple[int, int]
     tried: tuple[Tried, ...]
     layers: tuple[tuple[str, int, int], ...]
     notes: tuple[str, ...]
@@ -80,12 +92,26 @@ class ScheduleResult:
             "asked": self.asked,
             "policies": self.name,
             "backend": str(self.backend),
+            "collectives": self.collectives,
+            "iteration_as_is_ns": self.iteration_as_is_ns,
+            "iteration_ns": self.iteration_ns,
             "as_is_ns": self.as_is_ns,
             "after_ns": self.after_ns,
             "speed_up": round(self.speed_up, 6),
             "exposed_as_is_ns": self.exposed_as_is_ns,
             "exposed_after_ns": self.exposed_after_ns,
-            "tried": [{"policies": one.name, "end_ns": one.end_ns, "note": one.reason} for one in self.tried],
+            "as_is": {"end_ns": self.as_is_ns, "compute_ns": self.means_as_is_ns[0], "exposed_ns": self.means_as_is_ns[1]},
+            "tried": [
+                {
+                    "policies": one.name,
+                    "end_ns": one.end_ns,
+                    "iteration_ns": one.iteration_ns,
+                    "compute_ns": one.compute_ns,
+                    "exposed_ns": one.exposed_ns,
+                    "note": one.reason,
+                }
+                for one in self.tried
+            ],
             "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
             "notes": list(self.notes),
         }
@@ -98,6 +124,8 @@ def schedule_run(
     *,
     backend: Backend | str | None = None,
     most_replays: int = DEFAULT_REPLAYS,
+    cache: SynthesisCache | None = None,
+    per_iteration: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScheduleResult:
     """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
@@ -114,6 +142,11 @@ def schedule_run(
         The network model that judges, or its name; None for the network's default.
     most_replays
         For `search`, how many combinations are tried beside each policy alone.
+    cache
+        Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The written run has
+        its own in either case.
+    per_iteration
+        Whether an iteration in steady state is to be short, not the whole run: of runs whose nodes are named by steps.
     on_progress
         Called with how many were tried, and how many there are at most.
 
@@ -133,17 +166,19 @@ def schedule_run(
         )
     model = choose_backend(backend, workload.run.network)
     NETWORK_MODELS[model](workload.run.network)
-    before = replay_run(workload.run, model)
+    collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
+    before = replay_with(collectives, workload.run, model)
     notes: list[str] = []
     tried: tuple[Tried, ...] = ()
     best: Candidate | None = None
+    candidates = None
     if asked != AS_IS:
-        candidates = Candidates(workload, before, model)
+        candidates = Candidates(workload, before, model, collectives, per_iteration)
         found = search(candidates, most_replays, on_progress) if requests is None else _one(candidates, requests, before, notes)
         best, tried = found.best, found.tried
         if best is not None:
             write_scheduled(folder, inputs, workload, candidates.source, best.new, model)
-            best, problems = _checked(best, folder, inputs, workload, model)
+            best, problems = _checked(best, folder, inputs, workload, model, collectives)
             notes += problems
         if best is None:
             notes.append("the run is written as it is: nothing that was tried is faster")
@@ -157,10 +192,14 @@ def schedule_run(
         asked,
         AS_IS if best is None else best.name,
         model,
+        "native" if collectives is None else "synthesized",
+        None if candidates is None or not per_iteration else candidates.cost_as_is_ns,
+        None if candidates is None or not per_iteration else candidates.cost_as_is_ns if best is None else best.cost_ns,
         before.end_ns,
         after.end_ns,
         int(before.exposed_comm_ns.max()),
         int(after.exposed_comm_ns.max()),
+        (int(before.compute_ns.mean()), int(exposed_of_ranks(workload.run, before).mean())),
         tried,
         _layers(workload, before, run, after, best),
         tuple(dict.fromkeys(notes)),
@@ -171,8 +210,8 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
     made = candidates.make(requests)
     if isinstance(made, str):
         notes.append(f"{describe(requests)}: {made}")
-        return Found(None, (Tried(describe(requests), None, made, True),))
-    tried = (Tried(made.name, made.end_ns, "; ".join(made.notes), True),)
+        return Found(None, (Tried(describe(requests), None, made),))
+    tried = (tried_candidate(made),)
     if made.end_ns > before.end_ns:
         notes += made.notes
         notes.append(f"{made.name} ends at {made.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")
@@ -181,13 +220,18 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
 
 
 def _checked(
-    best: Candidate, folder: Path, inputs: RunInputs, workload: Workload, model: Backend
+    best: Candidate,
+    folder: Path,
+    inputs: RunInputs,
+    workload: Workload,
+    model: Backend,
+    collectives: SynthesizedCollectives | None,
 ) -> tuple[Candidate | None, list[str]]:
     """The candidate if its files are legal and take what it took in memory, else None and what is wrong."""
     planned = planned_inputs(folder, inputs)
     problems = [f"DEFECT of astra_tacos: {best.name}: {text}" for text in violations(workload, planned.workload)]
     if not problems:
-        end_ns = replay_run(read_inputs(planned), model).end_ns
+        end_ns = replay_with(collectives, read_inputs(planned), model).end_ns
         if end_ns != best.end_ns:
             problems = [f"DEFECT of astra_tacos: {best.name}: its files end at {end_ns:,} ns, expected {best.end_ns:,} ns"]
     if not problems:
@@ -223,7 +267,7 @@ def _layers(
         now = was
     else:
         exposed = exposed_ns(run, after)
-        tasks = (task for own in best.new.ranks for task in own)
+        tasks = (task for own in on_all_ranks(best.new, workload).ranks for task in own)
         for row, task in enumerate(tasks):
             if task.kind != NodeType.COMM_COLL or task.operation is None or not exposed[row]:
                 continue

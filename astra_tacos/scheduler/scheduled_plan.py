@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.files import replaced_directory
+from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import PLAN_FILE, RunInputs, check_output, planned_inputs, write_plan
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.run.backend import Backend
 from astra_tacos.scheduler.request import SEARCH
 from astra_tacos.scheduler.schedule_run import ScheduleResult, schedule_run
@@ -27,13 +30,14 @@ def schedule_only(
     *,
     backend: Backend | str | None = None,
     most_replays: int = DEFAULT_REPLAYS,
+    per_iteration: bool = False,
     on_progress: Progress = lambda done, total: None,
 ) -> ScheduleResult:
     """Write a run whose communication is scheduled; its collectives keep their algorithms.
 
     Parameters
     ----------
-    inputs, asked, backend, most_replays, on_progress
+    inputs, asked, backend, most_replays, per_iteration, on_progress
         As in `schedule_run`.
     output
         Directory to write; a plan that is there is replaced.
@@ -47,7 +51,15 @@ def schedule_only(
     """
     check_output(output, inputs)
     with replaced_directory(output) as folder:
-        result = schedule_run(inputs, folder, asked, backend=backend, most_replays=most_replays, on_progress=on_progress)
+        result = schedule_run(
+            inputs,
+            folder,
+            asked,
+            backend=backend,
+            most_replays=most_replays,
+            per_iteration=per_iteration,
+            on_progress=on_progress,
+        )
         write_plan(folder, {"schedule": result.to_json()}, [], ())
     return result
 
@@ -59,17 +71,19 @@ def scheduled_plan(
     *,
     backend: Backend | str | None = None,
     most_replays: int = DEFAULT_REPLAYS,
+    per_iteration: bool = False,
     on_progress: Progress = lambda done, total: None,
     **more: Any,
 ) -> tuple[PlanResult, ScheduleResult]:
     """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
 
+    Policies are judged with synthesized collectives, as the plan will have them.
     The plan's `before` is the scheduled run. `plan.json` has the scheduling in `schedule`, with the end of the plan of the run
     as it is.
 
     Parameters
     ----------
-    inputs, backend, most_replays, on_progress
+    inputs, backend, most_replays, per_iteration, on_progress
         As in `schedule_run`.
     output
         Directory to write; a plan that is there is replaced.
@@ -89,23 +103,34 @@ def scheduled_plan(
     with scratch_directory() as scratch:
         folder = scratch / "scheduled"
         folder.mkdir()
-        scheduled = schedule_run(inputs, folder, policies, backend=backend, most_replays=most_replays, on_progress=on_progress)
-        chosen = planned_inputs(folder, inputs)
+        scheduled = schedule_run(
+            inputs,
+            folder,
+            policies,
+            backend=backend,
+            most_replays=most_replays,
+            cache=SynthesisCache(more.get("cache")),
+            per_iteration=per_iteration,
+            on_progress=on_progress,
+        )
+        chosen = inputs if scheduled.is_as_is else planned_inputs(folder, inputs)
         entry = scheduled.to_json()
+        own = plan(chosen, scratch / "planned", backend=backend, **more)
+        plans = [(scratch / "planned", own)]
         if not scheduled.is_as_is:
             as_is = plan(inputs, scratch / "as_is", backend=backend, **more)
+            plans.append((scratch / "as_is", as_is))
             entry["as_is_planned_ns"] = as_is.after_ns
-            result = plan(chosen, output, backend=backend, **more)
-            if as_is.after_ns < result.after_ns:
-                entry["notes"].append(
-                    f"with synthesized collectives the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at "
-                    f"{result.after_ns:,} ns: the run as it is was planned"
+            if as_is.after_ns < own.after_ns:
+                note = (
+                    f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "
+                    "the run as it is was kept"
                 )
-                result = plan(inputs, output, backend=backend, **more)
-        else:
-            result = plan(inputs, output, backend=backend, **more)
-    _add(output / PLAN_FILE, entry)
-    return result, scheduled
+                scheduled = replace(scheduled, notes=(*scheduled.notes, note))
+                entry["notes"].append(note)
+        for place, _ in plans:
+            _add(place / PLAN_FILE, entry)
+        return write_fastest(output, plans), scheduled
 
 
 def _add(path: Path, entry: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """The search over combinations of policies, judged by replays.
 
-All policies are tried alone, with several values of their options, and all published systems. Then policies are added to the
-best combination, exchanged and left out, one at a time, as long as this helps. At last, if there are few collectives, every
-order of them that dependencies allow is tried.
+All policies are tried alone, with several values of their options, and all published systems. Then, in the best combination and
+in the best one with partitions by priority, one policy after the other is added, exchanged or left out, until no change helps. At
+last, if there are few collectives, every order of them that dependencies allow is tried.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ Combination = dict[str, Request]
 DEFAULT_REPLAYS = 80
 FEW_COLLECTIVES = 6
 """As many have at most 720 orders."""
-_MIB = 1 << 20
-_CAPS = (1 * _MIB, 5 * _MIB, 25 * _MIB, 100 * _MIB)
-_PARTS_OF_LARGEST = (2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tried:
-    """What a combination of policies took; None and a reason if its run does not end."""
+    """What a combination of policies took, and an iteration if that is to be short; None and a reason if its run does not end.
+
+    `compute_ns` and `exposed_ns` are means over ranks: compute, and communication without compute.
+    """
 
     name: str
     end_ns: int | None
     reason: str
-    is_single: bool
+    iteration_ns: int | None = None
+    compute_ns: int = 0
+    exposed_ns: int = 0
+
+    @property
+    def cost_ns(self) -> int | None:
+        """What is to be short."""
+        return self.end_ns if self.iteration_ns is None else self.iteration_ns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,92 +67,80 @@ def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int
     return _Search(candidates, most_replays, on_progress).run()
 
 
+def tried(made: Candidate) -> Tried:
+    """What a candidate took."""
+    means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
+    return Tried(made.name, made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
+
+
 class _Search:
     def __init__(self, candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> None:
         self.candidates, self.on_progress = candidates, on_progress
-        self.variants = {name: list(self.variants_of(name)) for name in POLICIES}
+        graph = candidates.rewritten(())[0]
+        self.variants = {
+            name: [default_request(name, **values) for values in ({}, *policy.variants(graph))]
+            for name, policy in POLICIES.items()
+        }
         self.most = most_replays + sum(map(len, self.variants.values())) + len(SYSTEMS)
         self.tried: dict[tuple[Request, ...], Tried] = {}
         self.best: Candidate | None = None
-        self.best_ns = candidates.before.end_ns
+        self.best_ns = candidates.cost_as_is_ns
         self.combination: Combination = {}
-
-    def variants_of(self, name: str) -> Iterator[Request]:
-        """A policy with several values of its options."""
-        yield default_request(name)
-        largest = max((one.size_bytes for one in self.candidates.rewritten(())[0].operations), default=1)
-        if name == "fuse":
-            yield from (default_request(name, cap=cap) for cap in _CAPS if cap != 25 * _MIB)
-            yield default_request(name, rule="mgwfbp")
-        elif name == "split":
-            for parts in _PARTS_OF_LARGEST:
-                yield default_request(name, partition=max(-(-largest // parts), 1))
-            yield default_request(name, partition=max(-(-largest // 8), 1), of="both")
-        elif name == "pipeline":
-            yield default_request(name, pieces=2)
-            yield default_request(name, pieces=8)
-        elif name == "decouple":
-            yield default_request(name, barrier="no")
-        elif name == "priority":
-            yield default_request(name, first="all-to-all")
 
     def run(self) -> Found:
         self.take({})
-        alone: list[tuple[int, Request]] = []
-        for variants in self.variants.values():
+        best_of: dict[str, tuple[int, Request]] = {}
+        for name, variants in self.variants.items():
             for request in variants:
-                end_ns = self.take({request.name: request})
-                if end_ns is not None:
-                    alone.append((end_ns, request))
+                cost_ns = self.take({name: request})
+                if cost_ns is not None and (name not in best_of or cost_ns < best_of[name][0]):
+                    best_of[name] = cost_ns, request
         for system in SYSTEMS:
             self.take({request.name: request for request in parse_schedule(system) or ()})
-        alone.sort(key=lambda pair: pair[0])
-        starts: list[Combination] = [dict(self.combination)]
-        if "priority" not in self.combination:
-            starts.append({"priority": self.variants["priority"][0]})
-        for start in starts:
-            self.climb(start)
+        start = dict(self.combination)
+        for combination in (start, start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of}):
+            self.improve(combination)
         self.try_orders()
         return Found(self.best, tuple(self.tried.values()))
 
-    def climb(self, combination: Combination) -> None:
-        """Change one policy at a time as long as this helps."""
-        end_ns = self.take(combination)
-        while end_ns is not None and len(self.tried) < self.most:
-            found: tuple[int, Combination] | None = None
-            for name, variants in self.variants.items():
-                others = [None, *variants] if name in combination else [*variants]
-                for request in others:
-                    if request == combination.get(name):
-                        continue
-                    other = {key: value for key, value in combination.items() if key != name}
-                    if request is not None:
-                        other[name] = request
-                    if len(self.tried) >= self.most:
-                        break
-                    took = self.take(other)
-                    if took is not None and took < end_ns and (found is None or took < found[0]):
-                        found = took, other
-            if found is None:
-                return
-            end_ns, combination = found
+    def improve(self, combination: Combination) -> None:
+        """Take the best variant of one policy after the other, or none, until no policy can be changed for the better."""
+        cost_ns = self.take(combination)
+        unchanged, names = 0, list(self.variants)[::-1]
+        while cost_ns is not None and unchanged < len(names):
+            name = names[0]
+            names = [*names[1:], name]
+            unchanged += 1
+            rest = {key: value for key, value in combination.items() if key != name}
+            for other in (rest, *(rest | {name: request} for request in self.variants[name])):
+                if len(self.tried) >= self.most:
+                    return
+                took = self.take(other)
+                if took is not None and took < cost_ns:
+                    cost_ns, combination, unchanged = took, other, 0
 
     def take(self, combination: Combination) -> int | None:
-        """Try a combination; returns the end of its run, None if it does not end."""
+        """Try a combination; returns its cost, None if its run does not end."""
         requests = tuple(combination[name] for name in POLICIES if name in combination)
         if requests in self.tried:
-            return self.tried[requests].end_ns
+            return self.tried[requests].cost_ns
         made = self.candidates.make(requests)
-        is_single = len(requests) <= 1
         if isinstance(made, str):
             name = ",".join(map(str, requests)) or "fifo"
-            self.tried[requests] = Tried(name, None, made, is_single)
+            self.tried[requests] = Tried(name, None, made)
         else:
-            self.tried[requests] = Tried(made.name, made.end_ns, "; ".join(made.notes), is_single)
-            if made.end_ns < self.best_ns:
-                self.best, self.best_ns, self.combination = made, made.end_ns, dict(combination)
+            self.tried[requests] = tried(made)
+            if self.keep(made):
+                self.combination = dict(combination)
         self.on_progress(min(len(self.tried), self.most), self.most)
-        return self.tried[requests].end_ns
+        return self.tried[requests].cost_ns
+
+    def keep(self, made: Candidate) -> bool:
+        """Make a candidate the best one if it is; its run must not end later than the run as it is."""
+        if made.cost_ns >= self.best_ns or made.end_ns > self.candidates.before.end_ns:
+            return False
+        self.best, self.best_ns = made, made.cost_ns
+        return True
 
     def try_orders(self) -> None:
         """Try all orders of few collectives: of the run as it is, and of the best combination."""
@@ -159,11 +154,11 @@ class _Search:
                     estimate = list_schedule(graph, self.candidates.setting.duration_of, sequence).end_ns
                 except ConfigError:
                     continue
-                if estimate >= 1.01 * self.best_ns:
+                if self.candidates.steps is None and estimate >= 1.01 * self.best_ns:
                     continue
                 other = self.candidates.in_sequence(made, graph, sequence)
-                if not isinstance(other, str) and other.end_ns < self.best_ns:
-                    self.best, self.best_ns = other, other.end_ns
+                if not isinstance(other, str):
+                    self.keep(other)
 
 
 def _allowed_orders(graph: TaskGraph) -> Iterator[tuple[Operation, ...]]:

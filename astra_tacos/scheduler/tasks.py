@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.errors import ConfigError
+from astra_tacos.trace.schema import NodeType
 
 _ON_NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
 
@@ -85,6 +85,13 @@ class Task:
     def is_on_network(self) -> bool:
         """Whether it occupies the rank's network slot."""
         return self.kind in _ON_NETWORK
+
+    def twin(self, rank: int, row: int) -> Task:
+        """The same task of a rank, without dependencies and without what it belongs to."""
+        other = Task(rank, row, self.kind, self.place, self.duration_ns)
+        other.part, other.parts, other.moves, other.urgency = self.part, self.parts, self.moves, self.urgency
+        other.on_cpu = self.on_cpu
+        return other
 
     def cut(self, parts: int) -> list[Task]:
         """Equal parts of its work, each after the one before, with the same dependencies; a part of a part cannot be cut."""
@@ -187,7 +194,7 @@ Vertex = Task | Operation
 
 @dataclass(slots=True, eq=False)
 class TaskGraph:
-    """The tasks of all ranks.
+    """The tasks of all ranks, or of rank 0 alone if all have the same program (`symmetry`).
 
     Parameters
     ----------
@@ -205,11 +212,6 @@ class TaskGraph:
     operations: list[Operation]
     credit_bytes: int = 0
     reorders_compute: bool = False
-
-    @property
-    def num_tasks(self) -> int:
-        """Number of tasks of all ranks."""
-        return sum(map(len, self.ranks))
 
     def tasks(self) -> Iterator[Task]:
         """All tasks."""
@@ -248,10 +250,7 @@ class TaskGraph:
         """The same graph, of tasks and operations of its own."""
         other_of: dict[Task, Task] = {}
         for task in self.tasks():
-            other = Task(task.rank, task.row, task.kind, task.place, task.duration_ns)
-            other.part, other.parts, other.moves, other.urgency = task.part, task.parts, task.moves, task.urgency
-            other.on_cpu = task.on_cpu
-            other_of[task] = other
+            other_of[task] = task.twin(task.rank, task.row)
         for task, other in other_of.items():
             other.data = [other_of[dep] for dep in task.data]
             other.ctrl = [other_of[dep] for dep in task.ctrl]
@@ -278,40 +277,40 @@ def tasks_of(vertex: Vertex) -> list[Task]:
     return [vertex] if isinstance(vertex, Task) else vertex.tasks
 
 
-def describe_operation(operation: Operation) -> str:
-    """`ALL_REDUCE of 4,096 bytes in group 3`."""
-    name = CommType(operation.pattern).name
-    return f"{name} of {operation.size_bytes:,} bytes in group {operation.group}"
-
-
 def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex]]:
     """What waits for each vertex, and all vertices in an order in which nothing comes before what it waits for.
 
-    Fewer vertices are in the order than there are if some wait for one another.
+    Raises
+    ------
+    ConfigError
+        If vertices wait for one another in a circle.
     """
-    after: dict[Vertex, list[Vertex]] = {}
     waits: dict[Vertex, int] = {}
     for task in graph.tasks():
-        waits.setdefault(vertex_of(task), 0)
-    edges: set[tuple[int, int]] = set()
+        waits[task.operation or task] = 0
+    later: dict[Vertex, dict[Vertex, None]] = {}
     for task in graph.tasks():
-        vertex = vertex_of(task)
-        sources: list[Any] = [vertex_of(dep) for dep in task.deps]
-        for source in sources:
-            if (key := (id(source), id(vertex))) not in edges:
-                edges.add(key)
-                after.setdefault(source, []).append(vertex)
-                waits[vertex] += 1
+        vertex = task.operation or task
+        for deps in (task.data, task.ctrl):
+            for dep in deps:
+                behind = later.setdefault(dep.operation or dep, {})
+                if vertex not in behind:
+                    behind[vertex] = None
+                    waits[vertex] += 1
+    after = {vertex: list(behind) for vertex, behind in later.items()}
+    for task in graph.tasks():
         if task.sends_to is not None:
-            after.setdefault(vertex, []).append(task.sends_to)
+            after.setdefault(task, []).append(task.sends_to)
             waits[task.sends_to] += 1
     ready = [vertex for vertex, count in waits.items() if count == 0]
     order: list[Vertex] = []
     while ready:
         vertex = ready.pop()
         order.append(vertex)
-        for later in after.get(vertex, ()):
-            waits[later] -= 1
-            if waits[later] == 0:
-                ready.append(later)
+        for behind_it in after.get(vertex, ()):
+            waits[behind_it] -= 1
+            if waits[behind_it] == 0:
+                ready.append(behind_it)
+    if len(order) < len(waits):
+        raise ConfigError("collectives would wait for one another in a circle")
     return after, order

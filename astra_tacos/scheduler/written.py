@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
 from astra_tacos.planner.workload import Workload
@@ -18,6 +19,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.scheduler.list_schedule import ListSchedule
 from astra_tacos.scheduler.reading import Source
+from astra_tacos.scheduler.symmetry import expanded
 from astra_tacos.scheduler.tasks import Task, TaskGraph, tasks_of
 from astra_tacos.trace.node_bytes import set_attribute
 from astra_tacos.trace.node_messages import encode_messages
@@ -30,27 +32,21 @@ FROM = "astra_tacos_from"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """A task graph in the order in which it is written.
+    """A task graph in the order in which it is written: of all ranks, or of rank 0 for all of them.
 
     Parameters
     ----------
-    graph
-        The tasks.
     ranks
         Tasks of each rank by id.
     id_of
         The id of each task.
     before
         The communication that each collective and send waits for, as it is before it on its rank.
-    end_ns
-        Estimate of the end of the run.
     """
 
-    graph: TaskGraph
     ranks: list[list[Task]]
     id_of: dict[Task, int]
     before: dict[Task, Task]
-    end_ns: int
 
 
 def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
@@ -59,6 +55,17 @@ def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
     for vertex in schedule.order:
         for task in tasks_of(vertex):
             ranks[task.rank].append(task)
+    return _numbered(ranks)
+
+
+def on_all_ranks(new: Ordered, workload: Workload) -> Ordered:
+    """The same for all ranks, where rank 0 stands for them."""
+    if len(new.ranks) == workload.run.workload.num_ranks:
+        return new
+    return _numbered(expanded(TaskGraph(new.ranks, []), workload).ranks)
+
+
+def _numbered(ranks: list[list[Task]]) -> Ordered:
     id_of = {task: number for tasks in ranks for number, task in enumerate(tasks)}
     before: dict[Task, Task] = {}
     for tasks in ranks:
@@ -73,7 +80,7 @@ def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
                 before[task] = last_compute
             if task.computes:
                 last_compute = task
-    return Ordered(graph, ranks, id_of, before, schedule.end_ns)
+    return Ordered(ranks, id_of, before)
 
 
 def _needs_order(task: Task, later: Task) -> bool:
@@ -81,22 +88,34 @@ def _needs_order(task: Task, later: Task) -> bool:
     return (task.moves or later.moves) and task not in later.deps
 
 
+def rows_of(ordered_graph: Ordered, trace: Trace) -> NDArray[np.int64]:
+    """int64, the row of the workload before that each task of all ranks is of."""
+    own = np.array([task.row for tasks in ordered_graph.ranks for task in tasks], np.int64)
+    copies = trace.num_ranks // len(ordered_graph.ranks)
+    first = trace.rank_first[:-1] if copies > 1 else np.zeros(1, np.int64)
+    return np.asarray(np.tile(own, copies) + np.repeat(first, len(own)))
+
+
 def run_of(ordered_graph: Ordered, run: Run) -> Run:
     """The run in memory, without files: what reading the written files would give, except for byte offsets."""
     trace, columns = run.workload, run.columns
+    copies = trace.num_ranks // len(ordered_graph.ranks)
     tasks = [task for own in ordered_graph.ranks for task in own]
-    rows = np.array([task.row for task in tasks], np.int64)
-    rank_first = np.cumsum([0, *(len(own) for own in ordered_graph.ranks)]).astype(np.int64)
+    count = len(tasks)
+    rows = rows_of(ordered_graph, trace)
+    rank_first = np.cumsum([0, *(len(own) for own in ordered_graph.ranks * copies)]).astype(np.int64)
     row_of = {task: place for place, task in enumerate(tasks)}
-    dep_first = np.zeros(len(tasks) + 1, np.int64)
+    num_deps = np.zeros(count, np.int64)
     dep: list[int] = []
-    size, pattern = trace.size_bytes[rows], columns.comm_type[rows]
-    duration, num_ops, tensor_size = trace.duration_us[rows], columns.num_ops[rows], columns.tensor_size[rows]
+    own = rows[:count]
+    size, pattern = trace.size_bytes[own], columns.comm_type[own]
+    duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
     for place, task in enumerate(tasks):
+        before = len(dep)
         dep += (row_of[other] for other in task.deps)
         if task in ordered_graph.before:
             dep.append(row_of[ordered_graph.before[task]])
-        dep_first[place + 1] = len(dep)
+        num_deps[place] = len(dep) - before
         if task.operation is not None and task.operation.is_changed:
             size[place], pattern[place] = task.operation.size_bytes, task.operation.pattern
         if task.parts > 1:
@@ -104,9 +123,9 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
                 column[place] = _share(int(column[place]), task)
     changed = replace(
         columns,
-        comm_type=pattern,
-        num_ops=num_ops,
-        tensor_size=tensor_size,
+        comm_type=np.tile(pattern, copies),
+        num_ops=np.tile(num_ops, copies),
+        tensor_size=np.tile(tensor_size, copies),
         **{
             name: getattr(columns, name)[rows]
             for name in (
@@ -115,22 +134,23 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
             )
         },
     )
-    ids = np.array([ordered_graph.id_of[task] for task in tasks], np.uint64)
+    ids = np.tile(np.array([ordered_graph.id_of[task] for task in tasks], np.uint64), copies)
+    whose = np.repeat(np.arange(copies) * count, len(dep))
     workload = Trace(
         trace.prefix,
         rank_first,
         ids,
         trace.kind[rows],
-        duration,
-        size,
+        np.tile(duration, copies),
+        np.tile(size, copies),
         trace.peer[rows],
         trace.tag[rows],
-        dep_first,
-        np.array(dep, np.int64),
+        np.concatenate(([0], np.cumsum(np.tile(num_deps, copies)))),
+        np.tile(np.array(dep, np.int64), copies) + whose,
         None,
         changed,
     )
-    return replace(run, workload=workload, implementation=np.full(len(tasks), NATIVE, np.int32))
+    return replace(run, workload=workload, implementation=np.full(count * copies, NATIVE, np.int32))
 
 
 def _share(total: int, task: Task) -> int:
@@ -158,7 +178,7 @@ def write_scheduled(folder: Path, inputs: RunInputs, workload: Workload, source:
     backend
         The model that the script runs.
     """
-    run = workload.run
+    run, new = workload.run, on_all_ranks(new, workload)
     first_of = _ids_by_instance(workload)
     (folder / WORKLOAD).mkdir()
     for rank, tasks in enumerate(new.ranks):

@@ -61,10 +61,13 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     AstraTacosError
         If the collective cannot be synthesized, or a check refuses its schedule.
     """
-    compact = _without_expansion(network, task, conditions)
+    cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
+    identity = {} if cache.directory is None else _identity(network, task)
+    compact = None if cache.holds(identity) else _without_expansion(network, task, conditions)
     if compact is not None:
         return compact
-    schedule, order, seconds = _schedule(network, task, conditions, check_schedule if conditions.with_checks else _unchecked)
+    check = check_schedule if conditions.with_checks else _unchecked
+    schedule, order, seconds = _schedule(network, task, (cache, identity), check)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
     figures |= judge_schedule(schedule, network, _backend(task), order).times_ns
@@ -117,23 +120,25 @@ def _unchecked(schedule: Schedule) -> None:
     """Accept every schedule."""
 
 
+def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
+    """What a schedule depends on, as the cache knows it."""
+    about = asdict(task) | {"options": task.options.identity()}
+    return {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
+
+
 def _schedule(
-    network: NetworkConfig, task: CollectiveTask, conditions: Conditions, check: Callable[[Schedule], None]
+    network: NetworkConfig, task: CollectiveTask, kept: tuple[SynthesisCache, dict[str, Any]], check: Callable[[Schedule], None]
 ) -> tuple[Schedule, LinkOrder | None, float]:
     """A schedule from the cache or a search, after the check has accepted it, the order of sends in its traces, and seconds."""
-    cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
-    identity: dict[str, Any] = {}
+    cache, identity = kept
     topology = build_topology(network, may_forward=True)
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
-    if cache.directory is not None:
-        about = asdict(task) | {"options": task.options.identity()}
-        identity = {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
-        kept = cache.find(identity, Wanted((topology,), collective, _KEPT), check)
-        if kept is not None:
-            return kept[0], kept[1]["link_order"], float(kept[1]["synthesis_seconds"])
+    cached = cache.find(identity, Wanted((topology,), collective, _KEPT), check)
+    if cached is not None:
+        return cached[0], cached[1]["link_order"], float(cached[1]["synthesis_seconds"])
     begin = time.perf_counter()
     backend = _backend(task)
-    asked = timed_for(task.options, topology, collective, backend)[0]
+    asked = timed_for(task.options, topology, backend)[0]
     found, order = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)

@@ -85,7 +85,13 @@ class _Model:
             return _RANK_S * point.network.num_npus * (options.trials or 1 if options.synthesizer == AUTO else 1)
         task = point.task
         network = point.network
-        structure = (tuple((d.block, d.size) for d in network.dimensions), len(network.links), len(network.failed_links))
+        devices = len(network.forwarding), network.reducing
+        structure = (
+            tuple((d.block, d.size) for d in network.dimensions),
+            len(network.links),
+            len(network.failed_links),
+            *devices,
+        )
         size = task.size_bytes.bit_length() if task.options.chooses_chunks else 0
         options = replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0)
         key = (structure, size, task.collective, task.backend, options)
@@ -115,7 +121,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
     backend = None if task.backend is None else MODELS[task.backend]
-    model = timed_for(replace(options, link_model="auto"), topology, collective, backend)[1][0]
+    model = timed_for(replace(options, link_model="auto"), topology, backend)[1][0]
     cuts, sends = [collective], collective.least_sends
     if options.chooses_chunks and topology.forwarding:
         advised = advise_for_trips(topology, collective.name, collective.size_bytes, model, options.max_sends)

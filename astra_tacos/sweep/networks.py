@@ -165,7 +165,7 @@ def _structure(config: NetworkConfig) -> tuple[Any, ...]:
     """A key that is equal for networks with the same links, whatever their bandwidths and latencies."""
     if config.links or config.link_overrides:  # such a network comes from a file, which identifies its links
         return (config.source, config.failed_links)
-    return (*((d.block, d.size) for d in config.dimensions), config.failed_links)
+    return (*((d.block, d.size) for d in config.dimensions), config.failed_links, config.reducing)
 
 
 def _columns(named: NamedNetwork, config: NetworkConfig, num_links: int | None) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from typing import Any
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 ROW_FORMAT = "astra_tacos sweep 1"
@@ -205,6 +207,8 @@ def _network_to_json(network: NetworkConfig) -> dict[str, Any]:
         "links": [_link_to_json(link) for link in network.links],
         "failed_links": [list(ends) for ends in network.failed_links],
         "link_overrides": [_link_to_json(link) for link in network.link_overrides],
+        "forwarding": [[device.kind, device.name] for device in network.forwarding],
+        "reducing": [list(astuple(device)) for device in network.reducing],
     }
 
 
@@ -219,4 +223,6 @@ def _network_from_json(network: dict[str, Any]) -> NetworkConfig:
         tuple(LinkSpec(*row) for row in network["links"]),
         tuple((src, dst) for src, dst in network["failed_links"]),
         tuple(LinkSpec(*row) for row in network["link_overrides"]),
+        forwarding=tuple(ForwardingDevice(*row) for row in network["forwarding"]),
+        reducing=tuple(ReducingDevice(*row) for row in network["reducing"]),
     )

@@ -29,7 +29,7 @@ _COUNT_S = 2.0
 """Interval in s at which workers are counted, as their number may change."""
 _PER_THREAD, _IN_FLIGHT = 4, 16
 """Most tasks at the scheduler: `_PER_THREAD` per thread and `_IN_FLIGHT` more, which keeps workers busy between two intervals."""
-_TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 8, 64
+_TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 64, 64
 """Several points form a task of about `_TASK_S` s, by the times of the last `_RECENT` points, as a task costs Dask some ms."""
 
 
@@ -146,7 +146,7 @@ class SweepRun:
         names = [
             f"points-{hashlib.sha256(json.dumps([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups
         ]
-        requests = [[(key, point.to_request()) for key, point in group.items()] for group in groups]
+        requests = [json.dumps([(key, point.to_request()) for key, point in group.items()]) for group in groups]
         return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
 
     def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> list[str]:

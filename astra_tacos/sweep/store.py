@@ -143,8 +143,18 @@ class Store:
             "memory_bytes": row.memory_bytes,
         }
         path = self._path(key)
-        with replaced_file(path) as temporary:
-            temporary.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        # One process writes at a time, and `opened` removes what killed sweeps leave: so a plain name does for the temporary.
+        temporary = path.with_name(f".{path.name}.tmp")
+        content = json.dumps(about) + "\n"
+        try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(content, encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise ConfigError(f"{path}: cannot be written ({error.strerror or error})") from None
         return row
 
     def _read(self, key: str) -> Row:

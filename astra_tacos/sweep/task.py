@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from astra_tacos.sweep.guard import Guard
@@ -17,16 +18,18 @@ _stopped: set[str] = set()
 _lock = threading.Lock()
 
 
-def compute_points(points: Sequence[tuple[str, dict[str, Any]]], conditions: Conditions) -> dict[str, Any]:
+def compute_points(requests: str, conditions: Conditions) -> dict[str, Any]:
     """Compute points one after another; returns their outcomes, and the version of the package on the worker.
 
     Parameters
     ----------
-    points
-        Key and request of each. The outcomes depend on them and the conditions alone.
+    requests
+        A JSON list with the key and the request of each: a text, as Dask walks through any other value. The outcomes depend on
+        them and the conditions alone.
     conditions
         Conditions that points have to meet.
     """
+    points: list[tuple[str, dict[str, Any]]] = json.loads(requests)
     with _lock:
         _stopped.difference_update(key for key, _ in points)
     outcomes = [_compute(key, request, conditions).to_json() for key, request in points]

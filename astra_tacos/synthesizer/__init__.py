@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective import COLLECTIVES, PERSONALISED
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.bruck import bruck
 from astra_tacos.synthesizer.algorithms.column_generation import (
@@ -14,7 +14,10 @@ from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
 from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
+from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
+from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, refuse_without_servers
+from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
 from astra_tacos.synthesizer.algorithms.ring import ring
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
@@ -29,6 +32,7 @@ from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
     branch_work,
+    device_work,
     gather_work,
     match_work,
     over_dimensions_work,
@@ -39,6 +43,7 @@ from astra_tacos.synthesizer.work import (
 )
 
 _ALL = frozenset(COLLECTIVES) - PERSONALISED
+_OF_PARTS = PERSONALISED | frozenset(UNEQUAL)
 _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
@@ -60,8 +65,15 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     ),
     "routed": on_fabrics(
         Synthesizer(
-            routed, _ALL | PERSONALISED, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
+            routed, _ALL | _OF_PARTS, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True
         )
+    ),
+    "permutations": Synthesizer(
+        permutations,
+        frozenset(UNEQUAL),
+        is_random=False,
+        refusal=refuse_without_rails,
+        cuts_itself=frozenset(UNEQUAL),
     ),
     "branchings": on_fabrics(
         Synthesizer(
@@ -85,8 +97,30 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         does_forwarding=True,
         by_chunk=True,
     ),
+    "in-network": Synthesizer(
+        in_network,
+        _ALL,
+        is_random=True,
+        refusal=refuse_without_devices,
+        advise=advise_for_devices,
+        work=device_work,
+        does_groups=True,
+        does_forwarding=True,
+        by_chunk=True,
+    ),
+    "parameter-server": Synthesizer(
+        parameter_server,
+        _ALL,
+        is_random=True,
+        refusal=refuse_without_servers,
+        advise=advise_for_trips,
+        work=trip_work,
+        does_groups=True,
+        does_forwarding=True,
+        by_chunk=True,
+    ),
     "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False)),
-    "direct": on_fabrics(Synthesizer(direct, _ALL | PERSONALISED, is_random=False)),
+    "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS, is_random=False)),
     "halving-doubling": on_fabrics(
         Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two)
     ),

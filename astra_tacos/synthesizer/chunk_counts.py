@@ -9,6 +9,7 @@ the worst known cut, plus the longest path of one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -23,7 +24,7 @@ from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
-from astra_tacos.schedule.timing import LinkModel, Timing, choose_link_model, compute_timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.units import bytes_per_ns
 
@@ -97,7 +98,7 @@ def choose_chunks(
             collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)
             if chunks == 1:
                 sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
-            model = choose_link_model(topology, collective)[0] if link_model == "auto" else link_model
+            model = choose_link_model(topology)[0] if link_model == "auto" else link_model
             timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
         except (ConfigError, SynthesisError):
             if not candidates:
@@ -106,6 +107,40 @@ def choose_chunks(
         candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(topology, collective, timing)))
     as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
     return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
+
+
+def counts_of_whole_ns(topology: Topology, chunk_bytes: float, counts: Collection[int]) -> set[int]:
+    """Numbers of chunks near some others whose chunks hold every link for nearly whole nanoseconds, where those do not.
+
+    ASTRA-sim truncates delays, so that short chunks take less time there than any link needs. Such schedules are not preferred
+    (`Leaderboard`), but a few chunks more or less may be truncated by next to nothing.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    chunk_bytes
+        Size of a chunk if there is one per NPU.
+    counts
+        Numbers of chunks per NPU; results are between the smallest and the largest one.
+    """
+    rates = bytes_per_ns(np.array(sorted(set(topology.link_bandwidth_gibps.tolist()))))[:, None]
+
+    def truncated(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The largest part of a delay that truncation takes away, by number of chunks."""
+        hold = chunk_bytes / numbers / rates
+        return np.asarray((1 - np.floor(hold) / hold).max(axis=0), np.float64)
+
+    found = set()
+    for count in counts:
+        low, high = max(min(counts), -(-2 * count // 3)), min(max(counts), 3 * count // 2)
+        near = np.arange(low, high + 1)
+        if truncated(np.array([count]))[0] <= MOST_TRUNCATED:
+            continue
+        good = near[truncated(near) <= MOST_TRUNCATED]
+        if len(good):
+            found.add(int(good[np.abs(np.log(good / count)).argmin()]))
+    return found
 
 
 def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:

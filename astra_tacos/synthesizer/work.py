@@ -145,3 +145,8 @@ def pack_work(topology: Topology, collective: Collective) -> int:
 def trip_work(topology: Topology, collective: Collective) -> int:
     """Of trees or paths over forwarding devices: a linear programme, and the hops of their sends."""
     return _PROGRAMME + _HOPS_OF_TRIP * collective.least_sends
+
+
+def device_work(topology: Topology, collective: Collective) -> int:
+    """Of trees over reducing devices: the same, with a tree for every device in every round of the programme."""
+    return trip_work(topology, collective) + _PROGRAMME * len(topology.reducing) // 8

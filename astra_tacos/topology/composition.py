@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.blocks.building_block import BlockLinks
 from astra_tacos.config.network import Dimension, NetworkConfig, check_block_sizes, check_values
+from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 
@@ -32,14 +33,16 @@ def build_topology(network: NetworkConfig, *, may_forward: bool = False) -> Topo
         exist, the network is disconnected (an unreachable pair is named), or it has more channels than can be handled.
     """
     check_values(network)
-    if network.forwarding and not may_forward:
+    if (network.forwarding or network.reducing) and not may_forward:
         raise ConfigError(
-            f"{network.source}: {len(network.forwarding)} devices after the {network.num_npus} NPUs only forward, expected a "
+            f"{network.source}: {network.num_others} devices after the {network.num_npus} NPUs "
+            f"{'add or forward' if network.reducing else 'only forward'}, expected a "
             "network of NPUs here: docs/fabrics.md says which commands take such graphs"
         )
     topology = _compose(network) if network.dimensions else _from_links(network)
     topology = _override(topology, network)
     topology = _remove(topology, network)
+    topology = _let_reduce(topology, network)
     _check_channels(topology, network.source)
     _check_connected(topology, network.source)
     return topology
@@ -148,6 +151,78 @@ def _remove(topology: Topology, network: NetworkConfig) -> Topology:
     for src, dst in network.failed_links:
         kept[find(src, dst)] = False
     return _with_links(topology, np.flatnonzero(kept), topology.link_bandwidth_gibps, topology.link_latency_ns)
+
+
+def _let_reduce(topology: Topology, network: NetworkConfig) -> Topology:
+    """The topology with its reducing devices, of which switches of dimensions make it a graph with devices that forward."""
+    if not network.reducing:
+        return topology
+    if topology.has_switches:
+        topology = with_switches_forwarding(topology)
+    return replace(topology, reducing=network.reducing)
+
+
+def with_switches_forwarding(topology: Topology) -> Topology:
+    """The graph in which the switches of dimensions are devices that forward, with the same ids."""
+    return replace(
+        topology,
+        num_npus=topology.num_devices,
+        num_switches=0,
+        dimensions=(),
+        link_dimension=np.full(topology.num_links, NO_DIMENSION, np.int16),
+        forwarding=(ForwardingDevice(),) * topology.num_switches,
+    )
+
+
+def restricted(topology: Topology, kept: NDArray[np.int64], source: str) -> Topology:
+    """The topology with some of its links only.
+
+    Parameters
+    ----------
+    topology
+        The whole topology.
+    kept
+        int64[n], ascending, the links that it keeps.
+    source
+        What to call it in errors.
+
+    Raises
+    ------
+    ConfigError
+        If NPUs cannot reach one another any more.
+    """
+    part = _with_links(topology, kept, topology.link_bandwidth_gibps, topology.link_latency_ns)
+    _check_connected(part, source)
+    return part
+
+
+def first_npus(topology: Topology, count: int) -> Topology:
+    """A graph with devices that forward without all but its first NPUs; devices get ids that follow theirs.
+
+    Raises
+    ------
+    ConfigError
+        If these NPUs are not connected without the others.
+    """
+    removed = topology.num_endpoints - count
+    kept = np.ones(topology.num_npus, np.bool_)
+    kept[count : topology.num_endpoints] = False
+    number = np.arange(topology.num_npus) - np.where(np.arange(topology.num_npus) < count, 0, removed)
+    left = _with_links(
+        topology,
+        np.flatnonzero(kept[topology.link_src] & kept[topology.link_dst]),
+        topology.link_bandwidth_gibps,
+        topology.link_latency_ns,
+    )
+    smaller = replace(
+        left,
+        num_npus=topology.num_npus - removed,
+        link_src=number[left.link_src].astype(np.int32),
+        link_dst=number[left.link_dst].astype(np.int32),
+        reducing=tuple(replace(device, device=device.device - removed) for device in topology.reducing),
+    )
+    _check_connected(smaller, f"{topology.name}, its first {count} NPUs alone")
+    return smaller
 
 
 def _with_links(

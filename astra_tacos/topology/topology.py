@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.config.network import Dimension, describe_dimensions
 from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.errors import ConfigError
 
 MAX_CHANNELS = 100_000_000
@@ -28,7 +29,9 @@ class Topology:
     A graph may have *forwarding devices* (switches, NICs, ...) at which schedules stop on their way: they count among
     `num_npus`, are the last of these, and take chunks in and give them out over channels of their own, a hop at a time. They
     begin with nothing, need nothing, add nothing and make no copies, so the members of a collective are the *endpoints* before
-    them. `build_topology` makes such a graph only for callers that ask for it. There, channels may be parallel.
+    them. Some of them may be *reducing devices*, which schedules may also use as they use an NPU that is no member: they add what
+    comes to them and send what they have to several others. `build_topology` makes such a graph only for callers that ask for
+    it. There, channels may be parallel.
 
     Parameters
     ----------
@@ -46,6 +49,8 @@ class Topology:
         The dimensions it was composed of; empty for an arbitrary graph.
     forwarding
         The kinds and names of the forwarding devices.
+    reducing
+        Those of them that add and copy, by id, and their limits.
     """
 
     name: str
@@ -58,6 +63,9 @@ class Topology:
     link_dimension: NDArray[np.int16]
     dimensions: tuple[Dimension, ...] = ()
     forwarding: tuple[ForwardingDevice, ...] = ()
+    reducing: tuple[ReducingDevice, ...] = ()
+    holds: NDArray[np.bool_] = field(init=False)
+    """bool[num_npus], who can have chunks, add to them and send them to several: NPUs and reducing devices."""
     channel_src: NDArray[np.int32] = field(init=False)
     channel_dst: NDArray[np.int32] = field(init=False)
     channel_link: NDArray[np.int32] = field(init=False)
@@ -70,8 +78,11 @@ class Topology:
         names = ("channel_src", "channel_dst", "channel_link", "channel_down_link")
         for name, column in zip(names, channels, strict=True):
             object.__setattr__(self, name, column)
+        holds = np.arange(self.num_npus) < self.num_endpoints
+        holds[[device.device for device in self.reducing]] = True
+        object.__setattr__(self, "holds", holds)
         links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
-        for name in (*links, *names):
+        for name in (*links, *names, "holds"):
             array = getattr(self, name).view()
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -152,7 +163,8 @@ class Topology:
 
     def describe_shape(self) -> str:
         """`Ring 2 x FullyConnected 4 x Switch 8`, or the number of links of an arbitrary graph."""
-        own = f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices and " if self.forwarding else ""
+        adding = f" ({len(self.reducing)} of them reducing)" if self.reducing else ""
+        own = f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices{adding} and " if self.forwarding else ""
         return describe_dimensions(self.dimensions) or f"graph of {own}{self.num_links} links"
 
     def channel_graph(self, weight: NDArray[np.number]) -> Any:

@@ -74,7 +74,9 @@ def _delays(schedule: LockstepSchedule) -> tuple[int, NDArray[np.int64]]:
     A delay is the time from the start of a round until the chunk is usable. The arithmetic is ASTRA-sim's.
     """
     topology = schedule.topology
-    serialisation = float(schedule.collective.chunk_size_bytes.max()) / (topology.link_bandwidth_gibps[0] * (1 << 30) / 1e9)
+    rate = topology.link_bandwidth_gibps[0] * (1 << 30) / 1e9
+    size = float(schedule.collective.chunk_size_bytes.max())
+    serialisation = (size if schedule.timing.is_blocking else max(size, np.ceil(rate))) / rate  # 1 ns at least
     delay = int(topology.link_latency_ns[0] + serialisation)
     hold = delay if schedule.timing.is_blocking else int(serialisation)
     usable = np.full(schedule.num_rounds, delay)

@@ -14,7 +14,9 @@ from astra_tacos.verifier.program_values import Naming, Value, compare, run
 from astra_tacos.verifier.violation import Violation
 
 
-def check_parts(trace: Trace, program: Program, order: Order, collectives: list[Collective]) -> list[Violation]:
+def check_parts(
+    trace: Trace, program: Program, order: Order, collectives: list[Collective], shortest_bytes: int
+) -> list[Violation]:
     """Violations of what several collectives demand, whose chunks follow one another: values and sizes of messages.
 
     Sums at ranks that only pass them on begin empty.
@@ -27,6 +29,8 @@ def check_parts(trace: Trace, program: Program, order: Order, collectives: list[
         The same as a program with buffers, and an order of its actions.
     collectives
         What it is for, on as many NPUs as it has ranks.
+    shortest_bytes
+        Messages of fewer bytes may be as long as this.
     """
     buffers = program.buffers
     assert buffers is not None
@@ -43,7 +47,8 @@ def check_parts(trace: Trace, program: Program, order: Order, collectives: list[
     found = run(program, order, memory, Naming())
     for name, wanted in after.items():
         found += compare(program, memory, wanted, name, Naming())
-    return found + _check_sizes(trace, program, memory, np.concatenate([each.chunk_size_bytes for each in collectives]))
+    sizes = np.concatenate([each.chunk_size_bytes for each in collectives])
+    return found + _check_sizes(trace, program, memory, sizes, shortest_bytes)
 
 
 def _before(collective: Collective, stride: int, begin: int) -> Iterator[tuple[int, Value]]:
@@ -72,19 +77,22 @@ def _after(collective: Collective, stride: int, result: int, begin: int) -> Iter
             yield rank * stride + result + begin + place, value
 
 
-def _check_sizes(trace: Trace, program: Program, memory: dict[int, Value], sizes: np.ndarray) -> list[Violation]:
-    """A violation for each message that has not as many bytes as the chunks in it."""
+def _check_sizes(
+    trace: Trace, program: Program, memory: dict[int, Value], sizes: np.ndarray, shortest_bytes: int
+) -> list[Violation]:
+    """A violation for each message that has not as many bytes as the chunks in it, or is needlessly longer."""
     sends = np.flatnonzero(program.action_kind == Action.SEND)
     # Places keep the chunk of their values.
     chunk = np.array([memory.get(place, (0, 0))[0] for place in program.action_src[sends].tolist()], np.int64)
     moved = np.zeros(program.num_ops, np.int64)
     np.add.at(moved, program.action_op[sends], sizes[chunk] if len(chunk) else chunk)
     rows = np.unique(program.action_op[sends])
+    sent = trace.size_bytes[rows]
     return [
         Violation(
             "message-size",
             f"{program.describe(int(row))} sends {trace.size_bytes[row]} bytes, its chunks have {moved[row]}",
             npu=int(program.op_rank[row]),
         )
-        for row in rows[trace.size_bytes[rows] != moved[rows]].tolist()
+        for row in rows[(sent < moved[rows]) | (sent > np.maximum(moved[rows], shortest_bytes))].tolist()
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.trace import Trace
@@ -18,6 +20,7 @@ from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.msccl_rules import check_rules
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_refused
+from astra_tacos.verifier.part_conditions import check_parts
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order, check_alike, check_races, find_order
 from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
@@ -107,6 +110,34 @@ def verify_trace(
     return examine_trace(trace, collective_name, topology, root).verdict
 
 
+def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | None = None) -> ProgramVerdict:
+    """Judge the Chakra traces of a collective whose chunks are known: values, and sizes of messages.
+
+    Parameters
+    ----------
+    trace, topology
+        As for `verify_trace`.
+    collective
+        What the traces have to compute, in these chunks.
+
+    Raises
+    ------
+    ConfigError
+        If chunk numbers are beyond reason.
+    """
+    program, violations = chakra_program(trace)
+    if program.num_ranks != collective.num_npus:
+        violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {collective.num_npus}"))
+        return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, None, tuple(violations))
+    order, violations = _judge_order(program, violations, topology)
+    unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
+    if order is not None and program.buffers is not None:
+        rate = 0.0 if topology is None else float(topology.link_bandwidth_gibps.max()) * (1 << 30) / 1e9
+        violations += check_parts(trace, program, order, [collective], math.ceil(rate))  # shorter ones may take 1 ns
+        unchecked = None
+    return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
+
+
 def examine_trace(
     trace: Trace, collective_name: str | None = None, topology: Topology | None = None, root: int | None = None
 ) -> Examined:
@@ -116,9 +147,14 @@ def examine_trace(
     order, violations = _judge_order(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
+        asked = collective_name
         collective_name, wrong = check_trace_values(program, order, collective_name, root)
-        violations += wrong
         unchecked = None
+        if asked is None and any(each.code == "chunk-count" for each in wrong):
+            # Nobody said what the traces are for, and parts of unequal sizes have any number of chunks.
+            unchecked = f"{wrong[0].message}, or to be told what the traces are for"
+            collective_name, wrong = None, []
+        violations += wrong
     verdict = ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
     return Examined(verdict, program, order)
 

@@ -12,7 +12,7 @@ from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ABSENT
 from astra_tacos.verifier.msccl_conditions import stated_values
-from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
 from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import why_no_schedule
 from astra_tacos.verifier.program import ProgramVerdict, examine_msccl_file, examine_plan_file, examine_trace
@@ -91,7 +91,12 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
     VerificationError
         If the oracle finds violations, or cannot check the result: the file does not say which collective it computes.
     """
-    file = read_msccl_xml(Path(path))
+    return prove_msccl_file(read_msccl_xml(Path(path)), collective_name)
+
+
+def prove_msccl_file(file: MscclFile, collective_name: str | None = None) -> ProvenProgram:
+    """Prove a file that has been read, as `prove_msccl_xml` does."""
+    path = file.path
     # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
     found = examine_msccl_file(file, collective_name)
     name = _proven_collective(path, found.verdict)
@@ -99,7 +104,7 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
     assert program is not None and order is not None and layout is not None
     before, after = stated_values(file, name, layout, root)
     return ProvenProgram(
-        Path(path),
+        path,
         program,
         order,
         name,

@@ -15,7 +15,8 @@ from astra_tacos.errors import VerificationError
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.verifier.device_oracle import check_devices
 from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values
 from astra_tacos.verifier.violation import Violation
@@ -26,7 +27,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; devices that only forward give out what they took in; in the end every NPU has what the
+    uses each contribution exactly once; devices that only forward give out what they took in; windows and ports of reducing
+    devices suffice; in the end every NPU has what the
     collective promises; chunk sizes add up, and personalised chunks are those of the right pairs. Other NPUs than the members may
     hold and pass on what they get.
     """
@@ -39,7 +41,7 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
         violations += _check_links(schedule, heads)
     if schedule.trip is not None:
         first, last, broken = check_trips(schedule, valid)
-        violations += broken + _check_contributions(schedule, first, last)
+        violations += broken + _check_contributions(schedule, first, last) + check_devices(schedule, first, last)
     elif schedule.sums is None:
         violations += _check_contributions(schedule, valid, valid)
     else:
@@ -72,6 +74,8 @@ def check(schedule: Schedule) -> None:
 
 def check_sizes(collective: Collective) -> list[Violation]:
     """Chunks add up to what the collective moves, and differ by at most a byte."""
+    if collective.part_bytes is not None:
+        return _check_unequal_parts(collective)
     sizes = collective.chunk_size_bytes
     expected = _moved_bytes(collective)
     violations = []
@@ -82,6 +86,30 @@ def check_sizes(collective: Collective) -> list[Violation]:
             Violation("size-spread", f"chunks are {sizes.min()} to {sizes.max()} bytes, expected at most 1 byte apart")
         )
     return violations + _check_ends(collective)
+
+
+def _check_unequal_parts(collective: Collective) -> list[Violation]:
+    """Chunks have a byte or more, and those of each pair add up to its part."""
+    assert collective.part_bytes is not None and collective.chunk_target is not None
+    members = collective.member_npus.tolist()
+    left = {
+        (src, dst): int(collective.part_bytes[row, column])
+        for row, src in enumerate(members)
+        for column, dst in enumerate(members)
+        if src != dst
+    }
+    violations = []
+    columns = (collective.chunk_owner, collective.chunk_target, collective.chunk_size_bytes)
+    for chunk, (src, dst, size) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        if size < 1:
+            violations.append(Violation("size-spread", f"chunk {chunk} has {size} bytes, expected at least 1", chunk=chunk))
+        left[src, dst] = left.get((src, dst), 0) - size
+    wrong = [pair for pair, rest in left.items() if rest]
+    if wrong:
+        (src, dst), more = wrong[0], f" (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else ""
+        text = f"chunks from NPU {src} to NPU {dst} lack {left[src, dst]} bytes of its part{more}"
+        violations.append(Violation("size-sum", text))
+    return violations
 
 
 def _moved_bytes(collective: Collective) -> int:
@@ -143,10 +171,27 @@ def _bytes_of_messages(schedule: Schedule) -> NDArray[np.float64]:
 
 
 def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic."""
+    """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic.
+
+    A message is no shorter than what takes 1 ns of the link, and of all links of the switch that it may go through.
+    """
     topology = schedule.topology
-    serialisation = _bytes_of_messages(schedule)[row] / (topology.link_bandwidth_gibps[links] * (1 << 30) / 1e9)
+    rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
+    on_wire = np.maximum(_bytes_of_messages(schedule)[row], np.ceil(_fastest_at_switch(topology, rate)[links]))
+    serialisation = on_wire / rate[links]
     return np.trunc(serialisation).astype(np.int64), np.trunc(topology.link_latency_ns[links] + serialisation).astype(np.int64)
+
+
+def _fastest_at_switch(topology: Topology, rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[num_links], the highest rate of all links of a link's switch, its own where it leads to none."""
+    switch = np.maximum(topology.link_src, topology.link_dst)  # NPUs have lower numbers
+    order = np.argsort(switch, kind="stable")
+    first = np.flatnonzero(np.diff(switch[order], prepend=-1))
+    highest = np.repeat(np.maximum.reduceat(rate[order], first), np.diff(np.append(first, len(order)))) if len(order) else rate
+    fastest = rate.copy()
+    through = switch[order] >= topology.num_npus
+    fastest[order[through]] = highest[through]
+    return fastest
 
 
 def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -237,7 +282,11 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArr
     collective = schedule.collective
     chunk = schedule.chunk[row]
     reduces = schedule.reduces[last]
-    usable = schedule.end_ns[last] + np.where(reduces, comp_ns(_bytes_of_messages(schedule)[last], schedule.timing), 0)
+    adding = comp_ns(_bytes_of_messages(schedule)[last], schedule.timing)
+    for device in schedule.topology.reducing:
+        at_device = schedule.topology.channel_dst[schedule.channel[last]] == device.device
+        adding = np.where(at_device, max(device.reduction_ns, 1), adding)
+    usable = schedule.end_ns[last] + np.where(reduces, adding, 0)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)

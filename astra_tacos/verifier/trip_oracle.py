@@ -1,7 +1,8 @@
 """Check of trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
 
-Devices that forward hold no copies and add nothing. So all hops of a trip together do what one send from its first NPU to its
-last would do, and the rules for what NPUs may send and what they know then are those of any other schedule.
+Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So
+all hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what
+is known then are those of any other schedule.
 """
 
 from __future__ import annotations
@@ -42,12 +43,18 @@ def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[n
     goes_on = ~begins
     before = np.maximum(np.arange(len(order)) - 1, 0)
     num_npus = topology.num_endpoints
+    holds = np.arange(topology.num_npus) < num_npus
+    holds[[device.device for device in topology.reducing]] = True
     number = np.cumsum(begins) - 1
     stop = number * topology.num_npus + dst
     _, place, visits = np.unique(stop, return_inverse=True, return_counts=True)
     origin = src[np.flatnonzero(begins)][number] if len(order) else src
     wrong = (
-        ("trip-start", begins & (src >= num_npus), "leaves a device that only forwards before anything has come there"),
+        (
+            "trip-start",
+            begins & (src >= num_npus) & ~holds[src],
+            "leaves a device that only forwards before anything has come there",
+        ),
         ("trip-gap", goes_on & (src != dst[before]), "does not leave where the hop before it on its trip ended"),
         ("trip-chunk", goes_on & (chunk != chunk[before]), "carries another chunk than the hop before it on its trip"),
         (
@@ -56,7 +63,7 @@ def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[n
             "starts before the hop before it on its trip has arrived",
         ),
         ("trip-pass", ~ends & (dst < num_npus), "comes to an NPU before its trip ends"),
-        ("trip-end", ends & (dst >= num_npus), "ends at a device that only forwards"),
+        ("trip-end", ends & ~holds[dst], "ends at a device that only forwards"),
         ("trip-twice", (visits[place.ravel()] > 1) | (dst == origin), "comes to a device where its trip has been"),
         ("trip-adds", schedule.reduces[order] & ~ends, "is added to what a device has that only forwards"),
     )

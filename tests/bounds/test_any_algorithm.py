@@ -6,10 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, dgx1, graph, hypercube, topologies, topology
 from helpers.schedules import schedules
 from helpers.truncation import kept_by_truncation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, all_bounds, chunked_lower_bound, lower_bound
@@ -43,7 +44,7 @@ def check_above(of: Schedule) -> None:
         assert of.collective_time_ns >= chunked.time_ns
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(schedules(most_npus=16))
 def test_no_schedule_is_faster_than_any_bound(of: Schedule) -> None:
     check_above(of)
@@ -51,7 +52,7 @@ def test_no_schedule_is_faster_than_any_bound(of: Schedule) -> None:
     assert certificate["efficiency"] is None or 0 < certificate["efficiency"] <= 1
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_nor_is_any_synthesizer_on_small_messages_and_groups(data: st.DataObject) -> None:
     """Also where chunks are so small that truncation takes a large part of them."""
@@ -75,7 +76,7 @@ def test_nor_is_any_synthesizer_on_small_messages_and_groups(data: st.DataObject
 
 
 @pytest.mark.parametrize("model", LINK_MODELS)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(), data=st.data())
 def test_the_bound_does_not_depend_on_chunks(model: str, network: Topology, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
@@ -114,7 +115,7 @@ def test_fast_links_that_are_far_and_slow_links_that_are_near() -> None:
     assert smallest_time_ns(rate, offset, 0.0) == 0.0
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_what_links_carry_by_that_time_is_the_amount(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
@@ -253,7 +254,7 @@ def worst_cut_of_group(network: Topology, members: list[int], *, reduces: bool) 
     return worst
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(most_npus=7), data=st.data())
 def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network: Topology, data: st.DataObject) -> None:
     if network.num_npus < 3 or network.num_devices > 11:

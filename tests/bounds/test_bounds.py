@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import networkx
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
 from helpers.schedules import goes_by_chunk, schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, distance
@@ -15,14 +16,14 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.topology.topology import Topology
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(schedules(most_npus=16))
 def test_no_schedule_is_faster_than_any_bound(of) -> None:
     for bound in CHUNKED_BOUNDS.values() if goes_by_chunk(of) else ():
         assert bound(of.topology, of.collective, of.timing).time_ns <= of.collective_time_ns
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_nor_on_one_way_links(data: st.DataObject) -> None:
     npus = data.draw(st.integers(2, 7))
@@ -48,7 +49,7 @@ def test_nor_on_one_way_links(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", CHUNKED_BOUNDS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(network=topologies())
 def test_bounds_are_positive_and_say_where(name: str, network) -> None:
     for make in COLLECTIVES.values():

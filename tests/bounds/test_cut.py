@@ -8,8 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.cut import cut, tightest_sides
@@ -107,7 +108,7 @@ def naive_time(network: Topology, what: Collective, timing: Timing, links: list[
     return sorted(arrivals)[messages - 1] + (0 if what.gathers else int(timing.reduction_ns[0]))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(questions())
 def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> None:
     network, what, timing = question
@@ -147,7 +148,7 @@ def partitions(members: list[int]) -> Iterator[list[list[int]]]:
             yield [*others[:at], [members[0], *others[at]], *others[at + 1 :]]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(questions())
 def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) -> None:
     """A message between parts uses a link between them, or one into and one out of a switch: of these, the fewest are counted."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from exact import all_gather, dims, random_graph
+from helpers.examples import examples
 from helpers.networks import topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import lower_bound
@@ -42,7 +43,7 @@ def test_known_optima(block: str, npus: int, chunks: int, latencies: int, kib: f
     assert optimum_ns(dims((block, npus)), 1024, chunks) == pytest.approx(expected, abs=0.01)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(npus=st.integers(3, 5), seed=st.integers(0, 1000), chunks=st.integers(1, 2), size=st.sampled_from((512, 1024, 3000)))
 def test_no_schedule_is_faster_and_no_bound_is_higher(npus: int, seed: int, chunks: int, size: int) -> None:
     network = random_graph(npus, seed)

@@ -8,8 +8,9 @@ from random import Random
 import networkx
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, lower_bound
@@ -60,7 +61,7 @@ def naive_optimum_ms(network: Topology, size: int) -> float:
     return float(best.fun) * size / npus / GIB * 1e3
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(network=topologies(most_npus=5))
 def test_it_is_the_optimum_of_all_flows(network: Topology) -> None:
     if network.num_npus * (network.num_npus - 1) * network.num_links > 400:
@@ -81,7 +82,7 @@ def test_symmetry_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert fluid_ms(topology(*ALL[name]), "all-to-all", size) == pytest.approx(first, rel=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(most_npus=10), data=st.data())
 def test_gather_and_scatter_are_maximum_flows(network: Topology, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("gather", "scatter")))

@@ -7,8 +7,9 @@ from itertools import product
 import networkx
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
@@ -20,7 +21,7 @@ from astra_tacos.schedule.timing import compute_timing
 GIB = 1 << 30
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(8), data=st.data())
 def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject) -> None:
     """In the fluid limit: its time is that of its chunks over the narrowest border of its set, with switches on either side."""
@@ -45,7 +46,7 @@ def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject
     assert found.time_ns <= fluid + latency + 1
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(10), data=st.data())
 def test_crossings_are_shortest_ways(network, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(PERSONALISED)))

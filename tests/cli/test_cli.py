@@ -276,7 +276,7 @@ BAD = [
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "nan"), "reduce bandwidth: found nan"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "precious"), "choose another output"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--output", "net.yml/x"), "net.yml"),
-    (("synthesize", "--network", "ring.yml", "--size", "8", "--link-model", "pipelined"), "less than 1 ns"),
+    (("synthesize", "--network", "ring.yml", "--size", "64", "--chunks-per-npu", "8", "--synthesizer", "ring"), "less than 1 ns"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--reduce-bandwidth", "1e-300"), "longer than 2**52 ns"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--root", "1"), "--root is for broadcast, gather, reduce, scatter"),
     (("synthesize", "--network", "net.yml", "--size", "1MiB", "--collective", "reduce", "--root", "8"), "found root 8, expected"),

@@ -22,6 +22,8 @@ PROGRAM = "    astra-tacos "
 MOST_PICTURE_BYTES = 300_000
 COARSER = {"algorithms.yml": ("64KiB:64MiB", "[64KiB, 1MiB, 64MiB]"), "split_of_600.yml": ("step: 50", "step: 100")}
 """Values of shipped sweeps, and fewer ones: test_shipped_sweeps reads them as they are."""
+QUICKER = {"sweep": ("--workers", "1"), "plan": ("--trials", "1"), "compare": ("--max-sends", "5000")}
+"""Options with which commands of the page take less: other schedules, pictures of the same kind."""
 TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
 
@@ -229,7 +231,7 @@ def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monk
     commands = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith(PROGRAM)]
     assert len(commands) > 10
     for arguments in commands:
-        done = invoke(*arguments, *(("--workers", "1") if arguments[0] == "sweep" else ()))
+        done = invoke(*arguments, *QUICKER.get(arguments[0], ()))
         assert done.exit_code == 0, (arguments, done.output, done.exception)
     pictures = {word.split(")")[0] for word in page.split("](images/")[1:]}
     assert pictures == {path.name for path in tmp_path.glob("*.svg")}

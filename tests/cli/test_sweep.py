@@ -205,7 +205,9 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals, workers:
         process.send_signal(cause)
         output, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + cause
-    assert errors.strip() == "interrupted: finished points are kept, and the same command resumes the sweep"
+    told = errors.strip().splitlines()  # on a busy machine also how far it was
+    assert told[-1] == "interrupted: finished points are kept, and the same command resumes the sweep"
+    assert all(" points done, " in line for line in told[:-1])
     assert f"points  {len(row_files('out'))} of 50: " in output
     assert len(content("out")["point"]) == len(row_files("out"))
     psutil.wait_procs(children, timeout=300)

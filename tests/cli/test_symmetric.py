@@ -46,6 +46,39 @@ def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str
     assert "verified, for all NPUs" in run(*arguments(network(tmp_path), collective)).output
 
 
+def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
+    path, output = tmp_path / "network.yml", tmp_path / "out"
+    path.write_text("topology: [ Ring, Switch ]\nnpus_count: [ 80, 60 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500.0, 500.0 ]\n")
+    more = ("--collective", "all-gather", "--size", "1MiB", "--chunks-per-npu", 1, "--output", output, "--json")
+    result = json.loads(run("synthesize", "--network", path, *more).output)
+    assert result["num_sends"] > 20_000_000
+    replayed = json.loads(run("replay", output, "--json").output)
+    assert (
+        replayed["as_predicted"] and set(replayed["finish_ns"]) == {result["predicted_ns"]} and len(replayed["finish_ns"]) == 4800
+    )
+    assert len(replayed["class_busy_ns"]) == 3  # two directions of the ring, and the ports of the switch
+    for figure in ("timeline", "topology"):
+        drawn = run("plot", figure, output, "--output", tmp_path / f"{figure}.svg")
+        assert drawn.exit_code == 0, drawn.output
+    refused = run("plot", "tree", output, "--output", tmp_path / "tree.svg")
+    assert "4,800 NPUs, expected at most 4,096 to draw" in str(refused.exception)
+    listed = run("export", output, "--format", "chakra", "--output", tmp_path / "traces")
+    assert "inspect, verify, replay and plot" in str(listed.exception)
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
+def test_a_tree_is_drawn_the_same_each_time(tmp_path: Path, collective: str) -> None:
+    output, figure = tmp_path / "out", tmp_path / "tree.svg"
+    assert run(*arguments(network(tmp_path, "Switch"), collective, "--output", output)).exit_code == 0
+    assert run("plot", "tree", output, "--output", figure, "--chunk", 1).exit_code == 0
+    first = figure.read_bytes()
+    assert run("plot", "tree", output, "--output", figure, "--chunk", 1).exit_code == 0
+    assert figure.read_bytes() == first
+    assert "expected 0 to" in str(run("plot", "tree", output, "--output", figure, "--chunk", 100_000).exception)
+    refused = run("plot", "tree", network(tmp_path), "--output", figure)
+    assert "found a network, expected a symmetric schedule" in str(refused.exception)
+
+
 def test_exported_with_every_send(tmp_path: Path) -> None:
     output, traces = tmp_path / "out", tmp_path / "traces"
     assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import naive_dependencies
 from helpers.naive_trace import assert_equal
 from helpers.networks import ALL, config, topology
 from helpers.schedules import schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, make_collective
@@ -31,7 +32,7 @@ from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFactory, of) -> None:
     prefix = tmp_path_factory.mktemp("et") / "x"
@@ -51,7 +52,7 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
     assert (trace.dep >= 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules(), st.sampled_from([None, *LINK_ORDERS]), st.integers(0, 1000))
 def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pytest.TempPathFactory, of, order, tag) -> None:
     prefix = tmp_path_factory.mktemp("et") / "x"

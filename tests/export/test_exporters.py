@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.internal.decoder import _DecodeVarint32
+from helpers.examples import examples
 from helpers.networks import ALL, topology
 from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import HealthCheck, given, settings
@@ -222,7 +223,7 @@ def test_rows_of_sends(tmp_path: Path, made: Schedule) -> None:
     assert any(row["down_link"] for row in rows) and not all(row["down_link"] for row in rows)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(of=schedules())
 def test_a_track_per_link_with_one_send_at_a_time(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     path = tmp_path_factory.mktemp("timeline") / "a.json"

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, FULL, RING8, SWITCHES, TORUS, topology
 from helpers.schedules import schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.errors import ConfigError
@@ -34,7 +35,7 @@ def test_every_schedule_verifies_as_a_program(tmp_path: Path, network: str, coll
         assert verdict.proven and verdict.num_messages == made.num_sends
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(of=schedules(most_npus=16))
 def test_any_schedule_verifies_as_a_program(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("xml") / "a.xml"

@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from helpers.examples import examples
 from helpers.generated import ParsedNode, parse_rank, small_model, steps, write_network
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.generator.device import Device
@@ -63,7 +64,7 @@ def messages_meet(ranks: list[list[ParsedNode]]) -> None:
     assert len(tags) == len(set(tags))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(steps(), st.sampled_from(("Ring", "Switch", "FullyConnected")), st.booleans())
 def test_any_step_is_sound_and_ends(step: Step, block: str, with_durations: bool) -> None:
     count = step.parallelism.num_ranks

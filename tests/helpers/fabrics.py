@@ -1,11 +1,14 @@
-"""Graphs with devices that only forward."""
+"""Graphs with devices that forward, and some that add."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import LinkSpec, NetworkConfig
 from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 
@@ -57,3 +60,33 @@ def fabrics(draw: st.DrawFn, most_npus: int = 5, latency_ns: float | None = None
         if may_be_parallel or ends not in {link[:2] for link in links}:
             links.append((*ends, draw(speed), draw(latency)))
     return fabric(devices, *links)
+
+
+def adding(topology: Topology, *devices: int, **limits: int) -> Topology:
+    """The same fabric with devices that add and copy: some, or all that forward, with these limits."""
+    chosen = devices or range(topology.num_endpoints, topology.num_npus)
+    return replace(topology, reducing=tuple(ReducingDevice(device, **limits) for device in chosen))
+
+
+def star(num_npus: int, gibps: float = 100.0, latency_ns: float = 500.0, **limits: int) -> Topology:
+    """NPUs around a switch that adds."""
+    return adding(fabric(1, *both_ways(*((npu, num_npus, gibps, latency_ns) for npu in range(num_npus)))), **limits)
+
+
+def racks(num_racks: int, npus: int, up_gibps: float = 100.0, **limits: int) -> Topology:
+    """Racks of NPUs, each with a switch, and a spine above them; all of them add. NPUs have 100 GiB/s, all links 500 ns."""
+    first = num_racks * npus
+    links = [(npu, first + npu // npus, 100.0, 500.0) for npu in range(first)]
+    links += [(first + rack, first + num_racks, up_gibps, 500.0) for rack in range(num_racks)]
+    return adding(fabric(num_racks + 1, *both_ways(*links)), **limits)
+
+
+@st.composite
+def adding_fabrics(draw: st.DrawFn, most_npus: int = 5, latency_ns: float | None = None) -> Topology:
+    """Random fabrics of which some devices add, with and without limits."""
+    network = draw(fabrics(most_npus, latency_ns, may_be_parallel=False))
+    ids = st.sampled_from(range(network.num_endpoints, network.num_npus))
+    chosen = sorted(draw(st.sets(ids, min_size=1)))
+    window, ports = st.sampled_from((None, 40_000, 120_000, 1 << 20)), st.sampled_from((None, None, 2, 3))
+    takes = st.sampled_from((0, 1, 3000))
+    return replace(network, reducing=tuple(ReducingDevice(each, draw(window), draw(ports), draw(takes)) for each in chosen))

@@ -31,10 +31,17 @@ def adding_ns(schedule: Schedule, size_bytes: float) -> int:
 
 
 def delays(schedule: Schedule, row: int, link: int) -> tuple[int, int]:
-    """int(size / bandwidth), int(latency + size / bandwidth) of a send's message on a link."""
-    size = message_bytes(schedule, row)
-    serialisation = size / (float(schedule.topology.link_bandwidth_gibps[link]) * BYTES_PER_GIB / 1e9)
-    return int(serialisation), int(float(schedule.topology.link_latency_ns[link]) + serialisation)
+    """int(size / bandwidth), int(latency + size / bandwidth) of a send's message on a link.
+
+    A message is as long as what the link, and each link of the switch at its end, carries in 1 ns, at least.
+    """
+    topology = schedule.topology
+    rates = (topology.link_bandwidth_gibps * BYTES_PER_GIB / 1e9).tolist()
+    ends = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    switches = {device for device in ends[link] if device >= topology.num_npus}
+    near = [rate for rate, pair in zip(rates, ends, strict=True) if switches & set(pair)] + [rates[link]]
+    serialisation = max(message_bytes(schedule, row), math.ceil(max(near))) / rates[link]
+    return int(serialisation), int(float(topology.link_latency_ns[link]) + serialisation)
 
 
 def blocking_delay(schedule: Schedule, row: int) -> int:

@@ -42,7 +42,7 @@ def schedule(
     if reason is not None:
         raise SynthesisError(f"{what.name} on {topology.name}: {asked['synthesizer']}: {reason}")
     model = asked.get("link_model", "auto")
-    model = choose_link_model(topology, what)[0] if model == "auto" else model
+    model = choose_link_model(topology)[0] if model == "auto" else model
     timing = compute_timing(topology, what, model, asked.get("reduce_bandwidth_gbps", 0.0))
     first = asked.get("seed", 0)
     made = [entry.make(topology, what, timing, seed) for seed in range(first, first + asked["trials"])]

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.examples import examples
 from helpers.networks import config, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import lower_bound, read_run, replay_run
@@ -94,7 +95,7 @@ def test_truncated_messages_are_impossible() -> None:
     assert fastest.time_ns + 120 < fastest.exact_ns < fastest.time_ns + 2 * 71
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     dimensions=st.lists(
         st.tuples(

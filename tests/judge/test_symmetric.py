@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from helpers.examples import examples
 from helpers.symmetric import tasks
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.judge.judgement import judge_schedule
@@ -12,7 +13,7 @@ from astra_tacos.schedule.symmetric_schedule import SymmetricTask
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tasks(12))
 def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what, 0)
@@ -25,7 +26,7 @@ def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
         assert known[figure] is None or time_ns in (known[figure], None)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(tasks(12))
 def test_some_judge_knows_the_time(what: SymmetricTask) -> None:
     assert synthesize_symmetric(what, 0).collective_time_ns in symmetric_times(synthesize_symmetric(what, 0), None).values()

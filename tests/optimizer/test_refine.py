@@ -52,7 +52,7 @@ def test_times_are_those_of_schedules() -> None:
     for number, demand in enumerate(measure.job.demands):
         topology = build_topology(NetworkConfig("n.yml", subnetwork(SHAPE, demand, split)))
         collective = make_collective(demand.pattern, topology.num_npus, demand.size_bytes, 4)
-        timing = compute_timing(topology, collective, choose_link_model(topology, collective)[0])
+        timing = compute_timing(topology, collective, choose_link_model(topology)[0])
         bound = chunked_lower_bound(topology, collective, timing).time_ns
         assert bound <= measure.demand_ns(number, split) <= 2 * bound
     # One dimension at a time, LIBRA's time is within reach of a schedule: 2 (n - 1) / n of the bytes at full rate.

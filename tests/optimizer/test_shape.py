@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import NetworkConfig, read_network
@@ -20,7 +21,7 @@ from astra_tacos.units import bytes_per_ns
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(BLOCKS, min_size=1, max_size=3), st.integers(0, 2**32))
 def test_an_npu_has_its_share_in_links(blocks: list[tuple[str, int]], seed: int) -> None:
     split = np.random.default_rng(seed).uniform(0.1, 1000, len(blocks))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid, job, naive_time_ns, naive_traffic
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
@@ -44,7 +45,7 @@ def test_no_split_of_a_grid_is_better(objective: str) -> None:
     assert solution.bound <= solution.objective and solution.gap < 2e-6
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 2**32), st.sampled_from(["time", "time-cost"]))
 def test_no_feasible_change_is_better(seed: int, objective: str) -> None:
     random = np.random.default_rng(seed)
@@ -60,7 +61,7 @@ def test_no_feasible_change_is_better(seed: int, objective: str) -> None:
                 assert value(objective, split) >= solution.objective * (1 - 3e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=5), st.floats(1.0, 1e4))
 def test_one_collective_gets_bandwidth_by_traffic(traffic_gb: list[float], total: float) -> None:
     """With one demand per dimension, weights w: the best B_d is in proportion to sqrt(w_d) (Lagrange)."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import config
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import NetworkConfig
@@ -68,7 +69,7 @@ def test_routes_may_widen_a_group_that_is_connected_without() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=30)
+@examples(20)
 def test_every_group_is_connected_by_links_that_the_network_has(data: st.DataObject) -> None:
     network = data.draw(st.sampled_from((RING, TORUS, PODS, config(("Switch", 16, 50.0, 500.0)))))
     members = tuple(sorted(data.draw(st.sets(st.integers(0, 15), min_size=2))))

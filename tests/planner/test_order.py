@@ -7,7 +7,8 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
@@ -47,7 +48,7 @@ def naive_issue_order(num: int, edges: Edges, key: list[int]) -> list[int]:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from((0.1, 0.3)))
-@settings(deadline=None, max_examples=30)
+@examples(20)
 def test_ranks_issue_the_lowest_key_first(rng: random.Random, num: int, chance: float) -> None:
     edges, key = random_edges(rng, num, chance), rng.sample(range(100), num)
     order, runs = kernels.issue_order(np.array([0, num]), kernels.Graph(*csr(num, edges)), np.array(key))
@@ -56,7 +57,7 @@ def test_ranks_issue_the_lowest_key_first(rng: random.Random, num: int, chance: 
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 14), st.integers(1, 4))
-@settings(deadline=None, max_examples=50)
+@examples(20)
 def test_a_rough_run_starts_everything_once_and_as_the_twin_does(rng: random.Random, num: int, num_ranks: int) -> None:
     edges = random_edges(rng, num, 0.15)
     slot = [rng.choice((kernels.NO_TIME, kernels.GPU, kernels.CPU, kernels.NETWORK, kernels.NETWORK)) for _ in range(num)]

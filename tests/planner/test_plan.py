@@ -128,41 +128,23 @@ def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Pat
     assert not lint_plan(after).errors
 
 
-def test_a_candidate_that_astra_sim_stops_at_is_dropped(tmp_path: Path) -> None:
-    """Members of a group on every other NPU of a ring send 16 bytes at time 0 in under 1 ns: such a trace cannot be replayed."""
+def test_messages_of_less_than_a_nanosecond_are_planned(tmp_path: Path) -> None:
+    """ASTRA-sim's queues would stop at 16 bytes on a link at time 0: they are sent as what takes 1 ns."""
     groups = {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}
     ranks = [[coll(0, size=16, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
     result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring",))), tmp_path / "plan")
-    large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
-    assert (large.algorithm != "native", small.algorithm) == (True, "native")
-    assert "less than 1 ns" in small.reason
+    assert all(case.algorithm != "native" for case in result.cases)
     assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert not lint_plan(after).errors
 
 
-def test_a_planned_run_that_cannot_be_replayed_goes_without_what_stops_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the native collective cannot be compared with, only the whole run shows that ASTRA-sim stops."""
-    monkeypatch.setattr("astra_tacos.planner.synthesis._native_ns", lambda *_: None)
-    ranks = [[coll(0, size=16), coll(1, [0], size=1 << 16)] for _ in range(8)]
-    result, _ = quickly_planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
-    large, small = sorted(result.cases, key=lambda case: -case.size_bytes)
-    assert (large.algorithm != "native", small.algorithm) == (True, "native")
-    assert small.reason.startswith("the run with it cannot be replayed: workload/w: rank ")
-    assert "at time 0 in under 1 ns" in small.reason
-    assert result.before_ns is not None
-    assert result.after_ns < result.before_ns
-    assert not list((tmp_path / "plan").glob("candidate*"))
-
-
-def test_chunks_that_take_a_link_no_time_stay_native(tmp_path: Path) -> None:
-    """ASTRA-sim stops at such a message at time 0; its own collectives send theirs a moment later."""
+def test_links_that_are_faster_than_the_buffer(tmp_path: Path) -> None:
     files = RunFiles(ranks=[[coll(0, size=1000)] for _ in range(5)], bandwidth=5000)
-    result, _ = quickly_planned(written(tmp_path, files), tmp_path / "plan")
-    assert result.after_ns == result.best_native_ns
-    assert "less than 1 ns" in (tmp_path / "plan" / "plan.json").read_text()
+    result, after = quickly_planned(written(tmp_path, files), tmp_path / "plan")
+    assert [case.algorithm for case in result.cases] != ["native"]
+    assert result.best_native_ns is not None and result.after_ns < result.best_native_ns
+    assert not lint_plan(after).errors
 
 
 def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:

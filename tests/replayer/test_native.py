@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive import naive_direct_delay, naive_route
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import Dimension, NetworkConfig
@@ -305,7 +306,7 @@ def programs(draw: st.DrawFn) -> CollectiveProgram:
     return native_program(pattern, implementations, draw(st.integers(10_000, 99_999)), sizes, system)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(programs())
 def test_programs_are_well_formed(program: CollectiveProgram) -> None:
     position = np.repeat(np.arange(program.num_positions), np.diff(program.rank_first))

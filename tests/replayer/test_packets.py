@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.examples import examples
 from helpers.lint_runs import comp, recv, send
 from helpers.naive_run import naive_replay_run
 from helpers.runs import Dimensions, Tastes, make_run, random_run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import configured, read_network
@@ -61,7 +62,7 @@ def with_ns3(run: Run, **settings: int | float) -> Run:
     return replace(run, network=replace(run.network, ns3=replace(run.network.ns3, **settings)))  # type: ignore[arg-type]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(
     seed=st.integers(0, 2**32 - 1),
     dimensions=st.sampled_from(NETWORKS),

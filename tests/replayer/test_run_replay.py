@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 from helpers.naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
 from helpers.runs import (
@@ -28,7 +29,7 @@ from helpers.runs import (
     random_run,
     write_run,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
@@ -166,7 +167,7 @@ def check_against_twin(run: Run, backend: str) -> None:
         assert_equals_twin(run, outcome, naive_replay_run(run, backend))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(20)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS + EVERY_BLOCK),

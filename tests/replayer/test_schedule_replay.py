@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import naive_dependencies, naive_times
 from helpers.networks import ALL, topology
 from helpers.schedules import changed, columns, schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ReplayError
@@ -23,7 +24,7 @@ def assert_as_predicted(of) -> None:
     assert replayed.collective_time_ns == of.collective_time_ns
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(schedules(most_npus=18))
 def test_replay_equals_prediction(of) -> None:
     assert_as_predicted(of)
@@ -36,7 +37,7 @@ def test_replay_equals_prediction_everywhere(name: str, link_model: str, collect
     assert_as_predicted(schedule(topology(*ALL[name]), collective, 777_777, 3, link_model=link_model))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_replay_of_other_times_keeps_only_the_order(of) -> None:
     """Stretched times say the same about who waits for whom, so the replay brings the schedule back to its own times."""

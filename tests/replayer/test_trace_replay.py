@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive import NaiveHashSet, naive_trace_replay
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
@@ -403,7 +404,7 @@ def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
     return net, ranks
 
 
-@settings(max_examples=25, deadline=None)
+@examples(20)
 @given(cases(), st.sampled_from(list(BACKENDS)))
 def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: str) -> None:
     net, ranks = case

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.messages import grouped_schedules, one_shot, summed_schedules
 from helpers.naive_schedule import computes_collective, naive_dependencies, naive_times, sums_up, value_time
 from helpers.networks import topology
 from helpers.schedules import schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
@@ -37,7 +38,7 @@ GROUPED = grouped_schedules()
 ANY = st.one_of(GROUPED, summed_schedules())
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(ANY)
 def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
     assert verify(of) == ()
@@ -50,7 +51,7 @@ def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
     assert replayed.link_busy_ns.tolist() == of.link_busy_ns.tolist()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=ANY, link_order=st.sampled_from((None, "serial", "tokens")))
 def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: Schedule, link_order) -> None:
     prefix = tmp_path_factory.mktemp("et") / "a"
@@ -64,7 +65,7 @@ def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: S
     assert verify_trace(trace, of.collective.name, of.topology, of.collective.root).proven
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=ANY)
 def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     path = tmp_path_factory.mktemp("xml") / "a.xml"
@@ -94,7 +95,7 @@ def write(exporter: Exporter, of: Schedule, path: Path) -> Path:
     return path
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(of=ANY)
 def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     folder = tmp_path_factory.mktemp("out")
@@ -115,7 +116,7 @@ def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Sche
     assert len(data["messages"]["class"]) == of.num_messages and len(data["bars"]["row"]) == len(held)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=summed_schedules())
 def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
     usable = {row: int(of.end_ns[row]) for row in of.message_row.tolist()}
@@ -129,7 +130,7 @@ def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
         assert np.repeat(found.time_ns[own], found.chunks[own]).tolist() == expected
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=ANY, data=st.data())
 def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.DataObject) -> None:
     chunk = data.draw(st.integers(0, of.collective.num_chunks - 1))
@@ -145,7 +146,7 @@ def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.Dat
         assert set(zip(found.waits.tolist(), found.source.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=ANY)
 def test_what_is_stored_is_read_again(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     path = tmp_path_factory.mktemp("npz") / "a.npz"
@@ -160,7 +161,7 @@ def codes(of: Schedule) -> set[str]:
     return {violation.code for violation in verify(of)}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=GROUPED, data=st.data())
 def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Schedule, data: st.DataObject) -> None:
     awaited = naive_dependencies(of)
@@ -178,7 +179,7 @@ def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Sc
     assert found & {"chunk-absent", "incomplete", "overwrites", "counted-twice"}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=summed_schedules(), data=st.data())
 def test_sums_that_are_not_what_they_seem_are_objected_to(of: Schedule, data: st.DataObject) -> None:
     sums = of.sums
@@ -229,7 +230,7 @@ def with_entry(trace, name: str, at: int, value: int):
     return replace(trace, chunks=replace(trace.chunks, **{name: replace(lists, entry=entry)}))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(of=ANY, data=st.data())
 def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: st.DataObject) -> None:
     trace = schedule_trace(of, "x")
@@ -253,7 +254,7 @@ def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: s
     assert int(trace.kind[node]) != 6 or (np.count_nonzero(used) == 1 and old not in of.sums.total)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=ANY, data=st.data())
 def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule, data: st.DataObject) -> None:
     trace = schedule_trace(of, "x")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
 from helpers.networks import ALL, topology
 from helpers.schedules import schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
 
 
 def awaited(of) -> list[list[int]]:
@@ -22,7 +23,7 @@ def awaited(of) -> list[list[int]]:
     return [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_times_are_the_earliest_that_link_order_allows(of) -> None:
     dependencies = naive_dependencies(of)
@@ -32,7 +33,7 @@ def test_times_are_the_earliest_that_link_order_allows(of) -> None:
     assert of.end_ns.tolist() == end
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_settling_again_changes_nothing(of) -> None:
     again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces, of.message_first))
@@ -40,7 +41,7 @@ def test_settling_again_changes_nothing(of) -> None:
         assert np.array_equal(getattr(of, name), getattr(again, name))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_delays_are_those_of_the_timing_model(of) -> None:
     sizes = of.sizes
@@ -52,7 +53,7 @@ def test_delays_are_those_of_the_timing_model(of) -> None:
             assert of.end_ns[row] - of.start_ns[row] == blocking_delay(of, row)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_previous_on_link(of) -> None:
     link = of.topology.channel_link[of.channel]
@@ -89,15 +90,19 @@ def test_through_a_switch() -> None:
 )
 def test_auto_takes_what_astra_sim_replays_exactly(name: str, model: str) -> None:
     network = topology(*ALL[name])
-    assert choose_link_model(network, COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1))[0] == model
+    assert choose_link_model(network)[0] == model
 
 
 def test_chunks_below_a_nanosecond() -> None:
     network = topology(*ALL["ring8"])
     tiny = COLLECTIVES["all-gather"](8, 1, 1)
-    assert choose_link_model(network, tiny)[0] == "blocking"
+    padded = compute_timing(network, tiny, "pipelined")
+    assert padded.link_hold_ns.tolist() == [[1]] * network.num_links
+    assert least_bytes(network).tolist() == [54] * network.num_links  # of 50 GiB/s
     with pytest.raises(SynthesisError, match="less than 1 ns"):
-        compute_timing(network, tiny, "pipelined")
+        compute_timing(network, COLLECTIVES["all-gather"](8, 100, 2), "pipelined")
+    with pytest.raises(SynthesisError, match="less than 1 ns"):
+        compute_timing(topology(("Ring", 4, 50.0, 0.0)), COLLECTIVES["all-gather"](4, 1, 1), "blocking")
     with pytest.raises(SynthesisError, match="longer than"):
         compute_timing(topology(("Ring", 4, 1e-9, 0.0)), COLLECTIVES["all-gather"](4, 1 << 40, 1), "blocking")
     with pytest.raises(ConfigError, match="reduce bandwidth"):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.symmetric import task, tasks
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.archive import write_archive
 from astra_tacos.errors import ConfigError
@@ -26,7 +27,7 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 COLUMNS = ("chunk", "src", "dst", "reduces", "start_ns", "end_ns")
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(what=tasks())
 def test_written_and_read(tmp_path_factory: pytest.TempPathFactory, what: SymmetricTask) -> None:
     path = tmp_path_factory.mktemp("stored") / "schedule.npz"

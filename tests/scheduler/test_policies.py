@@ -179,6 +179,29 @@ def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredSt
             assert isinstance(other, str) or best <= other.end_ns
 
 
+RUNS = (Parallelism(dp=4), Parallelism(dp=8), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2), Parallelism(dp=4, tp=2))
+NETWORKS = ("Ring", "FullyConnected", "Switch")
+
+
+@examples(3)
+@given(st.sampled_from(RUNS), st.sampled_from(NETWORKS), st.integers(1, 3), st.sampled_from([1, 4, 40]), st.data())
+def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, layers: int, gibps: int, data: st.DataObject) -> None:
+    """Any policies on any run: what is written is legal, takes what the replay in memory took, and no longer than before."""
+    names = data.draw(st.lists(st.sampled_from([*POLICIES, *SYSTEMS]), min_size=1, max_size=3, unique=True))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        network = write_network(folder / "n.yml", (block, parallelism.num_ranks), bandwidth=gibps)
+        model = small_model(hidden=256, ffn=1024, layers=2 * layers)
+        step = Step(model, parallelism, 2, batch=8, steps=data.draw(st.integers(1, 2)))
+        run = generate(step, folder / "run", Device(peak_tflops=20), network)
+        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        (folder / "out").mkdir()
+        result = schedule_run(inputs, folder / "out", ",".join(names))
+        assert not any("DEFECT" in note for note in result.notes), result.notes
+        after = replay_run(read_inputs(planned_inputs(folder / "out", inputs)))
+        assert after.end_ns == result.after_ns <= result.as_is_ns
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_stands_for_policies(name: str) -> None:
     requests = parse_schedule(name)

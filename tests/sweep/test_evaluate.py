@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from helpers.sweeps import SMALL, collective_point
 
 from astra_tacos.cli.generate import generate
-from astra_tacos.collective import ROOTED, all_reduce
+from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import ReplayError, VerificationError
@@ -97,7 +97,7 @@ def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch: pytes
     warm_up()
     warm = called.copy()
     for name, synthesizer in SYNTHESIZERS.items():
-        for collective in sorted(synthesizer.collectives):
+        for collective in sorted(synthesizer.collectives & COLLECTIVES.keys()):
             root = 0 if collective in ROOTED else None
             evaluate(collective_point(synthesizer=name, collective=collective, root=root), Conditions())
     assert warm and called == warm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from helpers.examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=300, deadline=None)
+@examples(20)
 @given(st.one_of(NUMBERS, _truth(NUMBERS)))
 @example("2 ** 62")
 @example("(-8) ** 0.5")

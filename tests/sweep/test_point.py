@@ -14,11 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.config.network import LinkSpec, NetworkConfig, read_network
+from astra_tacos.config.node_table import ForwardingDevice
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.sweep.point import CollectiveTask, Point, WorkloadTask
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 NETWORK = networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0), failed_links=((0, 1), (1, 0)))
 GRAPH = read_network(CONFIGS / "network" / "dgx1_cube_mesh.yml")
+FABRICS = (
+    replace(GRAPH, forwarding=(ForwardingDevice(), ForwardingDevice("nic", "mlx5_0"))),
+    replace(GRAPH, forwarding=(ForwardingDevice(), ForwardingDevice()), reducing=(ReducingDevice(6, 1 << 18, 4, 40),)),
+    replace(NETWORK, reducing=(ReducingDevice(8), ReducingDevice(9, ports=3))),
+)
 TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", "auto", threads=1))
 RUN = WorkloadTask("/a/w", "/a/s.json", "/a/g.json", None, "/a", None, None, SearchOptions(trials=4, threads=1), "0" * 64)
 POINT = Point(0, {"a": 1}, NETWORK, TASK, {"kind": "collective"})
@@ -78,6 +85,7 @@ def test_whatever_the_network_is_changes_the_key() -> None:
         replace(NETWORK, link_overrides=(LinkSpec(1, 2, 7.0, None),)),
         GRAPH,
         replace(GRAPH, links=GRAPH.links[1:]),
+        *FABRICS,
     ]
     assert len({point.key for point in (POINT, *(replace(POINT, network=network) for network in others))}) == len(others) + 1
 
@@ -108,7 +116,7 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
         st.text(max_size=5),
         st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.floats(allow_nan=False), st.text(), st.booleans()),
     ),
-    st.sampled_from([NETWORK, GRAPH, replace(NETWORK, link_overrides=(LinkSpec(1, 2, 0.1, None),))]),
+    st.sampled_from([NETWORK, GRAPH, *FABRICS, replace(NETWORK, link_overrides=(LinkSpec(1, 2, 0.1, None),))]),
     st.sampled_from([TASK, RUN, replace(TASK, options=replace(TASK.options, budget=7), root=3)]),
     st.none() | st.text(),
 )

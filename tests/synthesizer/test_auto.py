@@ -41,7 +41,7 @@ def columns(of) -> list[bytes]:
     return [getattr(of, column).tobytes() for column in ("chunk", "channel", "reduces", "start_ns", "end_ns")]
 
 
-@pytest.mark.parametrize("network", ["mixed", "mesh"])
+@pytest.mark.parametrize("network", ["mixed"])
 def test_threads_change_nothing(network: str) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
@@ -58,9 +58,9 @@ PAIRS = [
     (network, collective, row < 2)
     for row, network in enumerate(("torus", "mesh", "mixed", "switch"))
     for column, collective in enumerate(COLLECTIVES)
-    if (row + column) % 2 == 0
+    if (row + column) % 4 == 0
 ]
-"""Each network with half of the collectives; each of these once cut into other numbers of chunks and once not."""
+"""Each collective on one of the networks; on two of these cut into other numbers of chunks, on the others not."""
 
 
 @pytest.mark.parametrize(("network", "collective", "recut"), PAIRS)
@@ -421,7 +421,7 @@ def test_auto_is_legal_not_below_the_bound_and_replays_as_predicted(network, dat
     check_search(AUTO, network, data)
 
 
-@pytest.mark.parametrize("name", SYNTHESIZERS)
+@pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & COLLECTIVES.keys()])
 @examples(6)  # with the number of chunks as given, test_contract has more of them
 @given(network=topologies(), data=st.data())
 def test_so_is_a_search_for_the_best_of_one_synthesizer(name: str, network, data: st.DataObject) -> None:
@@ -429,7 +429,9 @@ def test_so_is_a_search_for_the_best_of_one_synthesizer(name: str, network, data
 
 
 def check_search(name: str, network, data: st.DataObject) -> None:
-    collective = data.draw(st.sampled_from(sorted(COLLECTIVES if name == AUTO else SYNTHESIZERS[name].collectives)))
+    collective = data.draw(
+        st.sampled_from(sorted(COLLECTIVES if name == AUTO else SYNTHESIZERS[name].collectives & COLLECTIVES.keys()))
+    )
     root = data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None
     size = data.draw(st.integers(50_000, MIB))
     chunks = data.draw(st.integers(1, 5))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import computes_collective
 from helpers.networks import graph, topologies, topology
 from helpers.schedules import schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
@@ -81,7 +82,7 @@ def test_the_fewest_trees_have_the_rate_of_the_tightest_cut(name: str) -> None:
     assert best_ns * 0.999 <= first.period_ns / trees <= best_ns * 1.004
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(network=topologies(14), data=st.data())
 def test_arborescences_share_links_within_capacities(network: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, network.num_npus - 1))
@@ -106,7 +107,7 @@ def test_arborescences_share_links_within_capacities(network: Topology, data: st
         assert min(each.period_ns / len(each.channel) for each in found) <= best_ns * 1.12
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(14), data=st.data())
 def test_broadcasts_and_reduces_are_legal(network: Topology, data: st.DataObject) -> None:
     of = schedule(

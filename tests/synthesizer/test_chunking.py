@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -12,12 +13,12 @@ from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.chunk_counts import choose_chunks
+from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_of_whole_ns
 from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     network=topologies(),
     collective=st.sampled_from(sorted(COLLECTIVES)),
@@ -89,4 +90,25 @@ def test_bad_arguments() -> None:
     with pytest.raises(ConfigError, match="max sends: found 0"):
         choose_chunks(network, "all-gather", 1 << 20, "blocking", 0)
     with pytest.raises(SynthesisError, match="less than 1 ns"):
-        choose_chunks(topology(("Ring", 4, 400.0, 1.0)), "all-gather", 8, "pipelined", 100)
+        choose_chunks(topology(("Ring", 4, 400.0, 0.0)), "all-gather", 8, "blocking", 100)
+
+
+@examples(20)
+@given(
+    rates=st.lists(st.sampled_from((12.5, 25.0, 50.0, 150.0, 450.0)), min_size=1, max_size=2),
+    size=st.integers(1000, 1 << 24),
+    powers=st.integers(1, 8),
+)
+def test_counts_near_others_of_whole_nanoseconds(rates: list[float], size: int, powers: int) -> None:
+    network = topology(*(("Ring", 3, rate, 500.0) for rate in rates))
+    counts = {1 << power for power in range(powers)}
+
+    def truncated(count: int) -> float:
+        holds = [size / count / (rate * 2**30 / 1e9) for rate in rates]
+        return max(1 - int(hold) / hold for hold in holds)
+
+    for count in counts_of_whole_ns(network, float(size), counts):
+        assert min(counts) <= count <= max(counts)
+        assert truncated(count) <= 0.005
+        assert any(2 / 3 <= count / other <= 3 / 2 and truncated(other) > 0.005 for other in counts)
+    assert not counts_of_whole_ns(network, float(size), {count for count in counts if truncated(count) <= 0.005} or {1})

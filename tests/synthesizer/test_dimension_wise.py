@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
@@ -128,7 +128,7 @@ def plans(draw: st.DrawFn, network: Topology) -> Plan:
 NETWORKS = st.one_of(topologies(12), st.sampled_from([ONE_WAY, *(topology(*dimensions) for dimensions in ALL.values())]))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(network=NETWORKS, data=st.data())
 def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
     plan = data.draw(plans(network))
@@ -139,7 +139,7 @@ def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
     check(dispatch(network, collective, timing, send_graph_of(plan, network, timing, network.num_npus)))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=NETWORKS, data=st.data())
 def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> None:
     pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
@@ -167,10 +167,12 @@ def test_small_collectives_take_log_many_latencies_in_each_dimension(collective:
     assert of.num_messages == network.num_npus * 5
 
 
-def test_links_too_fast_for_the_buffer_are_told() -> None:
-    network = topology(("Ring", 4, 1e6, 0.0))
-    with pytest.raises(SynthesisError, match="expected at least 1 ns a chunk"):
-        best(network, 64, "pipelined")
+def test_links_too_fast_for_the_buffer_get_it_whole() -> None:
+    """Shorter messages would take as long: those of ASTRA-sim's queues hold a link for 1 ns."""
+    network = topology(("Ring", 4, 1e6, 1.0))
+    made = best(network, 64, "pipelined")
+    check(made)
+    assert set(made.message_bytes.tolist()) == {64}
 
 
 @examples(20)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import MIXED, RING8, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
@@ -77,7 +78,7 @@ def naive_order(network, collective, timing, plan) -> list[int]:
     return order
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(network=topologies(10), seed=st.integers(0, 1 << 30), data=st.data())
 def test_as_the_naive_twin(network, seed: int, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["all-gather", "reduce-scatter", "all-reduce"]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from helpers.examples import examples
 from helpers.networks import topology
 from helpers.schedules import schedules
-from hypothesis import given, settings
+from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -16,7 +17,7 @@ from astra_tacos.synthesizer.search.joining import join_messages
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(schedules())
 def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
     joined = join_messages(of)
@@ -40,7 +41,7 @@ def test_chunks_of_one_npu_leave_together() -> None:
     assert (joined.collective_time_ns, joined.num_messages) == (1003, 2)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(schedules())
 def test_exact_time_is_near_the_predicted_one(of) -> None:
     """Truncation shortens each delay by less than 1 ns, rounding of reductions moves each by half a microsecond at most."""

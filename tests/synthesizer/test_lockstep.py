@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_lockstep import naive_rounds
 from helpers.networks import graph, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -40,7 +41,7 @@ def rounds(of, collective: str, size: int, chunks: int, model: str, seed: int = 
     return lockstep_rounds(of, what, compute_timing(of, what, model), seed, **options)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),
     collective=st.sampled_from(("all-gather", "reduce-scatter")),
@@ -61,7 +62,7 @@ def test_naive_twin(name: str, collective: str, chunks: int, model: str, seed: i
     assert (chunk[::-1] if reverse else chunk).tolist() == expected
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),
     collective=st.sampled_from(sorted(COLLECTIVES)),

@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, HIERARCHY, broken_torus, dgx1, topologies, topology
 from helpers.schedules import schedule
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -42,7 +43,7 @@ def channels_of(network: Topology) -> tuple[list[tuple[int, int, int]], np.ndarr
     return list(zip(network.channel_src.tolist(), network.channel_dst.tolist(), ns.tolist(), strict=True)), ns
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(network=topologies())
 def test_near_is_what_faster_links_bring_sooner(network: Topology) -> None:
     channels, ns = channels_of(network)
@@ -133,7 +134,7 @@ def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: To
     assert needed_ns <= chunked_lower_bound(network, what, timing).time_ns * 1.05
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(12), data=st.data())
 def test_overlapping_phases_on_any_network_without_switches(network: Topology, data: st.DataObject) -> None:
     assume(not network.has_switches)

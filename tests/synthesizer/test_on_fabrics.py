@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from helpers.command import run
 from helpers.examples import examples
-from helpers.fabrics import ONE_WAY, TWO_LEVELS, fabrics
+from helpers.fabrics import ONE_WAY, TWO_LEVELS, adding_fabrics, fabrics
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow.parquet import read_table
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
@@ -39,7 +40,13 @@ def check(topology, what, name: str, model: str = "pipelined", seed: int = 0) ->
 
 
 @examples(10)
-@given(fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(("pipelined", "blocking")), st.integers(1, 3), st.data())
+@given(
+    fabrics() | adding_fabrics(),
+    st.sampled_from(sorted(COLLECTIVES)),
+    st.sampled_from(("pipelined", "blocking")),
+    st.integers(1, 3),
+    st.data(),
+)
 def test_every_synthesizer_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, of, model, chunks, data) -> None:
     root = data.draw(st.integers(0, topology.num_endpoints - 1)) if of in ROOTED else None
     what = make_collective(of, topology.num_npus, 1 << 20, chunks, root, topology.endpoints)
@@ -58,7 +65,8 @@ def test_what_is_declared_is_done(topology, name: str, of: str) -> None:
         check(topology, what, name)
     else:
         halving = name == "halving-doubling" and topology.num_endpoints & (topology.num_endpoints - 1)
-        assert of not in SYNTHESIZERS[name].collectives or halving or (name == "branchings" and of in ROOTED)
+        needs_more = name == "in-network" or name == "parameter-server"  # devices that add, NPUs that take no part
+        assert of not in SYNTHESIZERS[name].collectives or halving or needs_more or (name == "branchings" and of in ROOTED)
 
 
 @pytest.mark.parametrize("of", ["all-reduce", "all-to-all"])
@@ -94,6 +102,24 @@ def test_compare_and_sweep_take_fabrics(tmp_path: Path) -> None:
     (tmp_path / "s.yml").write_text(text, encoding="utf-8")
     done = run("sweep", "s.yml", "--output", "rows", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path) -> None:
+    network = ("--leaves", "2", "--npus", "2", "--reducing")
+    assert run("fabric", "leaf-spine", *network, "-o", "net", cwd=tmp_path).returncode == 0
+    command = ("compare", "--network", "net/network.yml", "--sizes", "64KiB", "--max-sends", "300", "--json")
+    done = run(*command, "--synthesizers", "in-network,direct", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    compared = {row["synthesizer"]: (row["time_ns"], row["bound_ns"]) for row in json.loads(done.stdout)["rows"]}
+    text = "axes: { s: [in-network, direct] }\npoint:\n  network: net/network.yml\n  collective: all-reduce\n"
+    text += "  size: 64KiB\n  max_sends: 300\n  synthesizer: '= s'\n"
+    (tmp_path / "s.yml").write_text(text, encoding="utf-8")
+    done = run("sweep", "s.yml", "--output", "rows", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = read_table(tmp_path / "rows" / "sweep.parquet").to_pylist()
+    assert [(row["num_npus"], row["made_by"]) for row in rows] == [(4, "in-network"), (4, "direct")]
+    for row in rows:
+        assert (row["predicted_ns"], row["bound_ns"]) == compared[row["s"]]
 
 
 def test_partial_sums_are_refused() -> None:

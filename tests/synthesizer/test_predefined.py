@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import graph, topologies, topology
 from helpers.schedules import schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -227,7 +228,7 @@ def test_nested_cycles_step_on_everywhere(outer: int, inner: str) -> None:
     assert len(set(steps_on)) == len(steps_on)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies())
 def test_rings_go_through_every_npu(network) -> None:
     rings = find_rings(network)

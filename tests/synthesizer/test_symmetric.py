@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.symmetric import task, tasks
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
@@ -39,7 +40,7 @@ ALIKE = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(tasks())
 def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what)
@@ -55,7 +56,7 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None
     assert exact_time_ns(expanded) >= max(bound.time_ns for bound in symmetric_bounds(what)) * (1 - 1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tasks())
 def test_its_bounds_are_bounds_of_the_whole_network(what: SymmetricTask) -> None:
     """Nobody proves more from the dimensions alone than the other bounds do from all links, except for volume and partitions."""
@@ -90,7 +91,7 @@ def test_forty_thousand_npus_at_the_bound() -> None:
     assert schedule.num_sends == 40_000 * 39_999
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tasks(12), st.data())
 def test_translated_networks_have_translated_schedules(what: SymmetricTask, data: st.DataObject) -> None:
     """The links that an expanded schedule uses at some time are moved onto one another by every translation."""
@@ -152,7 +153,7 @@ def test_fewer_owners_than_npus_are_refused() -> None:
     assert SYNTHESIZERS["symmetric"].why_not(network, make_collective("all-reduce", 4, 1024)) is None
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tasks(16))
 def test_no_slower_than_the_matcher(what: SymmetricTask) -> None:
     """Within 1% of TACOS's algorithm in the same chunks, or one send later: trees are cut into whole sends, the same for all."""
@@ -166,7 +167,7 @@ def test_no_slower_than_the_matcher(what: SymmetricTask) -> None:
     assert time <= max(1.01 * matched, matched + int(what.delay_ns.max()))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(tasks(12))
 def test_more_chunks_and_tries_make_nothing_slower(what: SymmetricTask) -> None:
     few = synthesize_symmetric(what, 0)
@@ -183,7 +184,7 @@ def test_paths_of_an_all_to_all_load_classes_equally(block: str, size: int, chun
     assert schedule.collective_time_ns <= 1.02 * chunked_symmetric_bound(what).time_ns
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(tasks(12), st.integers(1, 5))
 def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what: SymmetricTask, times: int) -> None:
     """On 131,072 NPUs, sums were made earlier than planned, and the plan's times put them behind what waits for them."""

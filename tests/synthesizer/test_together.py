@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import topologies, topology
 from helpers.schedules import changed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
@@ -21,7 +22,7 @@ from astra_tacos.verifier.schedule_oracle import verify, verify_together
 TORUS = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=topologies(12), data=st.data())
 def test_any_groups_at_once(network, data: st.DataObject) -> None:
     collectives = []

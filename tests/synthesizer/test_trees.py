@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_packing import cheapest_tree_cost, cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
 from helpers.networks import ALL, RING8, SWITCHES, graph, topologies, topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
@@ -80,7 +81,7 @@ def check_packing(network, packing, timing) -> None:
     assert np.allclose(link_ns, packing.link_ns)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(topologies(12), st.sampled_from(sorted(COLLECTIVES)), st.integers(1, 3), st.sampled_from(LINK_MODELS), st.integers(0, 9))
 def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chunks: int, link_model: str, seed: int) -> None:
     packing, _, timing = packed(network, name, chunks, link_model, seed, 1 << 22)
@@ -97,7 +98,7 @@ def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chun
         assert np.all(along.away_ns + along.ahead_ns <= along.away_ns.max(axis=1)[:, None])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(small_graphs())
 def test_an_all_gather_fills_the_tightest_cut(network) -> None:
     packing, _, _ = packed(network, "all-gather", 80)
@@ -105,7 +106,7 @@ def test_an_all_gather_fills_the_tightest_cut(network) -> None:
     assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * 1.02
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(small_graphs(paired=True))
 def test_an_all_reduce_reaches_the_packing_rate_of_spanning_trees(network) -> None:
     packing, what, _ = packed(network, "all-reduce", 100)
@@ -113,7 +114,7 @@ def test_an_all_reduce_reaches_the_packing_rate_of_spanning_trees(network) -> No
     assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * (1.02 + 2 / what.num_chunks)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_graphs())
 def test_an_all_reduce_on_one_way_links_comes_near_the_linear_program(network) -> None:
     packing, what, _ = packed(network, "all-reduce", 100)
@@ -121,7 +122,7 @@ def test_an_all_reduce_on_one_way_links_comes_near_the_linear_program(network) -
     assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * (1.05 + 2 / what.num_chunks)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(small_graphs(), st.data())
 def test_the_cheapest_arborescence(network, data: st.DataObject) -> None:
     """One tree on idle links takes the channels that are cheapest together, as networkx finds them too."""
@@ -168,7 +169,7 @@ def mirrored_with(schedule, collective):
     return replace(schedule, collective=collective)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(topologies(10), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(LINK_MODELS), st.integers(0, 99))
 def test_justified_schedules_are_legal_and_no_slower(network, name: str, link_model: str, seed: int) -> None:
     what = COLLECTIVES[name](network.num_npus, 1 << 20, 3)

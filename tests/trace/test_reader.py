@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf.internal.encoder import _VarintBytes
+from helpers.examples import examples
 from helpers.naive_trace import assert_equal, naive_columns, naive_messages, naive_trace
 from helpers.trace_bytes import Builder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
@@ -202,7 +203,7 @@ def test_the_kernels_names_are_the_traces() -> None:
 # ---- From ids to rows ----
 
 
-@settings(max_examples=100, deadline=None)
+@examples(20)
 @given(st.lists(ID, min_size=1, max_size=40, unique=True), st.lists(ID, max_size=20), st.booleans(), ID, st.data())
 def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: int, data: st.DataObject) -> None:
     if shift:
@@ -214,7 +215,7 @@ def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: in
     assert dep.tolist() == [first + ids.index(one) if one in ids else DANGLING for one in wanted]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20)
 @given(st.lists(ID, min_size=2, max_size=40), ID)
 def test_the_second_node_of_an_id_is_found(ids: list[int], seed: int) -> None:
     expected = next((row for row, one in enumerate(ids) if one in ids[:row]), UNIQUE)

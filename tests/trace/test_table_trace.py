@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from helpers.examples import examples
 from helpers.naive_trace import assert_equal
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.trace.reader import read_trace
@@ -58,7 +59,7 @@ def tables(draw: st.DrawFn) -> tuple[NodeTable, np.ndarray]:
     return table, np.cumsum([0, *map(len, ranks)])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(20)
 @given(tables())
 def test_equals_what_is_read_of_the_bytes(made: tuple[NodeTable, np.ndarray]) -> None:
     table, rank_first = made

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf.internal.encoder import _VarintBytes
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.trace import et_schema_pb2 as schema
@@ -65,7 +66,7 @@ def as_field(name: str, value: int) -> int | str:
     return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20)
 @given(nodes(), LISTS)
 def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> None:
     names = ("send_", "something longer_", "n" * 3000)

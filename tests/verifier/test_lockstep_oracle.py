@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
@@ -46,7 +47,7 @@ def test_every_dropped_send_is_missed(collective: str, model: str) -> None:
         assert "incomplete" in codes(with_chunk(of, chunk))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(20)
 @given(
     collective=st.sampled_from(("all-gather", "reduce-scatter", "all-reduce")),
     model=st.sampled_from(("blocking", "pipelined")),

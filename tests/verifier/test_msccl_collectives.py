@@ -6,10 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from helpers.examples import examples
 from helpers.msccl_interpreter import computes_its_collective
 from helpers.msccl_mutants import KINDS, mutate
 from helpers.msccl_programs import COLLS, direct_program, ring_all_reduce
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
@@ -53,7 +54,7 @@ def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path: Path,
 
 
 @pytest.mark.parametrize("coll", COLLS)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(
     tmp_path_factory: pytest.TempPathFactory, coll: str, data: st.DataObject

@@ -70,6 +70,19 @@ def test_every_change_is_found(name: str, tmp_path: Path) -> None:
             assert verdict.violations, (what, plan["gpus"][0])
 
 
+@pytest.mark.skipif(not FILES, reason=WHY_NONE)
+def test_every_change_of_others_plans_is_found(tmp_path: Path) -> None:
+    """All but `nop`s around what orders itself or what was there from the beginning, and a copy that nothing reads."""
+    idle = {("reduce", "copy 0.0")}
+    for path in FILES:
+        kept = set()
+        for what, plan in mutants(json.loads(path.read_text(encoding="utf-8"))):
+            if judge(plan, tmp_path).proven:
+                kept.add((path.stem, what))
+        assert {each for each in kept if not each[1].startswith("nop ")} <= idle, path.name
+        assert not any(what.startswith(("index", "size")) for _, what in kept)
+
+
 def codes(plan: dict[str, Any], folder: Path) -> set[str]:
     return {violation.code for violation in judge(plan, folder).violations}
 

@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import networkx
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import ALL, MIXED, RING8, TORUS, topology
 from helpers.schedules import schedule, schedules
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
@@ -78,7 +79,7 @@ def test_every_schedule_verifies_as_a_trace(tmp_path: Path, network: str, collec
         assert verify_trace(read_trace(tmp_path / f"a{chunks}"), collective, of).violations == ()
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(of=schedules(most_npus=16))
 def test_any_schedule_verifies_as_a_trace(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
     prefix = tmp_path_factory.mktemp("et") / "a"
@@ -202,7 +203,7 @@ def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
 
 
 @pytest.mark.parametrize("kind", ("tag", "size", "peer", "chunk", "reduces", "node", "dangling", "reversed edge"))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(case=st.sampled_from(CASES), data=st.data())
 def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
     trace = read_trace(files / "-".join(case))
@@ -210,7 +211,7 @@ def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str,
     assert verify_trace(changed, case[1]).violations != ()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(case=st.sampled_from(CASES), data=st.data())
 def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
     trace = read_trace(files / "-".join(case))
@@ -329,7 +330,7 @@ XML_CHANGES = (
 
 
 @pytest.mark.parametrize("kind", XML_CHANGES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
@@ -337,7 +338,7 @@ def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, s
     assert verify_msccl_xml(saved(root, files)).violations != ()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
@@ -511,7 +512,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 # Order
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data(), size=st.integers(1, 150))
 def test_the_search_for_paths_matches_its_slow_twin(data: st.DataObject, size: int) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))

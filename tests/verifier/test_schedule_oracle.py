@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, topologies, topology
 from helpers.schedules import changed, columns, schedule, schedules
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import PERSONALISED
@@ -17,7 +18,7 @@ from astra_tacos.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import check, verify
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(schedules(most_npus=16))
 def test_synthesized_schedules_pass(of) -> None:
     assert verify(of) == ()
@@ -69,14 +70,14 @@ ALWAYS_WRONG = (
 
 
 @pytest.mark.parametrize("kind", ALWAYS_WRONG)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=schedules(), data=st.data())
 def test_mutations_are_objected_to(kind: str, of, data: st.DataObject) -> None:
     row = data.draw(st.integers(0, of.num_sends - 1))
     assert verify(mutate(of, kind, row, row))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(of=schedules(), data=st.data())
 def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: st.DataObject) -> None:
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
@@ -86,7 +87,7 @@ def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: 
         assert computes_collective(mutant)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(of=schedules(), data=st.data())
 def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject) -> None:
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
@@ -146,7 +147,7 @@ PERSONALISED_KINDS = ("wrong target", "wrong owner", "drop last hop", "duplicate
 
 @pytest.mark.parametrize("kind", PERSONALISED_KINDS)
 @pytest.mark.parametrize("collective", sorted(PERSONALISED))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(network=topologies(10), data=st.data())
 def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collective: str, network, data: st.DataObject) -> None:
     of = schedule(network, collective, 100_003, data.draw(st.integers(1, 2)))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.symmetric import task, tasks
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.blocks import BUILDING_BLOCKS
@@ -61,7 +62,7 @@ def broken(draw: st.DrawFn) -> SymmetricSchedule:
     return with_columns(schedule, columns)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20)
 @given(broken())
 def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedule) -> None:
     violations = verify_symmetric(schedule)

@@ -40,31 +40,38 @@ def flow(topology: Topology, collective: Collective, timing: Timing) -> Bound:
         return Bound("flow", 0, "others may need the same data")
     amount = pair_bytes(collective)
     bounds = []
-    for where, length in _lengths(topology, amount > 0):
+    # Parts of equal sizes may differ by a byte, which does not matter.
+    wanted = (amount > 0).astype(np.float64) if collective.part_bytes is None else amount / amount.max()
+    for where, length in _lengths(topology, wanted):
         length = np.maximum(length, _LEAST_LENGTH * length.max())
         links = np.flatnonzero(length > 2 * _LEAST_LENGTH * length.max())
         arrival = first_arrival_ns(topology)
         rate = rate_bytes_per_ns(topology, np.arange(topology.num_links)) * length
-        time = whole_ns(smallest_time_ns(rate, arrival, _priced(topology, amount, length)))
+        time = whole_ns(
+            smallest_time_ns(rate, arrival, _priced(topology, amount, length, is_equal=collective.part_bytes is None))
+        )
         bounds.append(Bound("flow", time, where, (), () if len(links) == topology.num_links else tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def _lengths(topology: Topology, wanted: NDArray[np.bool_]) -> list[tuple[str, NDArray[np.float64]]]:
+def _lengths(topology: Topology, wanted: NDArray[np.float64]) -> list[tuple[str, NDArray[np.float64]]]:
     """What they are, in words, and float64[num_links]."""
     kinds = [(where, np.isin(np.arange(topology.num_links), links).astype(np.float64)) for where, links in link_sets(topology)]
     best = best_lengths(topology, wanted)
     return kinds if best is None else [*kinds, ("maximum concurrent flow", best)]
 
 
-def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.float64]) -> float:
-    """Sum over pairs of bytes times the length of the shortest path, or a part of the sum where there are too many pairs."""
+def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.float64], *, is_equal: bool) -> float:
+    """Sum over pairs of bytes times the length of the shortest path, or a part of the sum where there are too many pairs.
+
+    Where all NPUs have equal parts (`is_equal`) and are alike, so are the lengths that they see.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     graph = topology.link_graph(length)
     num_npus = topology.num_npus
     least = amount[~np.eye(num_npus, dtype=np.bool_)].min()
-    if least > 0 and is_transitive(topology):  # the lengths are the same from everywhere
+    if is_equal and least > 0 and is_transitive(topology):  # the lengths are the same from everywhere
         return float(num_npus * least * dijkstra(graph, indices=0)[:num_npus].sum())
     if np.count_nonzero(amount.any(axis=0)) < np.count_nonzero(amount.any(axis=1)):
         amount, graph = amount.T, graph.T

@@ -19,25 +19,26 @@ MOST_UNKNOWNS = 60_000
 """HiGHS takes about 5 s for so many: random graphs of 128 NPUs with four links each, meshes of 11 x 11."""
 
 
-def best_lengths(topology: Topology, wanted: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    """float64[num_links], the prices for one unit between every wanted pair; None if there are too many unknowns, or no solution.
+def best_lengths(topology: Topology, wanted: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """float64[num_links], the prices for what each NPU has for each; None if there are too many unknowns, or no solution.
 
     Parameters
     ----------
     topology
         The network.
     wanted
-        bool[num_npus, num_npus], whether an NPU has something for another.
+        float64[num_npus, num_npus], how much an NPU has for another.
     """
-    return _best_lengths(topology, np.packbits(wanted).tobytes())
+    return _best_lengths(topology, np.ascontiguousarray(wanted, np.float64).tobytes())
 
 
 @lru_cache(maxsize=16)
-def _best_lengths(topology: Topology, bits: bytes) -> NDArray[np.float64] | None:
+def _best_lengths(topology: Topology, amounts: bytes) -> NDArray[np.float64] | None:
     num_npus = topology.num_npus
-    wanted = np.unpackbits(np.frombuffer(bits, np.uint8), count=num_npus**2).reshape(num_npus, num_npus).astype(np.float64)
+    wanted = np.frombuffer(amounts, np.float64).reshape(num_npus, num_npus)
     src, dst, load = topology.link_src, topology.link_dst, np.arange(topology.num_links)
-    if wanted.sum() == num_npus * (num_npus - 1) and is_transitive(topology):
+    is_equal = wanted.sum() == num_npus * (num_npus - 1) and wanted.max() == 1.0
+    if is_equal and is_transitive(topology):
         # All NPUs send alike, and NPU 0's flow on all links of a class is that of all NPUs on each of them.
         source, load = np.array([0]), translation_classes(topology)
     else:

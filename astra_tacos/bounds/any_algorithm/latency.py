@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import link_latency_ns
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
@@ -27,7 +28,11 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     """
     members = collective.member_npus
     sources, targets = _ends(collective)
-    if len(sources) * topology.num_links <= MOST_STEPS:
+    if collective.part_bytes is not None:  # not all pairs have anything for one another
+        sources = sources[: max(1, MOST_STEPS // topology.num_links)]
+        wanted = pair_bytes(collective)[np.ix_(sources, targets)] > 0
+        distance = np.where(wanted, distances_ns(topology, sources)[:, targets], 0.0)
+    elif len(sources) * topology.num_links <= MOST_STEPS:
         distance = distances_ns(topology, sources)[:, targets]
     elif len(targets) * topology.num_links <= MOST_STEPS:
         distance = distances_ns(topology, targets, towards=True)[:, sources].T

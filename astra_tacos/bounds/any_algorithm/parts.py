@@ -22,7 +22,7 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     """The worst of the partitions that are tried, which are those of the bound for whole chunks."""
     bounds = []
     for group in weak_partitions(topology, collective):
-        links, parts = links_between(topology, group), len(np.unique(group[: topology.num_endpoints]))
+        links, parts = links_between(topology, group), len(np.unique(group[collective.member_npus]))
         time = _time_ns(topology, links, _bytes_between(collective, group))
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
@@ -31,11 +31,15 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
 
 
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Time that the links out of (into) all NPUs need together for all bytes, each counted once for every NPU that sends it."""
+    """Time that the links out of (into) all NPUs need together for all bytes, each counted once for every NPU that sends it.
+
+    Reducing devices count as NPUs that are no members.
+    """
     amount = _bytes_between(collective, np.arange(topology.num_npus))
     has_others = topology.has_switches or topology.forwarding
     ends = (topology.link_src, topology.link_dst) if has_others else (topology.link_src,)
-    time = max(_time_ns(topology, np.flatnonzero(device < topology.num_endpoints), amount) for device in ends)
+    holds = np.append(topology.holds, np.zeros(topology.num_switches, np.bool_))
+    time = max(_time_ns(topology, np.flatnonzero(holds[device]), amount) for device in ends)
     return Bound("volume", time, "all links together")
 
 

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
@@ -38,7 +39,10 @@ def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     np.minimum.at(holds, place, arrival[order])
     if holds[0] <= 0:
         return Bound("rounds", 0, "an NPU may hear of all others at once")
-    time = _first_time_to_know(holds.tolist(), collective.num_members)
+    wanted = collective.num_members
+    if collective.part_bytes is not None:
+        wanted = 1 + int((pair_bytes(collective) > 0).sum(axis=0).max())
+    time = _first_time_to_know(holds.tolist(), wanted)
     return Bound(
         "rounds", int(time), f"{len(holds)} link{'s' * (len(holds) != 1)} an NPU, which a message holds until it arrives"
     )

@@ -93,14 +93,14 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
     note = ""
     pale = 1.0 if chunk is None else _PALE
     if isinstance(schedule, Schedule) and schedule.num_sends <= MOST_BARS and rows.num_rows <= MOST_ROWS:
-        _add_bars(axes, bars_of(schedule, rows), scale, pale)
+        add_bars(axes, bars_of(schedule, rows), scale, pale)
     else:
         note = _add_shares(axes, schedule, rows, scale, width, pale)
     what = _title(schedule, width)
     if chunk is not None:
         own = sends_of_chunk(schedule, rows, chunk)
         least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
-        _add_bars(axes, own.bars, scale, 1.0, least)
+        add_bars(axes, own.bars, scale, 1.0, least)
         _add_tree(axes, own, scale)
         what += f"\nchunk {chunk:,}: {len(own.done_ns):,} sends"
     _dress(axes, rows, schedule, width)
@@ -129,7 +129,7 @@ def _mixed(colour: str, share: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
+def add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
     """Draw the bars of sends that reduce and of sends that copy.
 
     Parameters

@@ -12,11 +12,12 @@ import numpy as np
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import encode
-from astra_tacos.report.html.page import MOST_DATA_BYTES, render_page
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, render_page
 from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
 from astra_tacos.report.html.run_links import link_data
+from astra_tacos.report.html.run_schedule import schedule_section
 from astra_tacos.report.html.run_sections import run_sections
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.replay_directory import RESULT_FILE
@@ -45,8 +46,8 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
         subtitle = (
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
-        facts, cases = plan_facts(result, recording), plan_cases(result)
-    return _page(title or "Planned training run", subtitle, facts, cases, recording)
+        facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
+    return _page(title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
@@ -86,7 +87,9 @@ def _network(recording: Recording) -> str:
     return f"{recording.network} ({recording.shape})" if recording.shape else recording.network
 
 
-def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recording: Recording) -> bytes:
+def _page(
+    title: str, subtitle: str, facts: str, cases: dict[str, Any], recording: Recording, schedule: Section | None = None
+) -> bytes:
     replays = [("after" if recording.before else "run", recording.after)]
     if recording.before is not None:
         replays.insert(0, ("before", recording.before))
@@ -108,6 +111,8 @@ def _page(title: str, subtitle: str, facts: str, cases: dict[str, Any], recordin
         "links": links,
     }
     sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
+    if schedule is not None:
+        sections.insert(1, schedule)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
 
 

@@ -93,4 +93,5 @@ POLICY = Policy(
     "All-Reduces as Reduce-Scatters early and All-Gathers late",
     _apply,
     {"barrier": Option(("yes", "no"), "yes", "whether All-Gathers wait for the last Reduce-Scatter")},
+    lambda graph: ({"barrier": "no"},),
 )

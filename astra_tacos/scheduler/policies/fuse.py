@@ -19,6 +19,8 @@ from astra_tacos.units import MAX_SIZE_BYTES
 
 _ALWAYS_BELOW = 8192 * 4
 """Bytes of 8,192 parameters in single precision."""
+_TRIED_MIB = (1, 5, 100)
+"""Caps that a search tries beside the default."""
 
 
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
@@ -119,4 +121,5 @@ POLICY = Policy(
         "first": Option("size", 0, "the same for the first bucket of a step; by default that of the others"),
         "rule": Option(("size", "mgwfbp"), "size", "close buckets by size, or by time as MG-WFBP does"),
     },
+    lambda graph: (*({"cap": mib << 20} for mib in _TRIED_MIB), {"rule": "mgwfbp"}),
 )

@@ -85,4 +85,5 @@ POLICY = Policy(
     "collectives with their producers and consumers in pieces that overlap",
     _apply,
     {"pieces": Option("count", 4, "number of pieces")},
+    lambda graph: ({"pieces": 2}, {"pieces": 8}),
 )

@@ -7,7 +7,7 @@ micro-operations of All-to-Alls, too. ASTRA-sim never preempts a collective, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from astra_tacos.scheduler.policy import Option, Policy, Setting
@@ -83,6 +83,14 @@ def _content(operation: Operation, begin: int, end: int) -> list[Extent]:
     return found
 
 
+def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
+    """Parts of the largest collective."""
+    largest = max((one.size_bytes for one in graph.operations), default=1)
+    for parts in (2, 4, 8, 16):
+        yield {"partition": max(-(-largest // parts), 1)}
+    yield {"partition": max(-(-largest // 8), 1), "of": "both"}
+
+
 POLICY = Policy(
     "split",
     "collectives in pieces, so that urgent ones can go in between",
@@ -91,4 +99,5 @@ POLICY = Policy(
         "partition": Option("size", 4_000_000, "cut what is larger into equal pieces of at most so many bytes"),
         "of": Option(tuple(_PATTERNS), "all-reduce", "what is cut"),
     },
+    _variants,
 )

@@ -18,6 +18,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
+from astra_tacos.synthesizer.columns.switch_hops import as_hops, from_hops
 from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_sends
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.topology.rotations import find_rotations
@@ -63,15 +64,36 @@ def column_generation(topology: Topology, collective: Collective, timing: Timing
     seed
         Of ties between trees; the same arguments give the same schedule.
     """
-    reference = make_collective(
-        collective.name, collective.num_npus, _REFERENCE_BYTES, 1, collective.root, collective.member_npus.tolist()
-    )
     members = collective.member_npus.tobytes()
     solution = _solved(topology, collective.name, collective.root, members, seed)
-    solution = solution.scaled(float(collective.chunk_size_bytes.sum()) / float(reference.chunk_size_bytes.sum()))
     demands = Demands(topology, collective, seed)
-    sends = make_sends(demands, collective, timing, solution, choose_columns(solution, demands, collective))
-    return dispatch(topology, collective, timing, sends, "column-generation", seed)
+    return schedule_columns(topology, collective, timing, solution, demands, "column-generation", seed)
+
+
+def schedule_columns(
+    topology: Topology, collective: Collective, timing: Timing, solution: Solution, demands: Demands, name: str, seed: int
+) -> Schedule:
+    """The schedule of whole chunks along the columns of a solution.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        The network, the collective and its delays.
+    solution
+        Of a collective of the same kind, of any size.
+    demands
+        Those of the collective.
+    name, seed
+        Of the synthesizer.
+    """
+    solution = solution.scaled(float(demands.total / solution.total))
+    column_of = choose_columns(solution, demands, collective)
+    if topology.has_switches and not timing.is_blocking:
+        hops = as_hops(topology, collective, timing)
+        sends = make_sends(*hops, demands, solution, column_of)
+        return from_hops(dispatch(*hops, sends, name, seed), topology, collective, timing)
+    sends = make_sends(topology, collective, timing, demands, solution, column_of)
+    return dispatch(topology, collective, timing, sends, name, seed)
 
 
 @lru_cache(maxsize=8)

@@ -5,6 +5,7 @@ Where a fabric looks the same from other NPUs, a column stands for its images, t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,11 +34,21 @@ class Column:
         The demand that it serves.
     trips
         In an order in which each comes after those it waits for.
-    orbits, load
-        int64[n] and float64[n]: the orbits of links that it uses, and how often each link of these is used per byte of a demand.
+    rows, load
+        int64[n] and float64[n]: the rows of the programme that it uses, see `Demands`: orbits of links, and how often each link
+        of these is used per byte of a demand; then windows, and the time that a byte takes of each, in ns.
     """
 
     demand: int
     trips: tuple[Trip, ...]
-    orbits: NDArray[np.int64]
+    rows: NDArray[np.int64]
     load: NDArray[np.float64]
+
+
+def column_of(demand: int, trips: list[Trip], windows: Mapping[int, float] | None = None) -> Column:
+    """The column of these trips, and of these windows by number with their times, where every link is an orbit of its own."""
+    rows, load = np.unique(np.array([link for trip in trips for link in trip.links], np.int64), return_counts=True)
+    if windows:
+        rows = np.concatenate((rows, np.array(list(windows), np.int64)))
+        load = np.concatenate((load, list(windows.values())))
+    return Column(demand, tuple(trips), rows, load.astype(np.float64))

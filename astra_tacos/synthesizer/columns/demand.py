@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
 from astra_tacos.synthesizer.columns.column import Column, Trip
+from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
 from astra_tacos.topology.rotations import Rotations, find_rotations
 from astra_tacos.topology.topology import Topology
@@ -33,6 +34,14 @@ class _Demand:
     targets: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """Prices of rows, float64[num_rows], and the cheapest routes between NPUs for them."""
+
+    price: NDArray[np.float64]
+    routes: Routes
+
+
 class Demands:
     """The demands of a collective on a topology; of those that rotations of the fabric map onto one another, the first.
 
@@ -46,29 +55,37 @@ class Demands:
         The fabric, and a collective on it.
     seed
         Of ties between trees.
+    devices
+        Trees that may also branch at reducing devices and servers, and be rooted there. With them rotations do not count.
 
     Attributes
     ----------
     group
         The rotations that the collective, too, is the same under.
-    rate, orbit_size
-        float64[num_orbits] and int64[num_orbits], bytes per ns of a link of each orbit of links, and the number of its links.
+    rate, row_size
+        float64[num_rows] and int64[num_rows]. For each orbit of links: bytes per ns of a link, and the number of its links; then
+        for each window, whose loads are times, 1 and 1.
     copies
         How many demands each stands for.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, seed: int) -> None:
+    def __init__(self, topology: Topology, collective: Collective, seed: int, devices: DeviceTrees | None = None) -> None:
         self.topology = topology
+        self._devices = devices
         self.phases = (True, False) if collective.num_phases == 2 else (collective.only_reduces,)
         self.is_personalised = collective.is_personalised
         is_alike = collective.root is None and collective.num_members == topology.num_endpoints
-        self.group = find_rotations(topology) if is_alike else Rotations((), topology.num_links)
-        self._orbit, self.orbit_size = self.group.link_orbits()
+        turns = bool(topology.forwarding) and devices is None and is_alike
+        self.group = find_rotations(topology) if turns else Rotations((), topology.num_links)
+        self._orbit, orbit_size = self.group.link_orbits()
         self._finder = RouteFinder(topology, self.group, through_npus=collective.is_personalised)
         self._random = np.random.Generator(np.random.PCG64(seed))
-        self._hold = 1.0 / bytes_per_ns(topology.link_bandwidth_gibps)
-        self.rate = np.zeros(len(self.orbit_size))
-        self.rate[self._orbit] = bytes_per_ns(topology.link_bandwidth_gibps)
+        of_link = bytes_per_ns(topology.link_bandwidth_gibps)
+        self._hold = 1.0 / of_link
+        num_windows = 0 if devices is None else devices.num_windows
+        self.row_size = np.concatenate((orbit_size, np.ones(num_windows, np.int64)))
+        self.rate = np.ones(len(self.row_size))
+        self.rate[self._orbit] = of_link
         away = RouteFinder(topology, self.group, through_npus=True).find(self._hold).cost
         self._far = away / away.max()
         self._members = collective.member_npus
@@ -86,7 +103,7 @@ class Demands:
             self.share = np.full(len(self.demands), total / pairs)
             self.of_chunk = np.searchsorted(owners, owner)
         elif collective.num_phases == 2:
-            self.demands = [_Demand(tuple(firsts), total)]
+            self.demands = [_Demand((*firsts, *(devices.roots if devices is not None else ())), total)]
             self.share = np.array([total])
             self.of_chunk = np.zeros(collective.num_chunks, np.int64)
         else:
@@ -97,9 +114,14 @@ class Demands:
     def __len__(self) -> int:
         return len(self.demands)
 
-    def routes(self, price: NDArray[np.float64]) -> Routes:
-        """Cheapest routes between NPUs for prices of a nanosecond of all links of an orbit, float64[num_orbits]."""
-        return self._finder.find((price / self.orbit_size)[self._orbit])
+    @property
+    def total(self) -> float:
+        """Bytes of all demands, those of paths once for all targets."""
+        return float(self.share.sum())
+
+    def priced(self, price: NDArray[np.float64]) -> Priced:
+        """What there is to know about prices, float64[num_rows], of a nanosecond of all links of an orbit, or of a window."""
+        return Priced(price, self._finder.find((price / self.row_size)[self._orbit]))
 
     def target_in(self, collective: Collective) -> NDArray[np.int64] | None:
         """int64[num_chunks], the target of each chunk as seen from the owner that its demand is of; None if it has none."""
@@ -109,29 +131,40 @@ class Demands:
         return self.group.back(element, collective.chunk_target.astype(np.int64))
 
     def roots(self, number: int) -> tuple[int, ...]:
-        """The NPUs that trees of a demand may have as root."""
+        """The NPUs and devices that trees of a demand may have as root."""
         return self.demands[number].roots
 
-    def cheapest(self, routes: Routes, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
-        """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties."""
+    def cheapest(self, priced: Priced, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
+        """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties.
+
+        Trees that branch at devices are cheap, but need not be the cheapest.
+        """
         demand = self.demands[number]
         if self.is_personalised:
-            return [self._column(number, self._paths(routes, demand.roots[0], demand.targets))]
-        found = []
-        for root in demand.roots if roots is None else roots:
-            trips: list[Trip] = []
-            for adds in self.phases:
-                far = self._far.T[root] if adds else self._far[root]
-                dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
-                cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
-                trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
-            found.append(self._column(number, trips))
-        return found
+            return [self._column(number, self._paths(priced.routes, demand.roots[0], demand.targets))]
+        asked = demand.roots if roots is None else roots
+        members = set(self._members.tolist())
+        found = {root: self._between_npus(priced.routes, number, root) for root in asked if root in members}
+        if self._devices is not None:
+            for root, column in zip(asked, self._devices.columns(priced.price, number, asked, self.phases), strict=True):
+                if column is not None and (root not in found or _cost(priced, column) < _cost(priced, found[root])):
+                    found[root] = column
+        return list(found.values())
+
+    def _between_npus(self, routes: Routes, number: int, root: int) -> Column:
+        """The cheapest tree that branches at NPUs only, or the cheapest pair of them."""
+        trips: list[Trip] = []
+        for adds in self.phases:
+            far = self._far.T[root] if adds else self._far[root]
+            dearer = 0.5 * far[:, None] + 0.5 * self._random.random(routes.cost.shape)
+            cost = (routes.cost.T if adds else routes.cost) * (1 + NOISE * dearer)
+            trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
+        return self._column(number, trips)
 
     def load_of(self, trips: list[Trip]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The orbits of links that trips and their images use, and how often each link of these per byte of a demand."""
         orbits, times = np.unique(self._orbit[[link for trip in trips for link in trip.links]], return_counts=True)
-        return orbits.astype(np.int64), times * (self.copies / self.orbit_size[orbits])
+        return orbits.astype(np.int64), times * (self.copies / self.row_size[orbits])
 
     def _column(self, demand: int, trips: list[Trip]) -> Column:
         return Column(demand, tuple(trips), *self.load_of(trips))
@@ -156,6 +189,10 @@ class Demands:
             stops = [at + 1 for at, link in enumerate(links) if head[link] < self.topology.num_endpoints]
             trips += [Trip(tuple(links[a:b]), False, target) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
         return trips
+
+
+def _cost(priced: Priced, column: Column) -> float:
+    return float(priced.price[column.rows] @ column.load)
 
 
 def _tree(routes: Routes, cost: NDArray[np.float64], members: list[int], root: int, *, adds: bool) -> list[Trip]:

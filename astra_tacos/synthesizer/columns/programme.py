@@ -32,12 +32,20 @@ _SHALLOWER = 2e-4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """Columns in use, and the bytes along each: float64[num_columns]. `time_ns`: of the busiest link; `bound_ns`: of any."""
+    """Columns in use, and the bytes along each: float64[num_columns]. `time_ns`: of the busiest link; `bound_ns`: of any.
+
+    Trees that branch at devices are not priced exactly, so with them `bound_ns` is only where the search stopped.
+    """
 
     columns: tuple[Column, ...]
     bytes: NDArray[np.float64]
     time_ns: float
     bound_ns: float
+
+    @property
+    def total(self) -> float:
+        """All bytes, along any column; those of paths once for all targets."""
+        return float(self.bytes.sum())
 
     def scaled(self, factor: float) -> Solution:
         """The solution for so many times the bytes."""
@@ -89,8 +97,8 @@ def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64])
     from scipy.sparse import csc_array
 
     count = len(columns)
-    row = np.concatenate([column.orbits for column in columns])
-    which = np.repeat(np.arange(count), [len(column.orbits) for column in columns])
+    row = np.concatenate([column.rows for column in columns])
+    which = np.repeat(np.arange(count), [len(column.rows) for column in columns])
     load = np.concatenate([column.load for column in columns])
     inside = csc_array((load, (row, which)), shape=(len(rate), count))
     of_demand = np.array([column.demand for column in columns])
@@ -100,12 +108,12 @@ def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64])
 
 def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float64], num_demands: int) -> list[Column]:
     """The columns that are cheaper than all of their demand that are there."""
-    orbits = np.concatenate([column.orbits for column in columns])
-    first = np.cumsum([0, *(len(column.orbits) for column in columns[:-1])])
-    cost = np.add.reduceat(price[orbits] * np.concatenate([column.load for column in columns]), first)
+    rows = np.concatenate([column.rows for column in columns])
+    first = np.cumsum([0, *(len(column.rows) for column in columns[:-1])])
+    cost = np.add.reduceat(price[rows] * np.concatenate([column.load for column in columns]), first)
     least = np.full(num_demands, np.inf)
     np.minimum.at(least, [column.demand for column in columns], cost)
-    return [column for column in found if float(price[column.orbits] @ column.load) < least[column.demand] * (1 - 1e-9)]
+    return [column for column in found if float(price[column.rows] @ column.load) < least[column.demand] * (1 - 1e-9)]
 
 
 def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
@@ -116,23 +124,23 @@ def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
     for _ in range(_FIRST_ROUNDS):
         for first in range(0, len(wanted), step):
             busy = load / rate
-            price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate * demands.orbit_size
-            routes = demands.routes(price)
+            price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate * demands.row_size
+            priced = demands.priced(price)
             for number, root in wanted[first : first + step]:
-                (column,) = demands.cheapest(routes, number, (root,))
-                columns.append(column)
-                load[column.orbits] += column.load * demands.share[number] / len(demands.roots(number))
-                count_work(len(column.trips) * 8)
+                for column in demands.cheapest(priced, number, (root,)):
+                    columns.append(column)
+                    load[column.rows] += column.load * demands.share[number] / len(demands.roots(number))
+                    count_work(len(column.trips) * 8)
     return columns
 
 
 def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[Column]]:
     """The bound of prices that cost 1 for a nanosecond of all links, and the cheapest columns."""
-    routes = demands.routes(price)
+    priced = demands.priced(price)
     bound, columns = 0.0, []
     for number in range(len(demands)):
-        found = demands.cheapest(routes, number)
-        costs = [float(price[column.orbits] @ column.load) for column in found]
+        found = demands.cheapest(priced, number)
+        costs = [float(price[column.rows] @ column.load) for column in found]
         bound += min(costs) * demands.share[number]
         columns += found
         count_work(sum(len(column.trips) for column in found) * 8)

@@ -7,6 +7,7 @@ goes first that has to start earliest for its chunk to be everywhere when it is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by, members_of
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.columns.column import Column
+from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
@@ -74,36 +75,42 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
 def _load_for(demands: Demands, column: Column, target: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Orbits of links that chunks for a target use in a column, and how often each link."""
     if not demands.is_personalised:
-        return column.orbits, column.load
+        return column.rows, column.load
     return demands.load_of([trip for trip in column.trips if trip.target == target])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The hops of a column for one chunk: link, trip, whether it is added at the hop's end, and the time left at its start."""
+    """The hops of a column for one chunk: channel, trip, whether it is added at the hop's end, and the time left at its start."""
 
-    link: NDArray[np.int64]
+    channel: NDArray[np.int64]
     trip: NDArray[np.int64]
     adds: NDArray[np.bool_]
     left_ns: NDArray[np.float64]
 
 
 def make_sends(
-    demands: Demands, collective: Collective, timing: Timing, solution: Solution, column_of: NDArray[np.int64]
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    demands: Demands,
+    solution: Solution,
+    column_of: NDArray[np.int64],
 ) -> SendGraph:
     """The sends of all chunks along their columns, or the images of these that begin or end at the chunk's owner.
 
     Parameters
     ----------
-    demands, collective, timing
-        What is asked of the fabric, the collective, and the delays of its chunks.
+    topology, collective, timing
+        The network, the collective, and the delays of its chunks.
+    demands
+        What is asked of the network, or of one with the same links.
     solution
         The columns.
     column_of
         int64[num_chunks], the column of each chunk.
     """
-    topology, targets = demands.topology, demands.target_in(collective)
-    channel_of_link = topology.channel_of_link()
+    channels_of, targets = _channel_finder(topology), demands.target_in(collective)
     delay = timing.link_delay_ns[:, -1].astype(np.float64)
     kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
     distinct, which = np.unique(kind, return_inverse=True)
@@ -113,25 +120,38 @@ def make_sends(
             solution.columns[key // topology.num_npus],
             None if targets is None else key % topology.num_npus,
             delay,
+            channels_of,
             timing,
         )
         for key in distinct.tolist()
     ]
-    first = np.cumsum([0, *(len(each.link) for each in rows)])
+    first = np.cumsum([0, *(len(each.channel) for each in rows)])
     begin, row = members_of(first, which)
     chunk = np.repeat(np.arange(collective.num_chunks), np.diff(begin))
     trips = np.array([int(each.trip[-1]) + 1 for each in rows])[which]
     before = np.repeat(np.cumsum(trips) - trips, np.diff(begin))
-    link, trip, adds, left = (
-        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("link", "trip", "adds", "left_ns")
+    channel, trip, adds, left = (
+        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("channel", "trip", "adds", "left_ns")
     )
-    channel = channel_of_link[
-        demands.group.move_links(demands.group.element_of(collective.chunk_owner.astype(np.int64))[chunk], link)
-    ]
+    if demands.group.order > 1:  # on fabrics, where every channel is one link
+        element = demands.group.element_of(collective.chunk_owner.astype(np.int64))[chunk]
+        channel = topology.channel_of_link()[demands.group.move_links(element, topology.channel_link[channel])]
     # Chunks of one demand are due one after another, so that the first ones do not all wait for the last.
     due = _due_ns(demands, collective, solution)[chunk]
     rank = np.unique(np.rint(due - left), return_inverse=True)[1].astype(np.int32)
-    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=(before + trip).astype(np.int32))
+    of_fabric = (before + trip).astype(np.int32) if topology.forwarding else None
+    return SendGraph(chunk.astype(np.int32), channel.astype(np.int32), adds, rank, trip=of_fabric)
+
+
+def _channel_finder(topology: Topology) -> Callable[[Trip], list[tuple[int, tuple[int, ...]]]]:
+    """The channels of a trip, each with its links: one for each link where devices forward, else one from NPU to NPU."""
+    if topology.forwarding:
+        channel_of_link = topology.channel_of_link().tolist()
+        return lambda trip: [(channel_of_link[link], (link,)) for link in trip.links]
+    src, dst = topology.channel_src.tolist(), topology.channel_dst.tolist()
+    between = {ends: channel for channel, ends in enumerate(zip(src, dst, strict=True))}
+    ends_of = topology.link_src, topology.link_dst
+    return lambda trip: [(between[int(ends_of[0][trip.links[0]]), int(ends_of[1][trip.links[-1]])], trip.links)]
 
 
 def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> NDArray[np.float64]:
@@ -154,11 +174,12 @@ def _rows(
     column: Column,
     target: int | None,
     delay: NDArray[np.float64],
+    channels_of: Callable[[Trip], list[tuple[int, tuple[int, ...]]]],
     timing: Timing,
 ) -> _Rows:
     trips = [trip for trip in column.trips if target is None or trip.target == target]
     ahead: dict[tuple[int, bool], float] = {}
-    link, number, adds, left = [], [], [], []
+    channel, number, adds, left = [], [], [], []
     # From the last trip to the first: what waits for a trip comes after it.
     spread = max((0.0, *_depths(topology, trips, delay)))
     for at in range(len(trips) - 1, -1, -1):
@@ -166,16 +187,17 @@ def _rows(
         src, dst = int(topology.link_src[trip.links[0]]), int(topology.link_dst[trip.links[-1]])
         after = ahead.get((dst, trip.adds), spread if trip.adds else 0.0)
         after += float(timing.reduction_ns[-1]) if trip.adds else 0.0
-        for place in range(len(trip.links) - 1, -1, -1):
-            after += delay[trip.links[place]]
-            link.append(trip.links[place])
+        hops = channels_of(trip)
+        for place in range(len(hops) - 1, -1, -1):
+            after += float(delay[list(hops[place][1])].sum())
+            channel.append(hops[place][0])
             number.append(at)
-            adds.append(trip.adds and place == len(trip.links) - 1)
+            adds.append(trip.adds and place == len(hops) - 1)
             left.append(after)
         ahead[src, trip.adds] = max(ahead.get((src, trip.adds), 0.0), after)
     order = slice(None, None, -1)
     return _Rows(
-        np.array(link, np.int64)[order],
+        np.array(channel, np.int64)[order],
         np.array(number, np.int64)[order],
         np.array(adds, np.bool_)[order],
         np.array(left, np.float64)[order],

@@ -67,8 +67,11 @@ def dispatch(
     channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
     first = np.searchsorted(channel, np.arange(topology.num_channels + 1))
 
-    up_busy, down_busy, _ = link_occupancy(sizes.timing, topology.channel_link, topology.channel_down_link)
-    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(reduces, sizes.timing.reduction_ns[size_class], 0)
+    by_size = collective.part_bytes is not None
+    up_busy, down_busy, _ = link_occupancy(sizes.timing, topology.channel_link, topology.channel_down_link, by_size=by_size)
+    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(
+        reduces, sizes.timing.reduction_at(topology.channel_dst[channel], size_class), 0
+    )
     up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
     place = np.empty(len(urgency), np.int64)

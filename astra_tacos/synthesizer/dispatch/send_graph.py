@@ -15,6 +15,7 @@ from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_n
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.trips import stop_keys
+from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.topology.topology import Topology
 
 NO_SLOT = -1
@@ -43,8 +44,8 @@ class SendGraph:
     sums, value
         The values that sends carry, and int32[num_sends], which one each carries; None if they carry what there is of a chunk.
     trip
-        int32[num_sends], as in a `Schedule`: a send out of a forwarding device waits for the one of its trip into it. None if
-        there are no such devices.
+        int32[num_sends], as in a `Schedule`: a send out of a forwarding device waits for the one of its trip into it, and one
+        into a window for what frees its place there. None if there are no such devices.
     """
 
     chunk: NDArray[np.int32]
@@ -143,7 +144,16 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         duration = np.concatenate((duration, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps)))
     message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
     waits = np.flatnonzero(awaits != NO_SLOT)
-    pairs = distinct(message[waits] * len(size) + awaits[waits])
+    waiting, slots = message[waits], awaits[waits]
+    results = awaited_results(topology, collective, sends)
+    if results is not None:
+        windowed = np.flatnonzero(results >= 0)
+        place = (results[windowed] * num_npus + src[windowed]) * 2
+        for kind in (0, 1):  # copies and what is added
+            number = _position(slot, place + kind)
+            waiting = np.concatenate((waiting, message[windowed[number != NO_SLOT]]))
+            slots = np.concatenate((slots, number[number != NO_SLOT]))
+    pairs = distinct(waiting * len(size) + slots)
     waiting_message, waited = pairs // max(len(size), 1), pairs % max(len(size), 1)
     return Slots(
         *group_by(message, feeds, sends.num_messages),

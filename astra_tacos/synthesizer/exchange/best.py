@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.schedule.timing import Timing, compute_timing, least_bytes
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS, MOST_ROWS, Costs, estimate_ns, list_plans, num_rows
 from astra_tacos.synthesizer.exchange.level import Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Plan, send_graph_of
 from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 _MOST_SCHEDULED = 6
 _MOST_ROWS = 100_000
@@ -47,7 +44,7 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
     Raises
     ------
     SynthesisError
-        If all plans have chunks too small for the links, or too many values.
+        If all plans have too many values.
     """
     best: tuple[float, Schedule] | None = None
     left = _MOST_ROWS
@@ -68,14 +65,14 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
         if best is None or time < best[0]:
             best = time, schedule
     if best is None:
-        raise SynthesisError(f"{topology.name} has links too fast for {size_bytes} bytes, expected at least 1 ns a chunk")
+        raise SynthesisError(f"{topology.name}: {size_bytes} bytes have too many values, expected fewer NPUs")
     return best[1]
 
 
 def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan]:
     """The plans to schedule, the one of the least estimate first."""
     costs = Costs(topology, timing.link_model)
-    least = 1 if timing.is_blocking else int(np.ceil(bytes_per_ns(topology.link_bandwidth_gibps).max()))
+    least = 1 if timing.is_blocking else min(int(least_bytes(topology).max()), size_bytes)
     estimated: list[tuple[float, int, Plan]] = []
     for levels in _level_choices(topology):
         for plan in list_plans(levels, least, size_bytes):

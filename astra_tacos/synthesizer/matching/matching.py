@@ -94,7 +94,7 @@ def match_all_gather(
     late_ns, late_what = _late(chunk_ready_ns, link_free)
     status = match(
         seed,
-        Chunks(owner, collective.chunk_class, late_ns, late_what),
+        Chunks(owner, collective.chunk_class.astype(np.uint8), late_ns, late_what),
         Far(slow_ns, as_words(is_far)),
         network.tables,
         *network.state(owner, chunk_ready_ns <= 0, late_ns, link_free),

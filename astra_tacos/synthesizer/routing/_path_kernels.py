@@ -40,6 +40,7 @@ class Bundles(NamedTuple):
     source: I64
     first: I64
     targets: I64
+    weight: F64  # each chunk's share of the time that the largest one holds a link
 
 
 class Channels(NamedTuple):
@@ -130,7 +131,7 @@ def _carry(sign, bundle, bundles, links, last, load, price):
         device = bundles.targets[at]
         while device != bundles.source[bundle]:
             link = last[device]
-            load_link(links, link, sign, load, price)
+            load_link(links, link, sign * bundles.weight[at], load, price)
             device = np.int64(links.src[link])
 
 

@@ -106,16 +106,19 @@ def find_paths(
     graph = link_graph(topology, timing)
     bundle, source, first, chunk = _bundle(topology, collective, random)
     targets = collective.chunk_target[chunk].astype(np.int64)
+    # Sizes that differ by a byte count as one.
+    size = np.ones(len(chunk)) if collective.part_bytes is None else collective.chunk_size_bytes[chunk].astype(np.float64)
+    weight = size / size.max()
     last = np.full((len(source), topology.num_devices), -1, np.int32)
     load = np.zeros(topology.num_links) if others_ns is None else others_ns.copy()
     best, since = Paths(bundle, last, load), 0
     for doublings in _DOUBLINGS:
         is_new = best.last is last
         # The first round takes shortest paths, and of equally short ones the one with the least load so far.
-        share, norm = (1.0, len(targets) * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
+        share, norm = (1.0, weight.sum() * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
         unreached = route(
             random.permutation(len(source)),
-            Bundles(source, first, targets),
+            Bundles(source, first, targets, weight),
             Links(
                 graph.out_first,
                 graph.out_link,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from astra_tacos.schedule.timing import LinkModel
@@ -52,13 +53,15 @@ class Leaderboard:
     ----------
     most_chunks
         Largest number of chunks per NPU in the work list.
-
+    handicaps
+        By link model, what its times are multiplied by before they are compared; 1 where nothing is said.
     first_ns
         By synthesizer and link model, the times of its first seed by number of chunks, in the order of entry: ascending in
         each stage.
     """
 
     most_chunks: int
+    handicaps: Mapping[LinkModel, float] = field(default_factory=dict)
     best: TimedSchedule | None = None
     entered: int = 0
     tried: set[str] = field(default_factory=set)
@@ -75,16 +78,18 @@ class Leaderboard:
         if candidate.trial == 0:
             self.first_ns[candidate.series][count] = made.exact_ns
         self._seeds_ns[*candidate.series, count].append(made.exact_ns)
-        time = made.exact_ns * (_TRUNCATED if made.is_truncated else 1)
-        if (time, made.schedule.num_sends) < self._to_beat(candidate):
+        if (self._counted_ns(made), made.schedule.num_sends) < self._to_beat(candidate):
             self.best = made
 
     @property
     def _leader_ns(self) -> float:
-        """The time of the best, with the handicap that it may have."""
-        if self.best is None:
-            return math.inf
-        return self.best.exact_ns * (_TRUNCATED if self.best.is_truncated else 1)
+        """The time of the best, with the handicaps that it may have."""
+        return math.inf if self.best is None else self._counted_ns(self.best)
+
+    def _counted_ns(self, made: TimedSchedule) -> float:
+        """The time of a result with its handicaps."""
+        model = made.schedule.timing.link_model
+        return made.exact_ns * (_TRUNCATED if made.is_truncated else 1) * self.handicaps.get(model, 1.0)
 
     def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
         """The time that a candidate has to beat to lead; at the same time, the number of sends."""

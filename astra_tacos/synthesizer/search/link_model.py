@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from astra_tacos.collective.all_reduce import all_reduce_of
-from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, choose_link_model
-from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.topology.topology import Topology
 
 FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"
+_HELD_REASON = "ASTRA-sim's congestion-unaware model replays held links exactly, and queues may be faster: both models are tried"
+_WORTH_QUEUES = 1.005
+"""By so much a schedule whose sends queue has to be faster than one that holds its links, where stock ASTRA-sim replays those."""
 
 
-def link_models_of(topology: Topology, collective: Collective, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
+def link_models_of(topology: Topology, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
     """The link models of a search, whose schedules are compared, and why in words, "" where the options name them.
 
     Parameters
     ----------
-    topology, collective
-        What is searched for.
+    topology
+        The network.
     options
         What is asked of the search.
     """
@@ -26,15 +26,15 @@ def link_models_of(topology: Topology, collective: Collective, options: SearchOp
         return LINK_MODELS, ""
     if options.link_model != "auto":
         return (options.link_model,), ""
-    model, reason = choose_link_model(topology, largest_messages(collective, options))
+    model, reason = choose_link_model(topology)
     return either(topology, model, reason)
 
 
 def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[LinkModel, ...], str]:
-    """A link model for which stock ASTRA-sim is chosen, and both models where it does not replay held links exactly.
+    """A link model for which stock ASTRA-sim is chosen, and both models where that is the one that holds links.
 
-    A send that holds its links for its latency, too, keeps others from using them: stock ASTRA-sim lets them do so. Through
-    switches schedules of either model may be faster, so both are made and compared by the time that their links need.
+    A send that holds its links for its latency, too, keeps others from using them: links allow that, and stock ASTRA-sim does,
+    also for its own algorithms. So schedules of both models are made and compared by the time that their links need.
 
     Parameters
     ----------
@@ -43,22 +43,17 @@ def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[Lin
     model, reason
         What was chosen, and why.
     """
-    if model == "blocking" and not can_replay_blocking(topology):
-        return LINK_MODELS, FASTEST_REASON
+    if model == "blocking":
+        return LINK_MODELS, _HELD_REASON if can_replay_blocking(topology) else FASTEST_REASON
     return (model,), reason
 
 
-def largest_messages(collective: Collective, options: SearchOptions) -> Collective:
-    """The collective in the largest messages that the synthesizers of a search can send.
+def handicaps(topology: Topology, models: tuple[LinkModel, ...]) -> dict[LinkModel, float]:
+    """What the times of a link model are multiplied by in a search over several: times that stock ASTRA-sim prints are preferred.
 
     Parameters
     ----------
-    collective
-        What is searched for.
-    options
-        What is asked of the search.
+    topology, models
+        The network, and the link models of the search.
     """
-    cut_themselves = any(collective.name in SYNTHESIZERS[name].cuts_itself for name in options.synthesizers)
-    if cut_themselves and collective.members is None:
-        return all_reduce_of(collective.num_npus, collective.size_bytes, 1)
-    return collective
+    return {"pipelined": _WORTH_QUEUES} if len(models) > 1 and can_replay_blocking(topology) else {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
@@ -17,16 +18,17 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.synthesizer.search.link_model import link_models_of
+from astra_tacos.synthesizer.search.link_model import handicaps, link_models_of
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
+_MOST_OF_UNEQUAL = 16
 _SENDS_AT_A_TIME = 20_000_000
 
 
@@ -166,11 +168,11 @@ def search(
         return optimum
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
-    models = link_models_of(topology, collective, options)[0]
+    models = link_models_of(topology, options)[0]
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
-    leaderboard = Leaderboard(most_chunks)
+    leaderboard = Leaderboard(most_chunks, handicaps(topology, models))
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline)
     if candidates:
@@ -253,13 +255,14 @@ def known_optimum(
     if options.chunks_per_npu is not None:
         collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
     most = options.max_sends if options.chooses_chunks else None
-    models = link_models_of(topology, collective, options)[0]
+    models = link_models_of(topology, options)[0]
     for entry in finders:
         assert entry.optimum is not None
         found = [entry.optimum(topology, collective, model, options.reduce_bandwidth_gbps, most) for model in models]
         schedules = [schedule for schedule in found if schedule is not None]
         if schedules:
-            schedule = min(schedules, key=lambda schedule: schedule.collective_time_ns)
+            factor = handicaps(topology, models)
+            schedule = min(schedules, key=lambda each: each.collective_time_ns * factor.get(each.timing.link_model, 1))
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
             return SearchResult(schedule, exact_time_ns(schedule), 1, 1, schedule.num_sends, False, False, refusals)
@@ -270,17 +273,38 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
     """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links, or devices forward."""
     if topology.forwarding:  # what synthesizers advise counts: estimates do not know trips
         return {1}
+    if collective.part_bytes is not None:
+        return _numbers_for_unequal_parts(topology, collective, link_model, max_sends)
     try:
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:
         return {1}
-    return {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+    counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
+    if link_model == "blocking":  # latencies make delays so long that little is truncated
+        return counts
+    return counts | counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
+
+
+def _numbers_for_unequal_parts(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
+    """1, 2, 4, ... chunks of the largest part, as long as chunks and sends are not too small or too many."""
+    numbers, count = {1}, 2
+    while count <= _MOST_OF_UNEQUAL:
+        try:
+            cut = cut_into(collective, count)
+            compute_timing(topology, cut, link_model)
+        except (ConfigError, SynthesisError):
+            break
+        if fewest_crossings(topology, cut) > max_sends or cut.num_chunks == cut_into(collective, count // 2).num_chunks:
+            break
+        numbers.add(count)
+        count *= 2
+    return numbers
 
 
 def _advice(name: str, topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> int:
     """The number of chunks per NPU that a synthesizer advises, 0 if it has nothing to say."""
     entry = SYNTHESIZERS[name]
-    if entry.advise is None or entry.why_not(topology, collective) is not None:
+    if entry.advise is None or collective.part_bytes is not None or entry.why_not(topology, collective) is not None:
         return 0
     try:
         return entry.advise(topology, collective.name, collective.size_bytes, link_model, max_sends)

@@ -24,7 +24,7 @@ class Classes(NamedTuple):
 
     `after[after_first[i] + m]` is the member that a send of member m over class i reaches, of a group of `size[i]` members with
     NPU numbers `stride[i]` apart; `after_first[i]` is `NOTHING` for a switch, which reaches all of them. `level[i]` says which
-    cosets it may enter.
+    cosets it enters first, and `fallback[i]`, not less than that, which ones if there is none of those.
     """
 
     stride: I64
@@ -32,6 +32,7 @@ class Classes(NamedTuple):
     after_first: I64
     after: I32
     level: I64
+    fallback: I64
     delay_ns: I64
     hold_ns: I64
 
@@ -53,17 +54,20 @@ def _next_random(random):
 
 
 @helper
-def _find(way, classes, coset, begun, items, num_items, num_chunks, state):
-    """The next (source, chunk, destination) of a class: the first item, in the order of arrival, that leads to a new coset.
+def _find(look, classes, coset, begun, items, num_items, num_chunks, state):
+    """The next (item, destination) of a class: the first item, in the order of arrival, that leads to a new coset of a level.
+
+    `look` is the class, the level, and where it remembers how far it looked.
 
     With a random state above 0, items are passed over with a probability of 1 / 4 if there is another among the next `WINDOW`;
     or, if `copies` are counted, that of the chunk with the fewest is taken.
     """
-    at, tried, random, copies = state
-    stride, size, first, level = classes.stride[way], classes.size[way], classes.after_first[way], classes.level[way]
+    way, level, slot = look
+    at, tried, room, random, copies = state
+    stride, size, first = classes.stride[way], classes.size[way], classes.after_first[way]
     found_item, found_dst = np.int64(NOTHING), np.int64(NOTHING)
     fewest, last = NEVER, np.int64(num_items)
-    place = at[way]
+    place = at[slot]
     while place < last:
         item = items[place]
         here, chunk = item // num_chunks, item % num_chunks
@@ -75,7 +79,7 @@ def _find(way, classes, coset, begun, items, num_items, num_chunks, state):
             if begun[level, coset[level, reached] * num_chunks + chunk] == 0:
                 dst = reached
         else:
-            group = (way * np.int64(coset.shape[1]) + base) * num_chunks + chunk
+            group = (room[slot] * np.int64(coset.shape[1]) + base) * num_chunks + chunk
             other = tried[group]
             while other < size:
                 reached = base + stride * other
@@ -95,8 +99,8 @@ def _find(way, classes, coset, begun, items, num_items, num_chunks, state):
             random[0] = _next_random(random[0])
             if len(copies) == 0 and random[0] & 3 != 0:
                 break
-        elif place == at[way]:
-            at[way] += 1
+        elif place == at[slot]:
+            at[slot] += 1
         place += 1
     return found_item, found_dst
 
@@ -115,26 +119,30 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     """Spanning trees of NPU 0's chunks, greedily: whenever a class is free, it takes the first NPU that it may bring a chunk to.
 
     `coset[level, npu]` numbers the cosets of each level by one of their NPUs. A class may bring a chunk to an NPU only if no NPU
-    of its coset has or awaits the chunk. Nothing that arrives after `deadline_ns` is sent unless nothing else is left to do. What
-    arrives is sent on `gap_ns` later. With a `seed` above 0, the order of chunks that arrive at the same time is random, classes
-    pass over some turns until the next event, and over some sends or, with an odd seed, over chunks of more copies.
+    of its coset has or awaits the chunk, a coset of the class's level or, if there is none, of its fallback. Nothing that arrives
+    after `deadline_ns` is sent unless nothing else is left to do. What arrives is sent on `gap_ns` later. With a `seed` above 0,
+    the order of chunks that arrive at the same time is random, classes pass over some turns until the next event, and over some
+    sends or, with an odd seed, over chunks of more copies.
 
     Returns the number of rows, fewer than there should be if some NPU is never reached.
     """
     num_levels, num_npus = coset.shape
     num_classes = len(classes.stride)
-    switches = 0
-    for way in range(num_classes):
-        if classes.after_first[way] < 0:
-            switches = way + 1
+    room = np.zeros(2 * num_classes, np.int64)
+    switches = np.int64(0)
+    for slot in range(2 * num_classes):
+        way = slot % num_classes
+        room[slot] = switches
+        if classes.after_first[way] < 0 and (slot < num_classes or classes.fallback[way] > classes.level[way]):
+            switches += 1
     total = (num_npus - 1) * num_chunks
     begun = np.zeros((num_levels, num_npus * num_chunks), np.uint8)
     items = np.empty(num_npus * num_chunks, np.int64)
-    at = np.zeros(num_classes, np.int64)
+    at = np.zeros(2 * num_classes, np.int64)
     tried = np.zeros(switches * num_npus * num_chunks, np.int32)
     random = np.full(1, np.int64(seed), np.int64)
     copies = np.zeros(num_chunks if seed & 1 and num_chunks > 1 else 0, np.int64)
-    state = at, tried, random, copies
+    state = at, tried, room, random, copies
     free = np.zeros(num_classes, np.int64)
     keys = np.empty(2 * total + num_chunks + 1, np.int64)
     values = np.empty(len(keys), np.int64)
@@ -170,7 +178,11 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
                 random[0] = _next_random(random[0])
                 if random[0] & 7 == 0:
                     continue
-            item, dst = _find(way, classes, coset, begun, items, num_items, num_chunks, state)
+            level, fallback = classes.level[way], classes.fallback[way]
+            item, dst = _find((way, level, way), classes, coset, begun, items, num_items, num_chunks, state)
+            if item < 0 and fallback > level:
+                look = way, fallback, way + num_classes
+                item, dst = _find(look, classes, coset, begun, items, num_items, num_chunks, state)
             if item < 0:
                 continue
             chunk = item % num_chunks

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.symmetric.symmetric import TRIES, lengthens, synthesize_symmetric
-from astra_tacos.synthesizer.symmetric.trees import grow
+from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 
 MOST_ROWS = 4_000_000
 """Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
 _MOST_CHUNKS = 512
-_FIRST_TRIES, _SHORT = 4, 1024
-_PATIENCE = 4
-"""No more chunks than so many times the best number so far are tried."""
+_FIRST_TRIES, _SHORT = 1, 1024
+_PATIENCE = 2
+"""After so many numbers of chunks that are no better, no more are tried in that direction."""
+_WORSE = 1.1
+"""No numbers of chunks are looked at beyond one whose bound is so many times the least: their latencies add up."""
 _NEAR = 0.995
 _MOST_TRUNCATION = 1 / (1 - MOST_TRUNCATED)
-_GAIN, _GAIN_OF_MANY, _FEW = 0.999, 0.995, 100_000
-"""More chunks have to make a schedule faster by this factor; by the second one, if they make more than so many sends in all."""
+_GAINS = ((100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
+"""More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
+@lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
 def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int = TRIES) -> SymmetricSchedule:
     """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; unless truncation shortens the time of such chunks.
 
-    Where reductions are short, trees decide on the number of chunks: a reduction is an All-Gather backwards.
+    The search begins with the number that the bound for whole chunks promises most of, goes on to more chunks while these help,
+    then to fewer that do as well. Where reductions are short, trees decide: a reduction is an All-Gather backwards.
 
     Parameters
     ----------
@@ -36,50 +44,102 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int
     max_sends
         Most sends of all NPUs together with more than one chunk per NPU; None for no limit.
     tries
-        As `synthesize_symmetric` takes it, once the number of chunks is known.
+        As `synthesize_symmetric` takes it, once the number of chunks is known, unless that is within 0.5% of the bound.
 
     Raises
     ------
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
-    best = replace(task, chunks_per_npu=1)
-    time, least = _time(best), max(bound.time_ns for bound in symmetric_bounds(task))
-    for finer in _finer(task, max_sends):
-        if least >= time * _GAIN:
+    least = max(bound.time_ns for bound in symmetric_bounds(task))
+    counts = _counts(task, max_sends)
+    likely, fewer, more = next(counts), list[_Count](), list[_Count]()
+    while least < likely.bound_ns * likely.gain:
+        each = next(counts, None)
+        if each is None or each.bound_ns > _WORSE * likely.bound_ns:
             break
-        if finer.truncation > _MOST_TRUNCATION or chunked_symmetric_bound(finer).time_ns >= time * _GAIN:
-            continue
-        found = _time(finer)
-        gain = _GAIN if finer.least_rows * finer.num_npus <= _FEW else _GAIN_OF_MANY
-        if found < time * gain:
-            best, time = finer, found
-        elif finer.chunks_per_npu > _PATIENCE * best.chunks_per_npu:
+        more.append(each)
+        if each.bound_ns < likely.bound_ns * each.gain:
+            fewer += [likely, *more[:-1]]
+            likely, more = each, []
+    best = _Tried(likely)
+    failures = 0
+    for each in chain(more, counts):
+        if least >= best.time_ns * each.gain or failures == _PATIENCE or each.bound_ns > _WORSE * best.time_ns:
             break
-    return synthesize_symmetric(best, tries)
+        if each.bound_ns < best.time_ns * each.gain:
+            found = _Tried(each)
+            best, failures = (found, 0) if found.time_ns < best.time_ns * each.gain else (best, failures + 1)
+    failures, longest = 0, int(best.time_ns / best.count.gain)
+    for each in reversed(fewer):
+        if failures < _PATIENCE and each.bound_ns <= longest:
+            found = _Tried(each)
+            best, failures = (found, 0) if found.time_ns <= longest else (best, failures + 1)
+    return best.settled(tries if least < best.time_ns * _NEAR else 0)
 
 
-def _time(task: SymmetricTask) -> int:
-    """How long a collective takes. Where that takes time to find out: each of its phases as long as chunks take to all NPUs."""
-    if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
-        return synthesize_symmetric(task, _FIRST_TRIES).collective_time_ns
-    return task.num_phases * (grow(task, 0).time_ns + task.reduction_ns * task.reduces)
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """A task in some number of chunks, the time that no schedule of these beats, and by what factor it has to be faster."""
+
+    task: SymmetricTask
+    bound_ns: int
+    gain: float
+
+
+def _counts(task: SymmetricTask, max_sends: int | None) -> Iterator[_Count]:
+    """Numbers of chunks, the least first, without those that truncation makes seem fast."""
+    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
+        cut = replace(task, chunks_per_npu=1) if chunks == 1 else _cut(task, chunks, max_sends)
+        if cut is None:
+            return
+        if chunks == 1 or cut.truncation <= _MOST_TRUNCATION:
+            gain = next(gain for most, gain in _GAINS if cut.least_rows * cut.num_npus <= most)
+            yield _Count(cut, chunked_symmetric_bound(cut).time_ns, gain)
+
+
+def _cut(task: SymmetricTask, chunks: int, max_sends: int | None) -> SymmetricTask | None:
+    """The task in so many chunks, None if these are too many or too small."""
+    try:
+        finer = replace(task, chunks_per_npu=chunks)
+        _ = finer.timing
+    except (ConfigError, SynthesisError):
+        return None
+    rows = finer.least_rows
+    if chunks > _MOST_CHUNKS or rows > MOST_ROWS or (max_sends is not None and rows * finer.num_npus > max_sends):
+        return None
+    return finer
+
+
+class _Tried:
+    """A number of chunks, and how long the collective takes in so many.
+
+    Where that takes time to find out, that is each of its phases as long as chunks take to all NPUs.
+    """
+
+    def __init__(self, count: _Count) -> None:
+        self.count = count
+        task = count.task
+        self._trees: Trees | None = None
+        self._schedule: SymmetricSchedule | None = None
+        if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
+            self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
+            self.time_ns = self._schedule.collective_time_ns
+        else:
+            self._trees = grow(task, 0)
+            self.time_ns = task.num_phases * (self._trees.time_ns + task.reduction_ns * task.reduces)
+
+    def settled(self, tries: int) -> SymmetricSchedule:
+        """The schedule, after at most so many tries."""
+        is_good = not tries or is_as_good_as(self.time_ns, self.count.bound_ns, self.count.task.least_rows)
+        if self._schedule is not None and is_good:
+            return self._schedule
+        found = synthesize_symmetric(self.count.task, tries, self._trees)
+        # Faster trees may make a slower All-Reduce, as sums and copies overlap differently.
+        return min(filter(None, (self._schedule, found)), key=lambda schedule: schedule.collective_time_ns)
 
 
 def is_near_bound(schedule: SymmetricSchedule) -> bool:
     """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates no more than that."""
     bound = max(bound.time_ns for bound in symmetric_bounds(schedule.task))
     return schedule.task.truncation <= _MOST_TRUNCATION and bound >= _NEAR * schedule.collective_time_ns
-
-
-def _finer(task: SymmetricTask, max_sends: int | None) -> Iterator[SymmetricTask]:
-    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())} - {1}):
-        try:
-            finer = replace(task, chunks_per_npu=chunks)
-            _ = finer.timing
-        except (ConfigError, SynthesisError):  # chunks are too small
-            return
-        rows = finer.least_rows
-        if chunks > _MOST_CHUNKS or rows > MOST_ROWS or (max_sends is not None and rows * finer.num_npus > max_sends):
-            return
-        yield finer

@@ -168,26 +168,6 @@ def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
     return chosen
 
 
-def against(task: SymmetricTask) -> NDArray[np.int64]:
-    """int64[num_classes], the class of the same links in the other direction."""
-    classes = np.arange(len(task.classes))
-    number = {(each.dimension, int(each.moves[0])): at for at, each in enumerate(task.classes) if not each.through_switch}
-    for index in range(len(task.dimensions)):
-        negative = _negative(task, index)
-        for (dimension, move), at in number.items():
-            if dimension == index:
-                classes[at] = number[dimension, int(negative[move])]
-    return classes
-
-
-def _negative(task: SymmetricTask, index: int) -> NDArray[np.int64]:
-    """int64[size], the member to which member 0 goes where each member goes to 0."""
-    dimension = task.dimensions[index]
-    translations = dimension.building_block.translations(dimension.size)
-    assert translations is not None
-    return translations.offset(np.arange(dimension.size), np.zeros(dimension.size, np.int64))
-
-
 def _hops(
     task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

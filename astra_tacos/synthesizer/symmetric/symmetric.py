@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.csr import group_by
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.synthesizer.symmetric.paths import against, along_paths
-from astra_tacos.synthesizer.symmetric.trees import Trees, grow
+from astra_tacos.synthesizer.symmetric.paths import along_paths
+from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 
 NAME = "symmetric"
 TRIES = 64
@@ -21,7 +22,7 @@ _MANY = 1 << 16
 """An All-Reduce of more sends of sums is made in one way only: chunks are gathered after all sums are made."""
 
 
-def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSchedule:
+def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES, begun: Trees | None = None) -> SymmetricSchedule:
     """A symmetric schedule of a collective.
 
     Parameters
@@ -31,6 +32,8 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSc
     tries
         How many schedules of few sends are made in random order at most, beyond those that are made in any case; the same
         arguments give the same schedule.
+    begun
+        Trees that `grow` made with fewer tries, without a gap.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSc
     """
     if task.collective == "all-to-all":
         return _schedule(task, along_paths(task, tries))
-    gathered = grow(task, tries)
+    gathered = grow(task, tries, begun=begun)
     if not task.reduces:
         return _schedule(task, gathered)
     scattered = [_reversed(task, gathered)]
@@ -48,8 +51,18 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES) -> SymmetricSc
     if not task.gathers:
         made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
     else:
-        made = [each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered)]
+        ways = (each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered))
+        made = list(_until_near(task, ways))
     return min(made, key=lambda schedule: schedule.collective_time_ns)
+
+
+def _until_near(task: SymmetricTask, made: Iterator[SymmetricSchedule]) -> Iterator[SymmetricSchedule]:
+    """These schedules up to the first that is as good as at the bound for the task's chunks."""
+    bound = chunked_symmetric_bound(task).time_ns
+    for each in made:
+        yield each
+        if is_as_good_as(each.collective_time_ns, bound, each.num_rows // 2):
+            return
 
 
 def lengthens(task: SymmetricTask) -> bool:
@@ -61,7 +74,7 @@ def _reversed(task: SymmetricTask, trees: Trees) -> Trees:
     """The same sends backwards in time and from end to begin: what spread from NPU 0 is summed up there."""
     last = trees.time_ns
     trees = trees.in_order(np.argsort(-trees.end_ns, kind="stable"))
-    way = against(task)[trees.way].astype(np.int32)
+    way = task.table.opposite[trees.way].astype(np.int32)
     return replace(trees, src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
 
 

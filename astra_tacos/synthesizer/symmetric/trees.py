@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import product
@@ -18,13 +19,17 @@ from astra_tacos.schedule.work_meter import count_work
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.symmetric._symmetric_kernels import Classes
 
-_SPARE = (0.0, 0.01, 0.04)
+Levels = tuple[tuple[tuple[int, ...], ...], ...]
+"""Dimensions by level, the outermost first; each level's by kind, those that open up NPUs for the next kind first."""
+_SPARE = (0.01, 0.0, 0.04)
 """Deadlines beyond the bound that are tried, where classes differ in speed."""
+_LIKELY, _LIKELY_OF_MANY, _MANY = 2, 6, 1 << 13
+"""How many variants are tried without tries; and how many of trees of more than so many rows."""
 _TRIES = 1 << 16
 """Rows up to which all deadlines are tried, even if the first trees are near the bound."""
 _FEW = 1 << 8
-_NEARER, _NEAR = 1.001, 1.005
-"""Of more than `_FEW` rows, and of more than `_TRIES`, trees that take so many times the bound are not improved."""
+_AS_GOOD, _NEARER, _NEAR = 1.0005, 1.001, 1.005
+"""Schedules that take so many times the bound are not improved: of up to `_FEW` rows, of up to `_TRIES`, and of more."""
 _ROWS_OF_MORE = 20_000
 """Most rows of trees grown in random order, in all."""
 _MOST_SORTED = 3
@@ -59,7 +64,12 @@ class Trees:
         return Trees(*(np.concatenate((getattr(self, each.name), getattr(other, each.name))) for each in fields(self)))
 
 
-def grow(task: SymmetricTask, tries: int, gap_ns: int = 0) -> Trees:
+def is_as_good_as(time_ns: int, bound_ns: int, rows: int) -> bool:
+    """Whether a time is so near a bound that what is left is not worth a search among schedules of so many rows."""
+    return time_ns <= bound_ns * (_AS_GOOD if rows <= _FEW else _NEARER if rows <= _TRIES else _NEAR)
+
+
+def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None = None) -> Trees:
     """The fastest of a few sets of trees, greedily grown; those with levels come first.
 
     With levels, a class of slow links brings only the first copy of a chunk into each set of NPUs that faster classes connect:
@@ -72,9 +82,11 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0) -> Trees:
     task
         Network, collective and chunks.
     tries
-        Most trees to grow in random order where the others are not at the bound; with 0, fewer others are grown, too.
+        Most trees to grow in random order where the others are not at the bound; with 0, only the most promising others are.
     gap_ns
         How long after its arrival a chunk can be sent on.
+    begun
+        What this function returned for fewer tries, if it was asked before.
 
     Raises
     ------
@@ -82,153 +94,179 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0) -> Trees:
         If some NPU cannot be reached, which would be a fault of this package.
     """
     rows = task.chunks_per_npu * (task.num_npus - 1)
-    bound = max(bound_ns(task), farthest_ns(task, gap_ns))
-    best: Trees | None = None
-    for levels, deadline in _variants(task, bound, _SPARE if tries else _SPARE[1:2]):
-        found = _grow(task, levels, deadline, gap_ns)
+    grower = _Grower(task, gap_ns)
+    bound = max(_bound_ns(task, grower.levels), farthest_ns(task, gap_ns))
+    best = begun
+    if best is not None and is_as_good_as(best.time_ns, bound, rows):
+        return best
+    most = _LIKELY if not tries else (_LIKELY_OF_MANY if rows > _MANY else None)
+    for levels, deadline in _variants(task, grower.levels, bound)[:most]:
+        found = grower.grow(levels, deadline)
         count_work(0.1 * rows)
         if best is None or found.time_ns < best.time_ns:
             best = found
-        near = _NEAR if rows > _TRIES else (1.0 if rows <= _FEW else _NEARER)
-        if best.time_ns <= near * bound:
+        if is_as_good_as(best.time_ns, bound, rows):
             return best
     assert best is not None
-    return _improved(task, best, bound, tries, gap_ns)
+    return _improved(grower, best, bound, tries)
 
 
-def _improved(task: SymmetricTask, best: Trees, bound: int, tries: int, gap_ns: int) -> Trees:
+def _improved(grower: _Grower, best: Trees, bound: int, tries: int) -> Trees:
     """The fastest of these trees and of some in random order, where they are so small that it takes no time.
 
     Deadlines are set between the bound and the best trees so far: what would arrive later has to wait for what may be faster.
     """
     rows = len(best.chunk)
-    levels = _all_levels(task)
+    levels = _all_levels(grower.task, grower.levels)
     for number in range(min(tries, _ROWS_OF_MORE // rows)):
-        if best.time_ns <= bound:
+        if is_as_good_as(best.time_ns, bound, rows):
             break
         share = _WAY_TO_BEST[(number + number // 4) % len(_WAY_TO_BEST)]
         deadline = bound + int(share * (best.time_ns - 1 - bound))
-        found = _grow(task, levels[number // len(_WAY_TO_BEST) % len(levels)], deadline, gap_ns, number + 1)
+        found = grower.grow(levels[number // len(_WAY_TO_BEST) % len(levels)], deadline, number + 1)
         count_work(0.1 * rows)
         if found.time_ns < best.time_ns:
             best = found
     return best
 
 
-def bound_ns(task: SymmetricTask) -> int:
+def _bound_ns(task: SymmetricTask, levels: Levels) -> int:
     """The time that no trees beat: that of the worst cut between parts, in whole chunks."""
     phases = [
         whole_messages_ns(task.delay_ns[used], task.hold_ns[used], (parts - 1) * task.chunks_per_npu)
-        for used, parts in _cuts(task)
+        for used, parts in _cuts(task, levels)
     ]
     return max(phases)
 
 
-def _cuts(task: SymmetricTask) -> Iterator[tuple[NDArray[np.bool_], int]]:
+def _cuts(task: SymmetricTask, levels: Levels) -> Iterator[tuple[NDArray[np.bool_], int]]:
     """The classes that lead out of the cosets of each level, all classes, and how many cosets there are."""
-    of_class = np.array([each.dimension for each in task.classes])
-    inner = list(range(len(task.dimensions)))
+    of_class = task.table.dimension
     yield np.ones(len(of_class), np.bool_), task.num_npus
     outer: list[int] = []
-    for level in levels_of(task):
-        outer += level
-        inner = [at for at in inner if at not in level]
-        yield np.isin(of_class, outer), int(np.prod([task.dimensions[at].size for at in outer]))
+    for kinds in levels[:-1]:
+        outer += (at for kind in kinds for at in kind)
+        is_outer = np.zeros(len(task.dimensions), np.bool_)
+        is_outer[outer] = True
+        yield is_outer[of_class], math.prod(task.dimensions[at].size for at in outer)
 
 
-def levels_of(task: SymmetricTask) -> list[tuple[int, ...]]:
-    """Dimensions by level, the outermost first: those that bind, then those that bind among the others, and so on."""
-    of_class = np.array([each.dimension for each in task.classes])
-    rates = np.bincount(of_class, 1 / task.hold_ns, len(task.dimensions))
+def _binding_levels(task: SymmetricTask) -> Levels:
+    """Dimensions by level: those that bind, then those that bind among the others, and so on."""
+    rates = np.bincount(task.table.dimension, 1 / task.hold_ns, len(task.dimensions))
     left, levels = list(range(len(task.dimensions))), []
     while left:
         chosen = critical_dimensions([task.dimensions[at].size for at in left], [float(rates[at]) for at in left])
-        levels.append(tuple(left[at] for at in chosen))
+        levels.append((tuple(left[at] for at in chosen),))
         left = [at for index, at in enumerate(left) if index not in chosen]
-    return levels
+    return tuple(levels)
 
 
-def _all_levels(task: SymmetricTask) -> list[list[tuple[int, ...]]]:
+def _by_speed(task: SymmetricTask, levels: Levels) -> Levels:
+    """These levels, in each of which slow links first bring chunks to where faster ones cannot bring them."""
+    delay = dict(zip(task.table.dimension.tolist(), task.delay_ns.tolist(), strict=True))
+    found = []
+    for kinds in levels:
+        of_delay: dict[int, list[int]] = {}
+        for at in (at for kind in kinds for at in kind):
+            of_delay.setdefault(delay[at], []).append(at)
+        found.append(tuple(tuple(of_delay[each]) for each in sorted(of_delay, reverse=True)))
+    return tuple(found)
+
+
+def _all_levels(task: SymmetricTask, binding: Levels) -> list[Levels]:
     """Ways to sort dimensions into levels: those that bind first, none, and, of up to three dimensions, all others."""
     count = len(task.dimensions)
-    found = [levels_of(task), [tuple(range(count))]]
+    found: list[Levels] = [_by_speed(task, binding), binding, ((tuple(range(count)),),)]
     if 1 < count <= _MOST_SORTED:
         for numbers in product(range(count), repeat=count):
             used = sorted(set(numbers))
-            found.append([tuple(at for at in range(count) if numbers[at] == number) for number in used])
-    return [each for at, each in enumerate(found) if each not in found[:at]]
+            found.append(tuple((tuple(at for at in range(count) if numbers[at] == number),) for number in used))
+    return list(dict.fromkeys(found))
 
 
-def _variants(task: SymmetricTask, bound: int, spares: tuple[float, ...]) -> Iterator[tuple[list[tuple[int, ...]], int | None]]:
-    levels, flat = levels_of(task), [tuple(range(len(task.dimensions)))]
-    alike = bool(np.ptp(task.delay_ns) == 0)
-    for each in [levels, flat] if len(levels) > 1 else [flat]:
-        if alike:
-            yield each, None
-            continue
-        for spare in spares:
-            yield each, int(bound * (1 + spare))
-        yield each, None
+def _variants(task: SymmetricTask, levels: Levels, bound: int) -> list[tuple[Levels, int | None]]:
+    """Levels and deadlines to try, the `_LIKELY` most promising ones first."""
+    flat: Levels = ((tuple(range(len(task.dimensions))),),)
+    deadlines = [None] if np.ptp(task.delay_ns) == 0 else [*(int(bound * (1 + spare)) for spare in _SPARE), None]
+    binding = list(dict.fromkeys((_by_speed(task, levels), levels)))
+    others = [each for each in dict.fromkeys((_by_speed(task, flat), flat)) if each not in binding]
+    return [(each, deadline) for kind in (binding, others) for deadline in deadlines for each in kind]
 
 
-def _grow(task: SymmetricTask, levels: list[tuple[int, ...]], deadline_ns: int | None, gap_ns: int, seed: int = 0) -> Trees:
-    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
+class _Grower:
+    """Grows trees of one task; what the kernel takes is made once for all of them.
 
-    order = np.argsort(task.delay_ns, kind="stable")
-    if seed & 2:
-        order = np.random.default_rng(seed).permutation(len(order))
-    rows = task.chunks_per_npu * (task.num_npus - 1)
-    chunk, src, dst, taken = (np.empty(rows, np.int32) for _ in range(4))
-    start = np.empty(rows, np.int64)
-    out = kernels.Rows(chunk, src, dst, taken, start)
-    deadline = int(kernels.NEVER) if deadline_ns is None else deadline_ns
-    done = kernels.grow_trees(
-        task.chunks_per_npu, _classes(task, order, levels), _cosets(task, levels), deadline, gap_ns, seed, out
-    )
-    if done < rows:
-        raise SynthesisError(f"{task.name}: some NPU cannot be reached, expected a connected network")
-    way = order[taken].astype(np.int32)
-    return Trees(chunk, src, dst, way, start, start + task.delay_ns[way])
+    Attributes
+    ----------
+    task
+        Network, collective and chunks.
+    levels
+        Its dimensions by level, those that bind first.
+    """
 
+    def __init__(self, task: SymmetricTask, gap_ns: int) -> None:
+        self.task = task
+        self.levels = _binding_levels(task)
+        self._gap_ns = gap_ns
+        self._order = np.argsort(task.delay_ns, kind="stable")
+        self._cosets: dict[tuple[tuple[int, ...], ...], NDArray[np.int32]] = {}
 
-def _classes(task: SymmetricTask, order: NDArray[np.int64], levels: list[tuple[int, ...]]) -> Classes:
-    from astra_tacos.synthesizer.symmetric._symmetric_kernels import NOTHING, Classes
+    def grow(self, levels: Levels, deadline_ns: int | None, seed: int = 0) -> Trees:
+        """One set of trees, as `grow_trees` makes it; without a deadline if that is None."""
+        from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
-    strides = np.array(task.group.strides, np.int64)
-    dimension = np.array([task.classes[at].dimension for at in order], np.int64)
-    size = np.array([task.dimensions[at].size for at in dimension], np.int64)
-    after, first, length = [np.empty(0, np.int64)], [], 0
-    for at in order.tolist():
-        each = task.classes[at]
-        if each.through_switch:
-            first.append(NOTHING)
-            continue
-        block, members = task.dimensions[each.dimension], np.arange(task.dimensions[each.dimension].size)
-        translations = block.building_block.translations(block.size)
-        assert translations is not None
-        first.append(length)
-        after.append(translations.move(each.moves[0], members))
-        length += len(members)
-    level = np.array([next(number for number, these in enumerate(levels) if at in these) for at in dimension], np.int64)
-    return Classes(
-        strides[dimension],
-        size,
-        np.array(first, np.int64),
-        np.concatenate(after).astype(np.int32),
-        level,
-        task.delay_ns[order],
-        task.hold_ns[order],
-    )
+        task, order = self.task, self._order
+        if seed & 2:
+            order = np.random.default_rng(seed).permutation(len(order))
+        rows = task.chunks_per_npu * (task.num_npus - 1)
+        chunk, src, dst, taken = np.empty((4, rows), np.int32)
+        start = np.empty(rows, np.int64)
+        out = kernels.Rows(chunk, src, dst, taken, start)
+        deadline = int(kernels.NEVER) if deadline_ns is None else deadline_ns
+        cosets = self._cosets_of([kind for level in levels for kind in level])
+        done = kernels.grow_trees(task.chunks_per_npu, self._classes(order, levels), cosets, deadline, self._gap_ns, seed, out)
+        if done < rows:
+            raise SynthesisError(f"{task.name}: some NPU cannot be reached, expected a connected network")
+        way = order[taken].astype(np.int32)
+        return Trees(chunk, src, dst, way, start, start + task.delay_ns[way])
 
+    def _classes(self, order: NDArray[np.int64], levels: Levels) -> Classes:
+        from astra_tacos.synthesizer.symmetric._symmetric_kernels import Classes
 
-def _cosets(task: SymmetricTask, levels: list[tuple[int, ...]]) -> NDArray[np.int32]:
-    """int32[num_levels, num_npus]: for each level, the NPU of the same coset whose coordinates in all later levels are 0."""
-    npus = np.arange(task.num_npus)
-    coset = np.empty((len(levels), task.num_npus), np.int32)
-    for number in range(len(levels)):
-        base = npus.copy()
-        for at in (at for level in levels[number + 1 :] for at in level):
-            stride, size = task.group.strides[at], task.dimensions[at].size
-            base -= npus // stride % size * stride
-        coset[number] = base
-    return coset
+        task, table = self.task, self.task.table
+        dimension = table.dimension[order]
+        stride, size = np.array(task.group.strides), np.array([each.size for each in task.dimensions])
+        level, fallback = np.empty((2, len(size)), np.int64)
+        number = 0
+        for kinds in levels:
+            for kind in kinds:
+                level[list(kind)] = number
+                number += 1
+            fallback[[at for kind in kinds for at in kind]] = number - 1
+        first, after = table.after
+        return Classes(
+            stride[dimension],
+            size[dimension],
+            first[order],
+            after,
+            level[dimension],
+            fallback[dimension],
+            task.delay_ns[order],
+            task.hold_ns[order],
+        )
+
+    def _cosets_of(self, kinds: list[tuple[int, ...]]) -> NDArray[np.int32]:
+        """int32[num_kinds, num_npus]: for each kind, the NPU of the same coset whose coordinates in later kinds are 0."""
+        task, key = self.task, tuple(kinds)
+        if key not in self._cosets:
+            npus = np.arange(task.num_npus, dtype=np.int32)
+            cosets = [npus]
+            for kind in kinds[:0:-1]:
+                base = cosets[-1].copy()
+                for at in kind:
+                    stride, size = task.group.strides[at], task.dimensions[at].size
+                    base -= npus // stride % size * stride
+                cosets.append(base)
+            self._cosets[key] = np.array(cosets[::-1])
+        return self._cosets[key]

@@ -1,0 +1,30 @@
+"""The fastest of several plans of one run, which were made beside one another."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra_tacos.files import replaced_directory
+from astra_tacos.planner.plan_result import PlanResult
+
+
+def write_fastest(output: Path, plans: Sequence[tuple[Path, PlanResult]], *files: Path) -> PlanResult:
+    """Copy the plan whose run ends first, the first one of equally fast ones; returns its result.
+
+    Parameters
+    ----------
+    output
+        Directory to write; a plan that is there is replaced.
+    plans
+        The directory and the result of each plan.
+    files
+        What else goes into the directory.
+    """
+    folder, result = min(plans, key=lambda plan: plan[1].after_ns)
+    with replaced_directory(output) as target:
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+        for path in files:
+            shutil.copyfile(path, target / path.name)
+    return result

@@ -1,0 +1,70 @@
+"""Bars of the end of a run by scheduling policy, split into compute, exposed communication and idle time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, time_unit, wrapped
+from astra_tacos.report.policy_times import PolicyTime
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
+_NAME_SHARE = 0.42
+
+
+def save_policies(rows: Sequence[PolicyTime], path: Path, width: str = "double", note: str = "") -> None:
+    """Write the figure to a file; equal rows give equal bytes.
+
+    Parameters
+    ----------
+    rows
+        What to draw, from top to bottom.
+    path
+        File to write; its suffix names the format.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    note
+        Title of the figure.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format or the file cannot be written.
+    """
+    save_figure(path, lambda: _draw(rows, width, note))
+
+
+def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]
+    lines = sum(name.count("\n") + 1 for name in names)
+    figure = Figure(figsize=(WIDTH_INCHES[width], 0.9 + 0.09 * len(rows) + 0.13 * lines), layout="constrained")
+    axes = figure.subplots()
+    unit, scale = time_unit(max(row.end_ns for row in rows))
+    place = list(range(len(rows)))
+    left = [0.0] * len(rows)
+    for (label, colour), values in zip(
+        _PARTS, zip(*((r.compute_ns, r.exposed_ns, r.idle_ns) for r in rows), strict=True), strict=True
+    ):
+        axes.barh(place, [value / scale for value in values], left=left, height=0.7, color=colour, label=label, linewidth=0)
+        left = [one + value / scale for one, value in zip(left, values, strict=True)]
+    first = rows[0].end_ns
+    for at, row in enumerate(rows):
+        text = f" {row.end_ns / scale:,.4g}" + ("" if at == 0 else f" ({first / max(row.end_ns, 1):.2f}x)")
+        axes.text(left[at], at, text, va="center", fontsize=6.5, fontweight="bold" if row.is_chosen else "normal")
+    axes.set_yticks(place, names)
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_fontweight("bold" if row.is_chosen else "normal")
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.16 * max(left))
+    axes.set_xlabel(f"end of the run ({unit}), mean over ranks; bold: the one that was written")
+    axes.tick_params(axis="y", length=0)
+    if note:
+        figure.suptitle(wrapped(note, width), fontsize=8)
+    figure.legend(loc="outside lower center", ncols=len(_PARTS), handlelength=1.2)
+    return figure

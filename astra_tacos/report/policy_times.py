@@ -1,0 +1,80 @@
+"""What policies of a scheduled run take: rows for figures and pages, from the object in `plan.json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.errors import ConfigError
+
+AS_IS = "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTime:
+    """The run with some policies; times in ns, means over ranks, whose sum is the end of the run.
+
+    Parameters
+    ----------
+    name
+        The policies.
+    compute_ns, exposed_ns, idle_ns
+        Time in which a rank computes, communicates without computing, and does neither.
+    is_chosen
+        Whether this one was written.
+    """
+
+    name: str
+    compute_ns: float
+    exposed_ns: float
+    idle_ns: float
+    is_chosen: bool
+
+    @property
+    def end_ns(self) -> float:
+        """End of the run."""
+        return self.compute_ns + self.exposed_ns + self.idle_ns
+
+
+def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTime]:
+    """The run as it is, then each policy alone with its best options and what was written, the slowest first.
+
+    Parameters
+    ----------
+    plan
+        The object in `plan.json`.
+    source
+        What errors name.
+    most
+        How many rows there are at most.
+
+    Raises
+    ------
+    ConfigError
+        If nothing was scheduled.
+    """
+    found = plan.get("schedule")
+    if not isinstance(found, dict):
+        raise ConfigError(f"{source}: no schedule of communication, expected an output of plan --schedule")
+    tried = [one for one in found["tried"] if one["end_ns"] is not None]
+    tried.sort(key=lambda one: one["iteration_ns"] or one["end_ns"])
+    alone: dict[str, dict[str, Any]] = {}
+    for one in tried:
+        if one["policies"] == found["policies"]:
+            alone[""] = one
+        elif not _is_combination(one["policies"]):
+            alone.setdefault(one["policies"].partition(":")[0], one)
+    kept = list(alone.values())[: most - 1] if len(alone) > 1 else tried[: most - 1]
+    kept.sort(key=lambda one: -one["end_ns"])
+    rows = [_row(AS_IS, found["as_is"], found["policies"] == "as-is")]
+    return rows + [_row(one["policies"], one, one["policies"] == found["policies"]) for one in kept]
+
+
+def _is_combination(policies: str) -> bool:
+    """Whether a text names several policies: what follows a comma is no option."""
+    return any("=" not in part.partition(":")[0] for part in policies.split(",")[1:])
+
+
+def _row(name: str, figures: dict[str, Any], is_chosen: bool) -> PolicyTime:
+    compute, exposed = float(figures["compute_ns"]), float(figures["exposed_ns"])
+    return PolicyTime(name, compute, exposed, max(float(figures["end_ns"]) - compute - exposed, 0.0), is_chosen)

@@ -1,0 +1,101 @@
+"""Reduction and multicast in the network: trees that branch at reducing devices, mixed with trees between NPUs.
+
+A reducing device adds what its children send and passes one sum up; results come down the same way, one copy for each branch. So
+each link of a tree carries a chunk once up and once down, however many NPUs there are (SwitchML, Sapio et al., NSDI 2021; SHARP,
+Graham et al., COMHPC 2016). A linear programme says how much of the data goes along which tree, as in `column_generation`, whose
+trees it mixes in: where devices are slow, few or have small windows, NPUs add up what devices cannot.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from astra_tacos.collective import make_collective
+from astra_tacos.collective.collective import Collective
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding, schedule_columns
+from astra_tacos.synthesizer.chunk_counts import advise_for_trips
+from astra_tacos.synthesizer.columns.demand import Demands
+from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
+from astra_tacos.synthesizer.columns.programme import Solution, solve
+from astra_tacos.topology.topology import Topology
+from astra_tacos.units import format_size
+
+NAME = "in-network"
+_MOST_NPUS = 128
+_UNDER_WAY = 8
+"""Chunks that a window should hold at least, so that few bytes of it are lost to the last chunk that does not fit."""
+
+
+def refuse_without_devices(topology: Topology, collective: Collective) -> str | None:
+    """The reason why a network has no use for it, or is too large; None if it is not."""
+    if not topology.reducing:
+        return "expected a network with devices that add (astra_tacos: reducing)"
+    reason = refuse_without_forwarding(topology, collective)
+    if reason is not None:
+        return reason
+    if topology.num_endpoints > _MOST_NPUS:
+        return f"solves programmes of at most {_MOST_NPUS} NPUs, these are {topology.num_endpoints:,}"
+    windows = [device.window_bytes for device in topology.reducing if device.window_bytes is not None]
+    chunk = int(collective.class_size_bytes[-1])
+    if collective.reduces and len(windows) == len(topology.reducing) and chunk > max(windows):
+        return f"a chunk of {format_size(chunk)} fits no window of a device, expected at most {format_size(max(windows))}"
+    return None
+
+
+def in_network(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Choose trees over reducing devices and between NPUs by a linear programme, and schedule the sends of chunks along them.
+
+    Parameters
+    ----------
+    topology
+        The network, one with reducing devices.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    seed
+        Of ties between trees; the same arguments give the same schedule.
+    """
+    has_windows = any(device.window_bytes is not None for device in topology.reducing)
+    chunk_bytes = int(collective.class_size_bytes[-1]) if has_windows else 0
+    members = collective.member_npus.tobytes()
+    solution = _solved(topology, collective.name, collective.root, members, seed, chunk_bytes)
+    demands = Demands(topology, collective, seed, DeviceTrees(topology, collective))
+    return schedule_columns(topology, collective, timing, solution, demands, NAME, seed)
+
+
+@lru_cache(maxsize=8)
+def _solved(topology: Topology, name: str, root: int | None, members: bytes, seed: int, chunk_bytes: int) -> Solution:
+    """The solution for some bytes, whatever their chunks where there are no windows (`chunk_bytes` 0)."""
+    npus = np.frombuffer(members, np.int64).tolist()
+    collective = make_collective(name, topology.num_npus, max(chunk_bytes, 1 << 20) * len(npus), 1, root, npus)
+    if chunk_bytes:
+        count = max(1, round(int(collective.class_size_bytes[-1]) / chunk_bytes))
+        collective = make_collective(name, topology.num_npus, chunk_bytes * len(npus) * count, count, root, npus)
+    return solve(Demands(topology, collective, seed, DeviceTrees(topology, collective)))
+
+
+def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks per NPU with which it should come close to its best; see `advise_for_trips`. Windows ask for small chunks.
+
+    Parameters
+    ----------
+    topology
+        The network, one with reducing devices.
+    name, size_bytes
+        Of the collective, as `COLLECTIVES` takes them.
+    link_model
+        How long a chunk holds a link.
+    max_sends
+        Of the schedule.
+    """
+    count = advise_for_trips(topology, name, size_bytes, link_model, max_sends)
+    windows = [device.window_bytes for device in topology.reducing if device.window_bytes is not None]
+    if not windows:
+        return count
+    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
+    return max(count, -(-int(whole.class_size_bytes[-1]) * _UNDER_WAY // min(windows)))

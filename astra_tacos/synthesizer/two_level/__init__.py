@@ -1,0 +1,1 @@
+"""All-to-All of unequal parts in two levels: balanced within nodes, then by permutations between nodes."""

@@ -1,0 +1,100 @@
+"""`offload` and `servers`: what devices and servers that add gain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.command import run as run_in
+
+
+def run(directory: Path, *arguments: object):
+    return run_in(*map(str, arguments), cwd=directory)
+
+
+STAR = "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ 100 ]\nlatency: [ 500 ]\nastra_tacos: { reducing: all }\n"
+
+
+def star(directory: Path) -> Path:
+    path = directory / "star.yml"
+    path.write_text(STAR)
+    return path
+
+
+def test_hosts_against_the_network(tmp_path: Path) -> None:
+    result = run(tmp_path, "offload", "--network", star(tmp_path), "--npus", "2,4,8", "--sizes", "16MiB", "--json")
+    assert result.returncode == 0
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["npus"], round(row["gain"], 2)) for row in rows] == [
+        (2, pytest.approx(1.0, abs=0.02)),
+        (4, pytest.approx(1.5, abs=0.02)),
+        (8, pytest.approx(1.75, abs=0.03)),
+    ]
+    assert all(row["network_bound_ns"] <= row["network_ns"] * 1.005 for row in rows)
+
+
+def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--synthesizer", "in-network", "--chunks-per-npu", "2", "--output", out)
+    result = run(tmp_path, "synthesize", "--network", star(tmp_path), "--size", "1MiB", *options)
+    assert result.returncode == 0 and "verified" in result.stdout
+    ranks = json.loads((out / "stand_in" / "rank_map.json").read_text())["ranks"]
+    assert [rank["rank"] for rank in ranks if rank.get("adds")] == [8]
+    assert run(tmp_path, "verify", out).returncode == 0
+    assert "reducing" in run(tmp_path, "inspect", star(tmp_path)).stdout
+
+
+def test_the_crossover_of_servers(tmp_path: Path) -> None:
+    result = run(
+        tmp_path, "servers", "--workers", "4", "--servers", "0:2", "--size", "4MiB", "--chunks", "32", "--box", "4", "--json"
+    )
+    rows = json.loads(result.stdout)["rows"]
+    assert [row["kind"] for row in rows] == ["colocated", "dedicated", "mixed", "dedicated", "mixed", "box"]
+    text = run(
+        tmp_path,
+        "servers",
+        "--workers",
+        "4",
+        "--servers",
+        "1",
+        "--size",
+        "1MiB",
+        "--chunks",
+        "8",
+        "--racks",
+        "4",
+        "--uplink",
+        "1",
+    )
+    assert "dedicated servers alone win from 3 on" in text.stdout and "servers above racks" in text.stdout
+
+
+def test_helpers(tmp_path: Path) -> None:
+    network = tmp_path / "switch.yml"
+    network.write_text(STAR.split("astra_tacos")[0].replace("8", "6"))
+    out = tmp_path / "out"
+    options = ("--helpers", "4,5", "--chunks-per-npu", "8", "--synthesizer", "parameter-server", "--output", out)
+    result = run(tmp_path, "synthesize", "--network", network, "--size", "1MiB", *options)
+    assert result.returncode == 0, result.stderr
+    assert (out / "stand_in" / "run_astra_sim.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("synthesize", "--size", "1MiB", "--helpers", "9"), "--helpers: found NPU 9"),
+        (("synthesize", "--size", "1MiB", "--helpers", "0:6"), "--helpers: found 7 of 8 NPUs"),
+        (("offload", "--npus", "9"), "found 9 NPUs to take part, expected 2 to 8"),
+        (("offload", "--npus", "2:1"), "from the lower to the higher"),
+    ],
+)
+def test_bad_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    result = run(tmp_path, arguments[0], "--network", star(tmp_path), *arguments[1:])
+    assert result.returncode == 2 and message in result.stderr
+
+
+def test_bad_numbers_of_servers(tmp_path: Path) -> None:
+    assert "--racks and --uplink go together" in run(tmp_path, "servers", "--racks", "4").stderr
+    assert "expected at most 28" in run(tmp_path, "servers", "--workers", "100", "--servers", "60").stderr
+    assert "bandwidth[0] is nan" in run(tmp_path, "servers", "--bandwidth", "nan").stderr

@@ -1,0 +1,59 @@
+"""Bars of scheduling policies, as a figure and as a section of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.report.figure.policy_plot import save_policies
+from astra_tacos.report.html.run_schedule import schedule_section
+from astra_tacos.report.policy_times import AS_IS, policy_times
+
+
+def tried(name: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:
+    return {"policies": name, "end_ns": end_ns, "iteration_ns": None, "compute_ns": 60, "exposed_ns": exposed_ns, "note": ""}
+
+
+PLAN = {
+    "schedule": {
+        "policies": "fuse,priority",
+        "collectives": "native",
+        "backend": "congestion-aware",
+        "as_is": {"end_ns": 100, "compute_ns": 60, "exposed_ns": 30},
+        "tried": [
+            *(tried("fifo", 99), tried("fuse:cap=5,first=1", 90), tried("fuse", 95), tried("decouple", None)),
+            *(tried("split", 105, 45), tried("split,priority", 82), tried("fuse,priority", 80, 5)),
+        ],
+        "layers": [{"collective": "grad <b>", "exposed_as_is_ns": 30, "exposed_after_ns": 5}],
+    }
+}
+
+
+def test_rows_are_policies_alone_and_what_was_written() -> None:
+    rows = policy_times(PLAN, "plan.json", 12)
+    assert [row.name for row in rows] == [AS_IS, "split", "fifo", "fuse:cap=5,first=1", "fuse,priority"]
+    assert [row.is_chosen for row in rows] == [False] * 4 + [True]
+    assert [(row.compute_ns, row.exposed_ns, row.idle_ns) for row in rows[:2]] == [(60, 30, 10), (60, 45, 0)]
+    assert len(policy_times(PLAN, "plan.json", 2)) == 2
+
+
+def test_a_plan_without_a_schedule_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"plan\.json: no schedule of communication"):
+        policy_times({}, "plan.json", 12)
+
+
+def test_figures_are_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        save_policies(policy_times(PLAN, "plan.json", 12), tmp_path / name, "single", "a run")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_the_section_shows_policies_and_collectives() -> None:
+    assert schedule_section({}) is None
+    section = schedule_section(PLAN)
+    assert section is not None
+    assert "<b>fuse,priority</b>" in section.html and "grad &lt;b&gt;" in section.html
+    assert section.html.count("<svg") == 5 + 2
