@@ -19,6 +19,7 @@ from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.input_file import read_bounded
 from astra_tacos.replayer.astra_sim import finished
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import PACKET
 from astra_tacos.run.run import Run
 
 _MOST_LOG_BYTES = 1 << 28
@@ -54,7 +55,7 @@ class MeasuredRun:
         """The largest relative error of a rank's finish under a configuration; infinity where the run cannot be replayed."""
         network = replace(self.run.network, ns3=ns3)
         try:
-            replayed = replay_run(replace(self.run, network=network), "packet").finish_ns
+            replayed = replay_run(replace(self.run, network=network), PACKET).finish_ns
         except AstraTacosError:
             return np.inf
         return float(np.max(np.abs(replayed[: len(self.finish_ns)] / self.finish_ns - 1)))
@@ -140,7 +141,7 @@ def fit_ns3(runs: Sequence[MeasuredRun], on_progress: Callable[[int, int], None]
             break
     if not np.isfinite(tried[best()]):
         for run in runs:  # says why
-            replay_run(run.run, "packet")
+            replay_run(run.run, PACKET)
         raise ConfigError(f"{runs[0].name}: no configuration was found under which it can be replayed")
     for leader in sorted(tried, key=lambda ns3: tried[ns3])[:_REFINED]:
         if tried[best()] < _EXACT:

@@ -54,14 +54,17 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
 
 
 def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) -> None:
-    ranks = [[coll(5, size=16, group=1 + rank % 2), coll(6, [5], size=1 << 16)] for rank in range(8)]
-    files = RunFiles(ranks=ranks, groups={"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}, topology=("Ring",)).write(tmp_path)
+    ranks = [[coll(5, size=24, group=1 + rank // 4), coll(6, [5], size=1 << 16)] for rank in range(8)]
+    groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
+    dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
+    files = RunFiles(ranks=ranks, groups=groups, **dimensions).write(tmp_path)
     given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1"]
+    arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1", "--backend", "congestion-unaware"]
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]
-    which = "all-reduce of 16 B, group of ranks 0, 2, 4, 6 and 1 more (8 nodes, the first rank 0, node 5)"
-    assert left.startswith(f"left as it is: {which}: no candidate can run there: chunks hold a link")
+    which = "all-reduce of 24 B, group of ranks 0, 1, 2, 3 and 1 more (8 nodes, the first rank 0, node 5)"
+    assert left.startswith(f"left as it is: {which}: no candidate can run there: ")
+    assert "a chunk of 6 B holds a link of network for less than 1 ns" in left
 
 
 def test_a_plan_is_reported(tmp_path: Path) -> None:
