@@ -8,6 +8,7 @@ they give out, and all routes count, not only shortest ones. With many chunks, t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,12 +22,19 @@ from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.switch_hops import as_hops, from_hops
 from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_sends
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.topology.rotations import find_rotations
 from astra_tacos.topology.topology import Topology
 
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4
 _MOST_SENDS = 1 << 22
+_FEW_FOR_EACH, _FEW_SENDS = 2, 100_000
+"""Chunks for each NPU up to which sums are made backwards in time only, and sends up to which both ways are tried."""
+_NAME = "column-generation"
+_GATHERING = {False: "all-gather", True: "broadcast"}
+_AS_ALL_GATHER = (False, True, False)
 
 
 def refuse_without_forwarding(topology: Topology, collective: Collective) -> str | None:
@@ -64,10 +72,52 @@ def column_generation(topology: Topology, collective: Collective, timing: Timing
     seed
         Of ties between trees; the same arguments give the same schedule.
     """
+    if not collective.reduces:
+        return _spread(topology, collective, timing, seed)
+    made = []
+    if collective.num_chunks > _FEW_FOR_EACH * collective.num_members or collective.num_members == 2:
+        made.append(_spread(topology, collective, timing, seed))
+    if not made or made[0].num_sends <= _FEW_SENDS:
+        other = _backwards if collective.only_reduces else _one_after_the_other
+        made.append(other(topology, collective, timing, seed))
+    return min(made, key=lambda schedule: schedule.collective_time_ns)
+
+
+def _backwards(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """What is summed up is what would be spread on the mirror image of the network, backwards in time."""
+    image = mirror(topology, timing)
+    gathering = replace(collective, name=_GATHERING[collective.root is not None], reduces=False, gathers=True)
+    spread = _spread(image.topology, gathering, image.timing, seed)
+    return mirrored(replace(spread, collective=collective, timing=timing), image, topology, timing)
+
+
+def _one_after_the_other(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """An All-Reduce as a Reduce-Scatter to chunks' owners and an All-Gather from them, which begins as soon as it can.
+
+    With few chunks this is faster than trees of both phases at once, of which some have much to do in the end.
+    """
+    scattered = _backwards(topology, replace(collective, gathers=False), timing, seed)
+    gathered = _spread(topology, replace(collective, reduces=False), timing, seed)
+    assert scattered.trip is not None and gathered.trip is not None
+    start_ns = np.concatenate((scattered.start_ns, gathered.start_ns + scattered.collective_time_ns))
+    sends = SendGraph(
+        np.concatenate((scattered.chunk, gathered.chunk)),
+        np.concatenate((scattered.channel, gathered.channel)),
+        np.concatenate((scattered.reduces, gathered.reduces)),
+        np.unique(start_ns, return_inverse=True)[1].astype(np.int32),
+        trip=np.concatenate((scattered.trip, gathered.trip + (scattered.trip.max(initial=-1) + 1))).astype(np.int32),
+    )
+    return dispatch(topology, collective, timing, sends, _NAME, seed)
+
+
+def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """Trees or paths as the programme weighs them, and their sends."""
     members = collective.member_npus.tobytes()
-    solution = _solved(topology, collective.name, collective.root, members, seed)
+    kind = (collective.reduces, collective.gathers, collective.is_personalised)
+    name = collective.name if kind != _AS_ALL_GATHER or collective.root is not None else _GATHERING[False]
+    solution = _solved(topology, name, collective.root, members, seed)
     demands = Demands(topology, collective, seed)
-    return schedule_columns(topology, collective, timing, solution, demands, "column-generation", seed)
+    return schedule_columns(topology, collective, timing, solution, demands, _NAME, seed)
 
 
 def schedule_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,17 @@ class Mirror:
 
 def mirror(topology: Topology, timing: Timing) -> Mirror:
     """Reverse all links of a network."""
-    turned = replace(topology, link_src=topology.link_dst, link_dst=topology.link_src)
-    channel = topology.channel_of(turned.channel_dst, turned.channel_src).astype(np.int32)
+    turned = _turned(topology)
+    if topology.forwarding:  # channels may be parallel, but each has a link of its own
+        channel = topology.channel_of_link()[turned.channel_link].astype(np.int32)
+    else:
+        channel = topology.channel_of(turned.channel_dst, turned.channel_src).astype(np.int32)
     return Mirror(turned, replace(timing, channel_delay_ns=timing.channel_delay_ns[channel]), channel)
+
+
+@lru_cache(maxsize=4)
+def _turned(topology: Topology) -> Topology:
+    return replace(topology, link_src=topology.link_dst, link_dst=topology.link_src)
 
 
 def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timing) -> Schedule:
@@ -56,5 +65,6 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     """
     order = np.lexsort((np.arange(schedule.num_sends), -schedule.done_ns))
     chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]
-    reduces = np.ones(len(order), np.bool_)
-    return settle(topology, schedule.collective, timing, Sends(chunk, channel, reduces), schedule.synthesizer, schedule.seed)
+    reduces = topology.channel_dst[channel] < topology.num_endpoints
+    sends = Sends(chunk, channel, reduces, trip=None if schedule.trip is None else schedule.trip[order])
+    return settle(topology, schedule.collective, timing, sends, schedule.synthesizer, schedule.seed)
