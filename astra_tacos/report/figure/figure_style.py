@@ -39,6 +39,10 @@ SYNTHESIZER_STYLES = {
     "one-shot": ("#0077bb", "p"),
     "dimension-wise": ("#ee3377", "h"),
     "branchings": ("#997700", "H"),
+    "column-generation": ("#228833", "P"),
+    "permutations": ("#004488", "<"),
+    "in-network": ("#ee7733", "X"),
+    "parameter-server": ("#bb5566", "D"),
     "native": ("#dd7733", "d"),
     "native (impossible)": ("#bbbbbb", "d"),
 }
