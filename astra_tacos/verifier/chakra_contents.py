@@ -190,11 +190,22 @@ def _outside(trace: Trace, contents: Contents, nodes: NDArray[np.int64], total: 
     return [at_node(trace, row, "place-list", "names no places, or some below 0") for row in np.flatnonzero(bad)]
 
 
-def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, messages: NDArray[np.int64]) -> list[Violation]:
+def uneven_sizes(
+    trace: Trace, chunks: ChunkColumns, contents: Contents, messages: NDArray[np.int64], shortest_bytes: int
+) -> list[Violation]:
     """Violations for messages whose size does not fit what they carry.
 
     The size is that of the first message of the same neighbouring chunks. Where chunks or places are listed, chunks differ by at
-    most a byte in all messages.
+    most a byte in all messages that are longer than the shortest.
+
+    Parameters
+    ----------
+    trace, chunks, contents
+        The trace, and what its nodes name.
+    messages
+        Rows of sends and receives.
+    shortest_bytes
+        Messages of fewer bytes may be as long as this: what a link carries in less than 1 ns, ASTRA-sim's queues do not take.
     """
     size, count = trace.size_bytes[messages], contents.count[messages]
     violations = []
@@ -202,14 +213,14 @@ def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, message
         ranges = messages[chunks.chunk_lists.lengths(trace.num_nodes)[messages] == ABSENT]
         moved = np.stack((chunks.chunk[ranges], chunks.num_chunks[ranges]), axis=1)
         _, first, which = np.unique(moved, axis=0, return_index=True, return_inverse=True)
-        expected = trace.size_bytes[ranges[first[which.ravel()]]]
+        expected, found = trace.size_bytes[ranges[first[which.ravel()]]], trace.size_bytes[ranges]
         violations += [
-            at_node(trace, ranges[at], "size-uneven", f"has {trace.size_bytes[ranges[at]]} bytes, others for it {expected[at]}")
-            for at in np.flatnonzero(trace.size_bytes[ranges] != expected)
+            at_node(trace, ranges[at], "size-uneven", f"has {found[at]} bytes, others for it {expected[at]}")
+            for at in np.flatnonzero((found != expected) & (np.maximum(found, expected) > shortest_bytes))
         ]
     if contents.are_places or len(chunks.chunk_lists.node):
         least = int((size // count).min())
-        for at in np.flatnonzero(size > count * (least + 1)).tolist():
+        for at in np.flatnonzero(size > np.maximum(count * (least + 1), shortest_bytes)).tolist():
             what = f"has {size[at]} bytes for {count[at]} chunks, others {least} to {least + 1} bytes for one"
             violations.append(at_node(trace, messages[at], "size-uneven", what))
     return violations

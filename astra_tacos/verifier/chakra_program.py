@@ -27,8 +27,15 @@ _MAX_TAGS = 500_000_000
 """ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
 
 
-def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
+def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Program, list[Violation]]:
     """The program of a trace, and violations of single nodes, dependencies, messages and reductions.
+
+    Parameters
+    ----------
+    trace
+        The trace, read with its chunks.
+    shortest_bytes
+        Messages of fewer bytes may be as long as this; None leaves sizes to `check_parts`, which knows those of chunks.
 
     Raises
     ------
@@ -54,7 +61,8 @@ def chakra_program(trace: Trace) -> tuple[Program, list[Violation]]:
     contents = contents_of(trace, chunks, messages, violations) if len(messages) else None
     buffers, reductions = None, []
     if contents is not None:
-        violations += uneven_sizes(trace, chunks, contents, messages)
+        if shortest_bytes is not None:
+            violations += uneven_sizes(trace, chunks, contents, messages, shortest_bytes)
         buffers = _buffers(trace, contents, recvs)
         reductions = _reductions(trace, chunks, contents, (before, after), recvs, violations)
     actions = _actions(trace, contents, rank, (sends, recvs), reductions, chunks.reduces, buffers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,11 @@ from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.program_values import Naming, Value, compare, run
 from astra_tacos.verifier.violation import Violation
+
+
+def shortest_message(fastest_gibps: float) -> int:
+    """What the fastest link carries in 1 ns, in bytes: ASTRA-sim's queues stop at messages that take less, so none is shorter."""
+    return math.ceil(fastest_gibps * (1 << 30) / 1e9)
 
 
 def check_parts(

@@ -13,7 +13,6 @@ Whether a run goes to its end is for the replay to say.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -41,7 +40,7 @@ from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.part_conditions import check_parts
+from astra_tacos.verifier.part_conditions import check_parts, shortest_message
 from astra_tacos.verifier.program_order import check_alike, check_races, find_order
 from astra_tacos.verifier.violation import Violation
 
@@ -115,7 +114,7 @@ def verify_run(
     unchecked: list[str] = []
     made: dict[int, list[Collective]] = {}
     num_messages = 0
-    shortest = _bytes_in_1_ns(after.network)
+    shortest = shortest_message(_fastest_gibps(after.network))
     for number, (prefix, trace) in enumerate(zip(after.prefixes, after.collectives, strict=True)):
         count = int(np.count_nonzero(trace.kind == NodeType.COMM_SEND))
         num_messages += count
@@ -174,11 +173,11 @@ def _check_trace(
     return _named(prefix, found + check_parts(trace, program, order, collectives, shortest_bytes)), True
 
 
-def _bytes_in_1_ns(network: NetworkConfig) -> int:
-    """What the fastest link carries in 1 ns: ASTRA-sim's queues stop at messages that take less, so traces have longer ones."""
+def _fastest_gibps(network: NetworkConfig) -> float:
+    """The bandwidth of the fastest link."""
     rates = [dimension.bandwidth_gibps for dimension in network.dimensions]
     rates += [link.bandwidth_gibps or 0.0 for link in (*network.links, *network.link_overrides)]
-    return math.ceil(max(rates) * (1 << 30) / 1e9)
+    return max(rates)
 
 
 def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:

@@ -283,6 +283,15 @@ def test_traces_compute_their_collectives(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
 
 
+def test_short_messages_of_several_chunks_are_planned_and_proven(tmp_path: Path) -> None:
+    # Those that take less than 1 ns of a link are padded, so messages of as many chunks differ in bytes.
+    ranks = [[coll(0, size=16), coll(1, [0], size=1 << 16)] for _ in range(8)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    result, _ = quickly_planned(inputs, tmp_path / "plan", backend=CONGESTION_AWARE)
+    assert result.before_ns is not None
+    assert result.after_ns <= result.before_ns
+
+
 def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_sizes())
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
