@@ -16,31 +16,38 @@ from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
 CHECK_FAILED = 1
 BAD_INPUT = 2
 
-COMMANDS = {
-    "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
-    "endpoint": "Divide the NPUs of a run between compute and communication (ACE, and what the host does without).",
-    "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
-    "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
-    "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
-    "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
-    "offload": "Compare sums made by hosts with sums made by switches, over numbers of NPUs and sizes.",
-    "servers": "Find from how many parameter servers on they beat an All-Reduce.",
-    "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",
-    "calibrate": "Fit the constants of a machine to measured times of collectives.",
-    "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",
-    "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
-    "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
-    "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
-    "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
-    "generate": "Generate a training run: a transformer step on up to 1,024 ranks.",
-    "fabric": "Make a graph of NPUs and switches (leaf-spine, rails, HammingMesh, ...), or read one of ns-3, NCCL or InfraGraph.",
-    "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
-    "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
-    "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
-    "report": "Make one HTML page from the output of another command: pictures, timelines, tables.",
-    "inspect": "Show the content of a network, trace (also PyTorch's), schedule or XML.",
+SECTIONS = {
+    "Make": {
+        "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
+        "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
+        "generate": "Generate a training run of up to 1,024 ranks: transformers, CNNs, DLRM, or layers from a file.",
+        "fabric": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
+        "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
+        "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
+        "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
+    },
+    "Check": {
+        "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",
+        "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
+        "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
+        "inspect": "Show the content of a network, trace (also PyTorch's), schedule or XML.",
+        "calibrate": "Fit the constants of a machine to measured times of collectives.",
+    },
+    "Explore": {
+        "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
+        "offload": "Compare sums made by hosts with sums made by switches, over numbers of NPUs and sizes.",
+        "servers": "Find from how many parameter servers on they beat an All-Reduce.",
+        "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",
+        "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
+        "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
+        "endpoint": "Divide the NPUs of a run between compute and communication (ACE, and what the host does without).",
+        "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
+        "report": "Make one HTML page from the output of another command: pictures, timelines, tables.",
+        "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
+    },
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""
+COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 _MODULES = {"import": "import_run"}
 """Modules of commands that cannot have their names, which are words of Python."""
 
@@ -57,8 +64,9 @@ class _LazyGroup(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
