@@ -3,7 +3,9 @@
     python benchmarks/runs.py [--no-record]
 
 Runs of 8 to 64 ranks on networks of 1 to 3 dimensions are drawn with fixed seeds, generated, and planned without a cache. RUNS=12
-plans the first twelve only. The gain is that over the best native run on the judge in use; the bound is that of the whole run.
+plans the first twelve only. Each is planned for the backend that its network has by default and, where that is another, for the
+congestion-aware one, on which every native run is possible. The gain is that over the best native run on the judge in use; the
+bound is that of the whole run.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from astra_tacos.cli.generate import generate
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.backend import CONGESTION_AWARE
 
 NUM_RUNS = 60
 BLOCKS = ("Ring", "FullyConnected", "Switch")
@@ -56,43 +59,64 @@ def drawn(seed: int) -> tuple[tuple[tuple[str, int], ...], list[str], list[str]]
     return dimensions, rows, [str(option) for option in options]
 
 
-def planned(seed: int, folder: Path) -> tuple[str, PlanResult]:
-    """One of the runs, and its plan."""
+def planned(seed: int, folder: Path) -> tuple[str, list[PlanResult]]:
+    """One of the runs, and its plans."""
     dimensions, rows, options = drawn(seed)
     network = folder / "network.yml"
     network.write_text("\n".join(rows) + "\n")
-    result = CliRunner().invoke(generate, ["--output", str(folder / "run"), *options], catch_exceptions=False)
+    result = CliRunner().invoke(
+        generate, ["--output", str(folder / "run"), "--network", str(network), *options], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     run = folder / "run"
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups if groups.is_file() else None, None, run)
     name = " x ".join(f"{block} {size}" for block, size in dimensions)
-    return name, plan(inputs, folder / "plan", compare_backends=False)
+    plans = [plan(inputs, folder / "plan", compare_backends=False)]
+    if plans[0].backend is not CONGESTION_AWARE:
+        plans.append(plan(inputs, folder / "aware", backend=CONGESTION_AWARE, compare_backends=False))
+    return name, plans
+
+
+def row(seed: int, name: str, result: PlanResult) -> str:
+    """A line of the table."""
+    gained = "-" if result.speed_up_over_best_native is None else f"{result.speed_up_over_best_native:.3f}"
+    in_step = "-" if result.bound.in_step_ns is None else f"{min(result.bound.in_step_ns / result.after_ns, 1):.1%}"
+    native = "-" if result.best_native_ns is None else f"{result.best_native_ns:,}"
+    share = "-" if result.efficiency is None else f"{result.efficiency:.1%}"
+    figures = f"{native} | {result.after_ns:,} | {gained} | {len(result.joint)} | {share} | {in_step}"
+    return f"| {seed} | {name} | {result.backend.name} | {figures} |"
+
+
+def summary(judge: str, results: list[PlanResult]) -> str:
+    """A line on all runs of a judge."""
+    gains = [each.speed_up_over_best_native for each in results if each.speed_up_over_best_native is not None]
+    efficiencies = [each.efficiency for each in results if each.efficiency is not None]
+    return (
+        f"| {judge} | {len(results)} | {len(gains)} | {statistics.median(gains):.3f} | {min(gains):.3f} | {max(gains):.3f} | "
+        f"{sum(gain < 1 for gain in gains)} | {statistics.median(efficiencies):.1%} | {min(efficiencies):.1%} |"
+    )
 
 
 def tables() -> str:
     runs = int(os.environ.get("RUNS", NUM_RUNS))
     lines = ["| seed | network | judge | best native ns | planned ns | gain | joint | efficiency | in step |", "|---" * 9 + "|"]
-    gains, efficiencies = [], []
+    by_judge: dict[str, list[PlanResult]] = {}
     for seed in range(runs):
         with tempfile.TemporaryDirectory() as scratch:
-            name, result = planned(seed, Path(scratch))
-        gain, efficiency = result.speed_up_over_best_native, result.efficiency
-        gains += [] if gain is None else [gain]
-        efficiencies += [] if efficiency is None else [efficiency]
-        gained = "-" if gain is None else f"{gain:.3f}"
-        in_step = "-" if result.bound.in_step_ns is None else f"{min(result.bound.in_step_ns / result.after_ns, 1):.1%}"
-        native = "-" if result.best_native_ns is None else f"{result.best_native_ns:,}"
-        share = "-" if efficiency is None else f"{efficiency:.1%}"
-        figures = f"{native} | {result.after_ns:,} | {gained} | {len(result.joint)} | {share} | {in_step}"
-        lines.append(f"| {seed} | {name} | {result.backend.name} | {figures} |")
-        print(lines[-1], flush=True)
+            name, results = planned(seed, Path(scratch))
+        for result in results:
+            by_judge.setdefault(result.backend.name, []).append(result)
+            lines.append(row(seed, name, result))
+            print(lines[-1], flush=True)
     head = [
         f"{machine()}. {runs} runs, `make bench-runs`, planned without a cache. A `-` stands where every native run of the "
-        "search is faster than any network (no queues). Gain over the best native run on the judge in use: "
-        f"median {statistics.median(gains):.3f}, worst {min(gains):.3f}, best {max(gains):.3f}; slower in "
-        f"{sum(gain < 1 for gain in gains)} of {len(gains)}. Efficiency against the run's bound: median "
-        f"{statistics.median(efficiencies):.1%}, worst {min(efficiencies):.1%}.",
+        "search is faster than any network (no queues). Gain over the best native run on the judge in use; efficiency against "
+        "the bound of the run.",
+        "",
+        "| judge | runs | with a possible native run | median gain | worst | best | slower | median efficiency | worst |",
+        "|---" * 9 + "|",
+        *(summary(judge, results) for judge, results in by_judge.items()),
         "",
     ]
     return "\n".join(head + lines)

@@ -29,6 +29,7 @@ from astra_tacos.planner.run_files import NETWORK, SYSTEM, WORKLOAD, RunInputs, 
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.topology.composition import build_topology
@@ -157,6 +158,7 @@ def divide_endpoint(
     mode, npu = Mode(mode), npu or Npu()
     check_output(output, inputs)
     run = read_inputs(inputs)
+    check_dimensions(run)
     network = run.network
     if not network.dimensions or network.failed_links or network.link_overrides:
         raise ConfigError(

@@ -11,13 +11,13 @@ from astra_tacos.linter.check import Check
 from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.trace_view import listed, pattern_name
+from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.native_lists import leaves_out, spans_all
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.schema import CommType
-
-_ONE_PREFIX = "one"
 
 
 def _where(facts: Facts) -> str:
@@ -79,7 +79,7 @@ def too_few_algorithms(facts: Facts) -> Iterator[Found]:
         return
     for collectives, pattern, key, nodes in _native(facts):
         names = facts.system.native.get(key, ())
-        if not names or len(names) >= len(network.dimensions) or any(name.startswith(_ONE_PREFIX) for name in names):
+        if not leaves_out(names, len(network.dimensions)):
             continue
         if facts.spans_network(collectives.group[nodes]).any():
             message = f"{key}-implementation has {len(names)} of {len(network.dimensions)} dimensions: {pattern_name(pattern)}"
@@ -129,7 +129,7 @@ def unfit_algorithm(facts: Facts) -> Iterator[FoundRows | Found]:
                     continue
                 sizes = [size]
             for name, count in zip(names, sizes, strict=False):
-                what = _misfit(name, pattern, size if name.startswith(_ONE_PREFIX) else count, whole)
+                what = _misfit(name, pattern, size if spans_all(name) else count, whole)
                 if what and facts.workload is not None:
                     row = int(collectives.row[nodes & (collectives.group == group)][0])
                     place = "" if group == ALL_RANKS else f" of group {group}"

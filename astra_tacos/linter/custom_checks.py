@@ -10,9 +10,9 @@ from astra_tacos.linter.check import Check
 from astra_tacos.linter.columns import distinct_rows
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
+from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.groups import ALL_RANKS
-from astra_tacos.run.patterns import GROUP_ATTRIBUTE
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
 from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import Trace

@@ -15,9 +15,10 @@ from astra_tacos.linter.columns import distinct_rows, number_rows
 from astra_tacos.linter.facts import Facts
 from astra_tacos.linter.finding import Found, Severity
 from astra_tacos.linter.run_order import SEND_GROUP, Pairs
-from astra_tacos.linter.trace_view import TraceView, listed, pattern_name
+from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import format_size

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.precedence import precede
 from astra_tacos.linter.trace_files import TraceFiles
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.tags import TAGS
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ChunkColumns, Trace, WorkloadColumns
 from astra_tacos.units import format_size
 
@@ -161,11 +162,6 @@ class TraceView:
     def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
         """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
         return precede(self.trace, self.place, self.order, before, after)
-
-
-def pattern_name(comm_type: int) -> str:
-    """Name of a pattern in the Chakra schema, like ALL_REDUCE."""
-    return CommType(comm_type).name if 0 <= comm_type <= max(CommType) else f"a collective of type {comm_type}"
 
 
 def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:

@@ -22,6 +22,7 @@ from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, S
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, find_axes, npu_of_rank, placements
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
@@ -143,6 +144,7 @@ def place(
     check_outside(output, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
     workload = find_workload(inputs)
     check_permutable(workload)
+    check_dimensions(workload.run)
     network = workload.run.network
     if not network.dimensions:
         raise ConfigError(f"{network.source}: a list of links, expected dimensions, over which axes can be placed")

@@ -41,6 +41,7 @@ from astra_tacos.planner.written_run import WrittenRun, write_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
+from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
@@ -122,6 +123,7 @@ def plan(
     model = choose_backend(backend, network)
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload, baseline)
+    check_dimensions(start)
     kept = SynthesisCache(cache)
     native = best_native(workload, model, on_native, limit)
     base = _base(start, workload, native)

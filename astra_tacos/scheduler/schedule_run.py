@@ -16,6 +16,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.scheduler.candidates import Candidate, Candidates, replay_with
@@ -159,6 +160,7 @@ def schedule_run(
     """
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
     workload = find_workload(inputs)
+    check_dimensions(workload.run)
     most = int(np.diff(workload.run.workload.rank_first).max())
     if most > MAX_NODES_OF_RANK:
         raise ConfigError(

@@ -1,0 +1,55 @@
+"""Native collectives that leave dimensions out: what nothing may be compared with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.lint_runs import RunFiles, coll
+from helpers.plans import quickly_planned, written
+
+from astra_tacos.endpoint.endpoint import divide_endpoint
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.place import place
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.scheduler.schedule_run import schedule_run
+
+GROUPS = {"1": list(range(8)), "2": [0, 1], "3": [2, 3], "4": [4, 5], "5": [6, 7]}
+
+
+def run_of(folder: Path, implementation: list[str], group: int | None) -> RunInputs:
+    """An All-Reduce of all ranks, of the group of all, or of pairs (2), on three dimensions."""
+    groups = [group + rank // 2 if group == 2 else group for rank in range(8)] if group else [None] * 8
+    ranks = [[coll(0, size=1 << 16, group=each)] for each in groups]
+    inputs = written(folder, RunFiles(ranks=ranks, topology=("Ring", "Ring", "Ring"), npus=(2, 2, 2), groups=GROUPS))
+    system = json.loads(inputs.system.read_text())
+    inputs.system.write_text(json.dumps(system | {"all-reduce-implementation": implementation}))
+    return inputs
+
+
+@pytest.mark.parametrize("command", [plan, place, schedule_run, divide_endpoint])
+@pytest.mark.parametrize("group", [None, 1])
+@pytest.mark.parametrize("implementation", [["ring"], ["ring", "direct"]])
+def test_a_run_that_ends_too_early_is_refused(
+    tmp_path: Path, command: Callable[..., Any], group: int | None, implementation: list[str]
+) -> None:
+    inputs = run_of(tmp_path, implementation, group)
+    found = rf"all-reduce-implementation has {len(implementation)} of 3 dimensions, expected .* ALL_REDUCE .*repair"
+    with pytest.raises(ConfigError, match=found):
+        command(inputs, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_named_baseline_has_all_dimensions(tmp_path: Path) -> None:
+    result, _ = quickly_planned(run_of(tmp_path, ["ring"], None), tmp_path / "plan", baseline="ring")
+    assert result.before_ns is not None
+
+
+@pytest.mark.parametrize(("implementation", "group"), [(["ring"], 2), (["oneRing"], None), (["ring"] * 3, 1)])
+def test_others_are_not(tmp_path: Path, implementation: list[str], group: int | None) -> None:
+    result, _ = quickly_planned(run_of(tmp_path, implementation, group), tmp_path / "plan")
+    assert result.before_ns is not None
