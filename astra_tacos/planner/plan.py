@@ -30,7 +30,7 @@ from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
-from astra_tacos.planner.run_judgement import judge_run, notes_on_other_plan, replay_or_reason
+from astra_tacos.planner.run_judgement import fair_judges, judge_run, notes_on_other_plan, replay_or_reason
 from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -132,32 +132,32 @@ def plan(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
     )
     bound = run_bound(workload, build_topology(network), solutions)
-    before = {model: replay_or_reason(start, model)}
     judges = judges_of_run(network, model)
+    before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
     with replaced_directory(output) as folder:
         runs = _Candidates(folder, inputs, workload)
-        best = runs.best(solutions, base, replay_or_reason(base.run, model), model)
+        best = runs.best(solutions, base, before[model] if base.native is None else replay_or_reason(base.run, model), model)
         own_end = before[model]
         if base.native is not None and not isinstance(own_end, str) and best.after.end_ns >= own_end.end_ns:
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
             own = runs.best(solutions, _Base(start), own_end, model)
             best = min(own, best, key=lambda run: run.after.end_ns)
         best = runs.joint(best, solutions, base, model, options, kept, limit)
-        judged = judge_run(judges, start, best.run, before, {model: best.after})
+        judged = judge_run(judges, before, best.run, {model: best.after})
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
         for other in others:
             quick = tuple(_quick(options, solution) for solution in solutions)
-            before[other] = replay_or_reason(start, other)
             try:
                 theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked(), candidates=candidates)
                 defects += [note for each in theirs for note in each.defects]
-                run = runs.best(theirs, _Base(start), before[other], other)
+                start_there = before[other] if other in before else replay_or_reason(start, other)
+                run = runs.best(theirs, _Base(start), start_there, other)
             except AstraTacosError:
                 continue  # no plan for it can be replayed
-            known = before, {other: run.after}
-            notes += notes_on_other_plan(judged, judge_run(judges, start, run.run, *known), other)
+            fair = fair_judges(judges, other)
+            notes += notes_on_other_plan(judged, judge_run(fair, before, run.run, {other: run.after}), other)
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *notes)

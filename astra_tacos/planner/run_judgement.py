@@ -59,46 +59,52 @@ class JudgedRun:
         return None
 
 
-def judge_run(
-    judges: tuple[Judge, ...], before: Run, after: Run, known_before: Known, known_after: Known
-) -> tuple[JudgedRun, ...]:
+def judge_run(judges: tuple[Judge, ...], before: Known, after: Run, known_after: Known) -> tuple[JudgedRun, ...]:
     """The end of a run before and after, on each judge.
 
     Parameters
     ----------
     judges
         The judges.
-    before, after
-        The runs.
-    known_before, known_after
-        Their replays by network model, as far as they are there.
+    before
+        The replays of the run before, on all of them.
+    after
+        The planned run.
+    known_after
+        Its replays by network model, as far as they are there.
     """
     judged = []
     for judge in judges:
         backend = judge.backend
-        start = known_before[backend] if backend in known_before else replay_or_reason(before, backend)
         end = known_after[backend] if backend in known_after else replay_or_reason(after, backend)
         reason = end if isinstance(end, str) else ""
-        judged.append(JudgedRun(judge, _end_ns(start), _end_ns(end), reason))
+        judged.append(JudgedRun(judge, _end_ns(before[backend]), _end_ns(end), reason))
     return tuple(judged)
+
+
+def fair_judges(judges: tuple[Judge, ...], backend: Backend) -> tuple[Judge, ...]:
+    """Those that can tell whether a plan for another backend ends earlier.
+
+    A judge without queues is asked only of plans that are made for it: schedules whose sends wait in queues overlap there.
+    """
+    return tuple(judge for judge in judges if judge.backend.models_congestion or judge.backend == backend)
 
 
 def notes_on_other_plan(judged: tuple[JudgedRun, ...], other: tuple[JudgedRun, ...], backend: Backend) -> tuple[str, ...]:
     """Where the plan for another backend ends earlier.
 
-    A judge without queues is asked only of plans that are made for it: schedules whose sends wait in queues overlap there.
-
     Parameters
     ----------
     judged, other
-        The plan, and the other one, on the same judges.
+        The plan, and the other one on its fair judges.
     backend
         The backend of the other one.
     """
     notes = []
-    for ours, theirs in zip(judged, other, strict=True):
-        is_fair = ours.judge.backend.models_congestion or ours.judge.backend == backend
-        if is_fair and theirs.after_ns is not None and (ours.after_ns is None or theirs.after_ns < ours.after_ns):
+    own = {each.judge.figure: each for each in judged}
+    for theirs in other:
+        ours = own[theirs.judge.figure]
+        if theirs.after_ns is not None and (ours.after_ns is None or theirs.after_ns < ours.after_ns):
             instead = "" if ours.after_ns is None else f" instead of {ours.after_ns:,} ns"
             end = f"a plan for the {backend} backend ends at {theirs.after_ns:,} ns{instead}"
             notes.append(f"on {ours.judge.describe()} {end}: --backend {backend} makes such")

@@ -13,7 +13,7 @@ from astra_tacos.config.network import read_network
 from astra_tacos.judge.judges import Judge
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.run_judgement import JudgedRun, notes_on_other_plan
+from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, notes_on_other_plan
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
@@ -93,5 +93,5 @@ def test_what_is_slower_or_does_not_end_is_told(inputs: RunInputs) -> None:
         notes = notes_on_other_plan((slower,), (JudgedRun(aware, 1000, theirs),), CONGESTION_AWARE)
         assert bool(notes) is told
     # A judge without queues says nothing of schedules that need them.
-    assert notes_on_other_plan((JudgedRun(stock, 1, 9),), (JudgedRun(stock, 1, 5),), CONGESTION_AWARE) == ()
-    assert notes_on_other_plan((JudgedRun(stock, 1, 9),), (JudgedRun(stock, 1, 5),), CONGESTION_UNAWARE) != ()
+    assert fair_judges((stock, aware), CONGESTION_AWARE) == (aware,)
+    assert fair_judges((stock, aware), CONGESTION_UNAWARE) == (stock, aware)
