@@ -21,7 +21,7 @@ from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_refused
 from astra_tacos.verifier.part_conditions import check_parts, shortest_message
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import Order, check_alike, check_races, find_order
+from astra_tacos.verifier.program_order import Order, check_races, find_order, judge_order
 from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
 from astra_tacos.verifier.violation import Violation
 
@@ -130,7 +130,7 @@ def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | N
     if program.num_ranks != collective.num_npus:
         violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {collective.num_npus}"))
         return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, None, tuple(violations))
-    order, violations = _judge_order(program, violations, topology)
+    order, violations = _judge_on(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
         rate = 0.0 if topology is None else float(topology.link_bandwidth_gibps.max())
@@ -146,7 +146,7 @@ def examine_trace(
     _check_name(collective_name)
     rate = _FASTEST_GIBPS if topology is None else float(topology.link_bandwidth_gibps.max())
     program, violations = chakra_program(trace, shortest_message(rate))
-    order, violations = _judge_order(program, violations, topology)
+    order, violations = _judge_on(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
         asked = collective_name
@@ -202,7 +202,7 @@ def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topo
     for in_place in file.placements or (False,):
         layout = lay_out(file, in_place=in_place)
         program, faults = msccl_program(file, layout)
-        order, faults = _judge_order(program, faults, topology)
+        order, faults = _judge_on(program, faults, topology)
         root = None
         if order is None or program.buffers is None:
             unchecked = _TOO_BROKEN
@@ -278,17 +278,11 @@ def _check_name(name: str | None) -> None:
         raise ConfigError(f"collective: found {name!r}, expected one of {', '.join(KNOWN_COLLECTIVES)}")
 
 
-def _judge_order(
-    program: Program, violations: list[Violation], topology: Topology | None
-) -> tuple[Order | None, list[Violation]]:
-    """The order of a program (None if it deadlocks), and all violations that do not depend on values."""
-    if topology is not None:
-        violations = violations + _check_channels(program, topology)
-    order, deadlocks = find_order(program)
-    violations = violations + deadlocks
-    if order is not None:
-        violations += check_alike(program, order) + check_races(program, order)
-    return order, violations
+def _judge_on(program: Program, violations: list[Violation], topology: Topology | None) -> tuple[Order | None, list[Violation]]:
+    """As `judge_order`, with violations that are known, and those for messages that the network has no channel for."""
+    channels = [] if topology is None else _check_channels(program, topology)
+    order, found = judge_order(program)
+    return order, violations + channels + found
 
 
 def _check_channels(program: Program, topology: Topology) -> list[Violation]:

@@ -62,6 +62,14 @@ def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
     return Order(place, first, predecessor), []
 
 
+def judge_order(program: Program) -> tuple[Order | None, list[Violation]]:
+    """The order of a program, None if it deadlocks, and all violations that do not depend on values or on a network."""
+    order, violations = find_order(program)
+    if order is not None:
+        violations += check_alike(program, order) + check_races(program, order)
+    return order, violations
+
+
 def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[num_ops], a number for each operation, larger than those of its predecessors (except in cycles)."""
     from astra_tacos.verifier._order_kernels import topological_order
