@@ -151,8 +151,9 @@ def generate(
     from astra_tacos.generator.device import Device
     from astra_tacos.generator.directory import generate as write
     from astra_tacos.generator.layered_step import LayeredStep
-    from astra_tacos.generator.parallelism import Parallelism, axis_order, read_placement
+    from astra_tacos.generator.parallelism import Parallelism, axis_order
     from astra_tacos.generator.step import Step
+    from astra_tacos.run.placement_matrix import read_placement
 
     split = Parallelism(dp, tp, pp, ep, axis_order(order), () if placement is None else read_placement(placement))
     reduction: dict[str, Any] = {

@@ -158,26 +158,6 @@ def axis_order(text: str) -> tuple[str, ...]:
     return tuple(axes)
 
 
-def read_placement(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Parse a placement such as `tp:1x8,dp:4x2`.
-
-    Raises
-    ------
-    ConfigError
-        If the text is something else.
-    """
-    rows: dict[str, tuple[int, ...]] = {}
-    for entry in text.split(","):
-        name, _, row = entry.strip().lower().partition(":")
-        parts = row.split("x")
-        if name in rows or not name or not all(part.isdecimal() and int(part) > 0 for part in parts):
-            raise ConfigError(
-                f"placement: found {entry.strip()!r}, expected an axis and its parts in each level, like tp:1x8,dp:4x2"
-            )
-        rows[name] = tuple(map(int, parts))
-    return tuple(rows.items())
-
-
 @dataclass(frozen=True, slots=True)
 class Groups:
     """The communicator groups of a run.

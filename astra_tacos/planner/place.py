@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.files import check_outside, check_replaceable, replaced_directory, write_json
 from astra_tacos.planner.distinct_collective import NO_CASE
@@ -23,7 +24,7 @@ from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.native_lists import check_dimensions
-from astra_tacos.run.placement_matrix import Axis, Matrix, find_axes, npu_of_rank, placements
+from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
 _PLACED = "placed"
@@ -146,11 +147,9 @@ def place(
     check_permutable(workload)
     check_dimensions(workload.run)
     network = workload.run.network
-    if not network.dimensions:
-        raise ConfigError(f"{network.source}: a list of links, expected dimensions, over which axes can be placed")
+    levels = _levels(network)
     model = choose_backend(backend, network)
     found, tried = find_placements(workload, axes, seed)
-    levels = tuple(dimension.size for dimension in reversed(network.dimensions))
     own = next(each for each in tried if np.array_equal(each.npu_of_rank, np.arange(network.num_npus)))
     chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]
     replayed: dict[int, Placement] = {}
@@ -190,6 +189,41 @@ def placed_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
     )
 
 
+def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
+    """Write a run with its ranks in a placement into an empty directory; returns its files.
+
+    Parameters
+    ----------
+    folder
+        Empty directory to write into.
+    inputs
+        The run, with native collectives.
+    rows
+        The placement, from the axis whose coordinate varies fastest with the rank.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, the placement is for another network, or the run has custom collectives.
+    """
+    workload = find_workload(inputs)
+    check_permutable(workload)
+    return write_permuted(folder, inputs, workload, npus_of(rows, _levels(workload.run.network)))
+
+
+def _levels(network: NetworkConfig) -> tuple[int, ...]:
+    """Sizes of the dimensions, outermost first.
+
+    Raises
+    ------
+    ConfigError
+        If there are none.
+    """
+    if not network.dimensions:
+        raise ConfigError(f"{network.source}: a list of links, expected dimensions, over which axes can be placed")
+    return tuple(dimension.size for dimension in reversed(network.dimensions))
+
+
 def find_placements(
     workload: Workload, axes: tuple[Axis, ...] | None, seed: int
 ) -> tuple[tuple[Axis, ...] | None, tuple[Placement, ...]]:
@@ -208,7 +242,7 @@ def find_placements(
     found = axes or find_axes(num, [demand.ranks for demand in demands])
     made: dict[tuple[int, ...], Matrix | None] = {}
     if found is not None:
-        levels = [dimension.size for dimension in reversed(network.dimensions)]
+        levels = _levels(network)
         by_stride = tuple(sorted(found, key=lambda axis: axis.stride))
         if math.prod(axis.size for axis in by_stride) != num:
             text = ",".join(f"{axis.name}={axis.size}" for axis in by_stride)

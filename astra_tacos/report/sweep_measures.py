@@ -66,6 +66,7 @@ MEASURES: dict[str, Measure] = {
     "link_model": Measure("link model"),
     "reduce_bandwidth_gbps": Measure("reduce bandwidth", "GB/s"),
     "baseline": Measure("baseline"),
+    "placement": Measure("placement"),
     "backend": Measure("backend"),
     "predicted_ns": Measure("collective time", "ns", LOWER, "result"),
     "stock_ns": Measure("time on stock ASTRA-sim", "ns", LOWER, "result"),

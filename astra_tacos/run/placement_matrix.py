@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from astra_tacos.errors import ConfigError
 
 Matrix = tuple[tuple[int, ...], ...]
+Rows = tuple[tuple[str, tuple[int, ...]], ...]
+"""A matrix with the name of each row's axis."""
 _MOST_MATRICES = 10_000
 
 
@@ -121,6 +123,52 @@ def read_axes(text: str) -> tuple[Axis, ...]:
         axes.append(Axis(name, int(size), stride))
         stride *= int(size)
     return tuple(axes)
+
+
+def read_placement(text: str) -> Rows:
+    """Parse a placement such as `tp:1x8,dp:4x2`.
+
+    Raises
+    ------
+    ConfigError
+        If the text is something else.
+    """
+    rows: dict[str, tuple[int, ...]] = {}
+    for entry in text.split(","):
+        name, _, row = entry.strip().lower().partition(":")
+        parts = row.split("x")
+        if name in rows or not name or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise ConfigError(
+                f"placement: found {entry.strip()!r}, expected an axis and its parts in each level, like tp:1x8,dp:4x2"
+            )
+        rows[name] = tuple(map(int, parts))
+    return tuple(rows.items())
+
+
+def npus_of(rows: Rows, levels: Sequence[int]) -> NDArray[np.int64]:
+    """int64[num_ranks], the NPU of each rank. The coordinate along the first row's axis varies fastest with the rank.
+
+    Parameters
+    ----------
+    rows
+        A matrix with the names of its axes.
+    levels
+        Sizes of the levels of the network, outermost first.
+
+    Raises
+    ------
+    ConfigError
+        If the matrix is for other levels.
+    """
+    found = tuple(math.prod(column) for column in zip(*(row for _, row in rows), strict=False))
+    if any(len(row) != len(levels) for _, row in rows) or found != tuple(levels):
+        text = ",".join(f"{name}:{'x'.join(map(str, row))}" for name, row in rows)
+        raise ConfigError(f"placement: found {text}, expected levels of {' x '.join(map(str, levels))}, outermost first")
+    sizes = [math.prod(row) for _, row in rows]
+    axes = tuple(
+        Axis(name, size, math.prod(sizes[:place])) for place, ((name, _), size) in enumerate(zip(rows, sizes, strict=True))
+    )
+    return npu_of_rank(tuple(row for _, row in rows), axes)
 
 
 def find_axes(num_ranks: int, groups: Sequence[Sequence[int]]) -> tuple[Axis, ...] | None:

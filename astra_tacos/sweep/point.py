@@ -17,6 +17,8 @@ ROW_FORMAT = "astra_tacos sweep 1"
 """Format of the rows. Whoever changes the meaning of a column changes this text, and thereby every key."""
 COLLECTIVE, WORKLOAD = "collective", "workload"
 KINDS = (COLLECTIVE, WORKLOAD)
+BEST_PLACEMENT = "best"
+"""What a point asks for whose ranks are placed as `plan --place` does."""
 INPUT_COLUMNS: dict[str, str] = {
     "kind": "str",
     "network": "str",
@@ -43,6 +45,7 @@ INPUT_COLUMNS: dict[str, str] = {
     "reduce_bandwidth_gbps": "float",
     "workload": "str",
     "baseline": "str",
+    "placement": "str",
     "backend": "str",
 }
 """Columns of every row that are known before a point runs, in order, with their types; all but the first two may be null."""
@@ -78,6 +81,8 @@ class WorkloadTask:
         in which ASTRA-sim is started.
     digest
         SHA-256 over the content of all these files and of the traces that the system file names.
+    placement
+        Where ranks are: a matrix as in `generate --placement`, or `BEST_PLACEMENT`; None for where they are in the files.
     """
 
     workload: str
@@ -89,6 +94,7 @@ class WorkloadTask:
     baseline: str | None
     options: SearchOptions
     digest: str
+    placement: str | None = None
 
 
 _PATHS = frozenset({"workload", "system", "comm_group", "remote_memory", "directory"})

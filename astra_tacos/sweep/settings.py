@@ -14,8 +14,9 @@ from astra_tacos.config.system import NATIVE_ALGORITHMS
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import MODELS
+from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.sweep.point import COLLECTIVE, KINDS, WORKLOAD
+from astra_tacos.sweep.point import BEST_PLACEMENT, COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import parse_budget
@@ -153,6 +154,17 @@ def _path(may_be_null: bool = True) -> _Read:
     return read
 
 
+def _placement(value: object, where: str) -> str | None:
+    if value is None or value == BEST_PLACEMENT:
+        return value
+    try:
+        read_placement(value if isinstance(value, str) else "")
+    except ConfigError:
+        expected = f"axes and their parts in each level like tp:1x8,dp:4x2, {BEST_PLACEMENT}, or null"
+        raise _refuse(value, where, expected) from None
+    return str(value)
+
+
 _ONLY_COLLECTIVE, _ONLY_WORKLOAD = (COLLECTIVE,), (WORKLOAD,)
 SETTINGS: dict[str, Setting] = {
     "collective": Setting(_choice(COLLECTIVES), "collective", _ONLY_COLLECTIVE, ("all-reduce", None)),
@@ -172,6 +184,7 @@ SETTINGS: dict[str, Setting] = {
     "remote_memory": Setting(_path(), "remote_memory", _ONLY_WORKLOAD),
     "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
     "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
+    "placement": Setting(_placement, "placement", _ONLY_WORKLOAD),
     "backend": Setting(_choice(tuple(MODELS), may_be_null=True), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""

@@ -258,6 +258,7 @@ class _Resolver:
             settings["baseline"],
             _search_options(settings),
             run.digest,
+            settings["placement"],
         )
         return task, error
 

@@ -10,11 +10,14 @@ from typing import Any
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.network_yaml import write_network
 from astra_tacos.errors import AstraTacosError, ConfigError
+from astra_tacos.planner.place import write_placed
+from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.sweep.outcome import Conditions
-from astra_tacos.sweep.point import WorkloadTask
+from astra_tacos.sweep.point import BEST_PLACEMENT, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, read_run_source
 
 
@@ -73,16 +76,19 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         _path(task.remote_memory),
         Path(task.directory),
     )
-    cache = _path(conditions.cache)
-    return plan(
-        inputs,
-        folder / "plan",
-        backend=task.backend,
-        baseline=task.baseline,
-        options=task.options,
-        cache=cache,
-        compare_backends=False,
-    )
+    options: dict[str, Any] = {
+        "backend": task.backend,
+        "baseline": task.baseline,
+        "options": task.options,
+        "cache": _path(conditions.cache),
+        "compare_backends": False,
+    }
+    if task.placement == BEST_PLACEMENT:
+        return plan_placed(inputs, folder / "plan", seed=task.options.seed, **options)
+    if task.placement is not None:
+        (folder / "placed").mkdir()
+        inputs = write_placed(folder / "placed", inputs, read_placement(task.placement))
+    return plan(inputs, folder / "plan", **options)
 
 
 def _path(text: str | None) -> Path | None:

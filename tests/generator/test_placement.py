@@ -12,8 +12,9 @@ from helpers.generated import write_network
 from helpers.plans import attributes, messages
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.generator.parallelism import GroupKind, Parallelism, number_groups, read_placement
+from astra_tacos.generator.parallelism import GroupKind, Parallelism, number_groups
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.placement_matrix import read_placement
 
 DEGREES = ["--dp", "4", "--tp", "2", "--pp", "2"]
 SIZES = [*DEGREES, "--layers", "2", "--hidden", "64", "--heads", "4", "--sequence", "32", "--vocab", "128", "--durations"]

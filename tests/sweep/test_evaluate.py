@@ -190,6 +190,21 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monke
     assert set(outcome.results) <= set(RESULT_COLUMNS)
 
 
+def test_a_workload_runs_where_its_ranks_are_placed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's groups are neighbours; on other NPUs they are a switch apart, which takes longer, and `best` undoes that."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    network = NetworkConfig("t.yml", (Dimension("FullyConnected", 4, 50.0, 500.0), Dimension("Switch", 2, 5.0, 900.0)))
+    ends: dict[str | None, int] = {}
+    for placement in (None, "a:1x4,b:2x1", "a:2x2,b:1x2", "best"):
+        outcome = evaluate(workload_point(run, network, placement=placement), Conditions())
+        assert outcome.status == "ok", outcome.error
+        ends[placement] = plain(outcome)["predicted_ns"]
+    assert ends[None] == ends["a:1x4,b:2x1"] != ends["a:2x2,b:1x2"]
+    assert ends["best"] <= min(ends.values())
+    outcome = evaluate(workload_point(run, network, placement="a:4x2"), Conditions())
+    assert (outcome.status, outcome.error) == ("error", "placement: found a:4x2, expected levels of 2 x 4, outermost first")
+
+
 def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     outcome = evaluate(workload_point(run, NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0),))), Conditions())

@@ -36,6 +36,7 @@ OTHER = {
     "options": SearchOptions("tacos", "auto", seed=5),
     "backend": "congestion-aware",
     "baseline": "ring",
+    "placement": "tp:1x2,dp:2x2",
     "digest": "1" * 64,
 }
 OTHER_OPTIONS = {

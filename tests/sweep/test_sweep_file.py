@@ -236,6 +236,15 @@ def test_a_run_to_plan(tmp_path: Path) -> None:
     assert found.points[0].kind == "workload" and found.points[0].inputs["size_bytes"] is None
 
 
+def test_placements_of_a_run(tmp_path: Path) -> None:
+    found = sweep(tmp_path, point=WORKLOAD, axes={"placement": [None, "best", "tp:1x2,dp:2x2"]})
+    assert [point.task.placement for point in found.points] == [None, "best", "tp:1x2,dp:2x2"]  # type: ignore[union-attr]
+    assert [point.inputs["placement"] for point in found.points] == [None, "best", "tp:1x2,dp:2x2"]
+    for wrong in ("", "tp", "tp:0x2", 3, "worst"):
+        with pytest.raises(ConfigError, match=r"point\.placement is .*, expected axes and their parts"):
+            sweep(tmp_path, point=WORKLOAD | {"placement": wrong})
+
+
 def test_a_run_of_another_number_of_ranks_is_an_error(tmp_path: Path) -> None:
     (point,) = sweep(tmp_path, point=WORKLOAD | {"network": RING}).points
     assert point.error is not None and point.error.endswith("w: traces of 16 ranks, expected 4, as many as NPUs")
