@@ -11,12 +11,14 @@ import click
 from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
+from astra_tacos.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
+from astra_tacos.fabric.host_order import ALGORITHMS
 from astra_tacos.fabric.kinds import KINDS, FabricKind
 
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
 
-_OWN = {"network.yml", "links.csv", "nodes.csv"}
+_OWN = {"network.yml", "links.csv", "nodes.csv", "hosts.csv"}
 
 _output_option = click.option(
     "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write network.yml and its tables here."
@@ -79,6 +81,102 @@ def write(path: Path, output: Path, as_json: bool) -> None:
     print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
 
 
+@fabric.command("measured")
+@click.option("--latency", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Latency from row to column.")
+@click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
+@click.option("--bandwidth", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Bandwidth from row to column.")
+@click.option("--bandwidth-unit", type=click.Choice(list(BANDWIDTH_UNITS)), required=True, help="Unit of its entries.")
+@click.option("--levels", "by_levels", is_flag=True, help="Write a dimension for each level, for ASTRA-sim, in place of a graph.")
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Order hosts for this.")
+@click.option("--size", default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
+@_output_option
+@json_option
+def measured(
+    latency: Path,
+    latency_unit: str,
+    bandwidth: Path,
+    bandwidth_unit: str,
+    by_levels: bool,
+    algorithm: str,
+    size: str,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Make a network of what was measured between hosts, and put the hosts in the best order for a native algorithm.
+
+    Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
+    others become a level. DIR gets hosts.csv, too: which host each NPU is.
+    """
+    import numpy as np
+
+    from astra_tacos.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
+    from astra_tacos.fabric.host_matrix import read_host_matrix
+    from astra_tacos.fabric.host_order import find_order, halving_doubling_ns, ring_ns
+    from astra_tacos.units import format_size, parse_size
+
+    size_bytes = parse_size(size, "--size")
+    matrix = read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit)
+    if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
+        raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")
+    levels = find_levels(matrix)
+    start = made_contiguous(levels, np.arange(matrix.num_hosts))
+    found = find_order(
+        matrix, algorithm, size_bytes, start, (lambda order: is_contiguous(levels, order)) if by_levels else lambda order: True
+    )
+    network = as_dimensions(matrix, levels) if by_levels else as_graph(matrix, levels, found.order)
+    orders = np.arange(matrix.num_hosts), found.order
+    ring = [ring_ns(matrix, order, size_bytes) for order in orders]
+    halving = [halving_doubling_ns(matrix, order, size_bytes) for order in orders]
+    hosts = [matrix.hosts[host] for host in found.order.tolist()]
+    table = "npu,host\n" + "".join(f"{npu},{name}\n" for npu, name in enumerate(_csv_fields(hosts)))
+    figures = [
+        {
+            "parts": level.num_parts,
+            "latency_ns": level.latency_ns,
+            "bandwidth_gbps": level.bandwidth_gbps,
+            "spread_of_bandwidth": level.spread[0],
+            "spread_of_latency": level.spread[1],
+        }
+        for level in levels
+    ]
+    about = {
+        "measured": matrix.source,
+        "levels": figures,
+        "order": hosts,
+        "order_is_best": found.is_best,
+        "size_bytes": size_bytes,
+        "ring_before_ns": ring[0],
+        "ring_ns": ring[1],
+        "halving_doubling_before_ns": halving[0],
+        "halving_doubling_ns": halving[1],
+    }
+    shape = _written(network, output, {"hosts.csv": table})
+    if as_json:
+        print_json({**about, **shape})
+        return
+    rows = [("measured", matrix.source)]
+    for number, level in enumerate(levels, 1):
+        spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
+        parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
+        rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
+    rows.append((f"order for {algorithm}", ", ".join(hosts)))
+    what = "the best order" if found.is_best else "the best that exchanges, moves and reversals found"
+    rows.append((f"ring, {format_size(size_bytes)}", f"{ring[0]:,.0f} ns as in the file -> {ring[1]:,.0f} ns (model; {what})"))
+    if halving[0] is not None and halving[1] is not None:
+        rows.append(("halving-doubling", f"{halving[0]:,.0f} ns as in the file -> {halving[1]:,.0f} ns (model)"))
+    rows.append(
+        ("shared links", "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs")
+    )
+    if by_levels and len(levels) > 1:
+        ports = f"an NPU has one for each of {len(levels)} levels: what uses several at once is too fast if hosts have one NIC"
+        rows.append(("ports", ports))
+    print_rows([*rows, *((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())])
+
+
+def _csv_fields(names: list[str]) -> list[str]:
+    return ['"' + name.replace('"', '""') + '"' if any(each in name for each in ',"') else name for name in names]
+
+
 def _command(name: str, kind: FabricKind) -> click.Command:
     def make(output: Path, as_json: bool, reducing: bool, **values: Any) -> None:
         from astra_tacos.fabric.kinds import make_fabric, with_reducing_switches
@@ -101,6 +199,15 @@ for _name, _kind in KINDS.items():
 
 
 def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json: bool) -> None:
+    result = {**about, **_written(network, output, {})}
+    if as_json:
+        print_json(result)
+        return
+    print_rows([(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()])
+
+
+def _written(network: NetworkConfig, output: Path, tables: dict[str, str]) -> dict[str, Any]:
+    """Write a network and tables beside it; returns its counts and file."""
     from astra_tacos.config.network_yaml import write_network
     from astra_tacos.files import check_replaceable, replaced_directory
     from astra_tacos.topology.composition import build_topology
@@ -109,9 +216,7 @@ def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json:
     topology = build_topology(network, may_forward=True)
     with replaced_directory(output) as directory:
         write_network(network, directory / "network.yml")
+        for name, text in tables.items():
+            (directory / name).write_text(text, encoding="utf-8")
     shape = {"npus": topology.num_endpoints, "forwarding": len(topology.forwarding), "links": topology.num_links}
-    result = {**about, **shape, "network": str(output / "network.yml")}
-    if as_json:
-        print_json(result)
-        return
-    print_rows([(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()])
+    return {**shape, "network": str(output / "network.yml")}
