@@ -115,7 +115,7 @@ def of_search() -> list[str]:
     from astra_tacos import build_topology, lower_bound, make_collective
     from astra_tacos.config.network import Dimension, NetworkConfig
     from astra_tacos.synthesizer.search.search import SearchOptions, known_optimum
-    from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+    from astra_tacos.synthesizer.symmetric.chunks import _best
 
     lines = [
         "| network | collective | share of the bound over all algorithms, 64 KiB, 1 MiB, 64 MiB, 1 GiB | CPU ms |",
@@ -129,7 +129,7 @@ def of_search() -> list[str]:
             for size in SIZES:
                 what = make_collective(collective, topology.num_npus, max(size, topology.num_npus))
                 for _ in range(2):
-                    best_symmetric.cache_clear()
+                    _best.cache_clear()
                     begin = time.process_time()
                     found = known_optimum(topology, what, SearchOptions(chunks_per_npu="auto"))
                     seconds = time.process_time() - begin
@@ -147,7 +147,7 @@ def of_hierarchies() -> list[str]:
     from astra_tacos.bounds.symmetric import symmetric_bounds
     from astra_tacos.config.network import Dimension
     from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-    from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+    from astra_tacos.synthesizer.symmetric.chunks import _best, best_symmetric
 
     lines = ["| network, 1 GiB All-Gather | link model | chunks per NPU | share of the bound over all algorithms | CPU ms |"]
     lines.append("|---|---|---|---|---|")
@@ -159,7 +159,7 @@ def of_hierarchies() -> list[str]:
         for model in ("blocking", "pipelined"):
             task = SymmetricTask(name, product, "all-gather", (1 << 30) // npus, 1, model)
             for _ in range(2):
-                best_symmetric.cache_clear()
+                _best.cache_clear()
                 begin = time.process_time()
                 schedule = best_symmetric(task, 2_000_000)
                 seconds = time.process_time() - begin

@@ -70,15 +70,13 @@ def synthesize_compact(
     from astra_tacos.judge.symmetric import symmetric_tasks, symmetric_times
     from astra_tacos.run.backend import backend_of_model
     from astra_tacos.schedule.symmetric_storage import save_symmetric_schedule
-    from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
-    from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+    from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
     from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
     asked, reason = symmetric_tasks(network, *task, options, backend)
     compile_ahead(*SYMMETRIC)
-    make = best_symmetric if options.chooses_chunks else synthesize_symmetric
     with progress("synthesizing"):
-        schedule = min(map(make, asked), key=lambda made: made.collective_time_ns)
+        schedule = fastest_symmetric(asked, None, options.chooses_chunks)
     if with_checks:
         with progress("verifying"):
             check_symmetric(schedule)

@@ -22,10 +22,11 @@ from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.topology.topology import Topology
 
-_UNITS_PER_NS = 1 << 10
+UNITS_PER_NS = 1 << 10
+"""Units of exact times in a nanosecond."""
 _ROUND = 0.15
 """Cost of sorting one message and timing it again, in the unit of `work_meter`."""
-_LONG_NS = 1 << 48
+LONG_NS = 1 << 48
 """Longer times count in whole nanoseconds, so that they fit into 64 bits."""
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def exact_time_ns(schedule: Schedule) -> float:
     """
     if not schedule.num_sends:
         return 0.0
-    unit = _UNITS_PER_NS if schedule.collective_time_ns < _LONG_NS else 1
+    unit = UNITS_PER_NS if schedule.collective_time_ns < LONG_NS else 1
     timing = schedule.timing
     delays = untruncated(schedule.topology, class_sizes(schedule), timing.link_model, timing.reduce_bandwidth_gbps, unit)
     duration = adding_time(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps, unit)
@@ -187,7 +188,7 @@ def _earliest_times(
     kernels.earliest_times(
         kernels.Sends(sends.item, sends.channel, sends.reduces, from_place, to_place, also_place),
         kernels.Messages(sends.first, np.ascontiguousarray(sizes.size_class, np.int64)),
-        _links(topology, sizes.timing),
+        links_of(topology, sizes.timing),
         additions,
         num_hands,
         num_places,
@@ -196,7 +197,8 @@ def _earliest_times(
     return times.start_ns, times.end_ns, times.at_switch_ns
 
 
-def _links(topology: Topology, timing: Timing) -> Links:
+def links_of(topology: Topology, timing: Timing) -> Links:
+    """A topology's channels under a timing model, as kernels take them."""
     from astra_tacos.schedule._settle_kernels import Links
 
     return Links(

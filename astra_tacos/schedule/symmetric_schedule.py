@@ -249,31 +249,35 @@ class SymmetricSchedule:
         timing = compute_timing(topology, collective, task.link_model, task.reduce_bandwidth_gbps)
         channel = self._channels(topology).ravel()
         chunk = self._chunks().ravel()
-        row = np.repeat(np.arange(self.num_rows), task.num_npus)
-        reduces, start, end = self.reduces[row], self.start_ns[row], self.end_ns[row]
+        reduces = np.repeat(self.reduces, task.num_npus)
+        start, end = np.repeat(self.start_ns, task.num_npus), np.repeat(self.end_ns, task.num_npus)
         if len(collective.class_size_bytes) > 1:
             return settle(topology, collective, timing, Sends(chunk, channel, reduces), self.synthesizer)
         return Schedule(topology, collective, timing, chunk, channel, reduces, start, end, self.synthesizer)
 
     def _channels(self, topology: Topology) -> NDArray[np.int32]:
-        """int32[num_rows, num_npus], the channel of each row, moved to each NPU."""
-        group, everyone = self.task.group, np.arange(self.task.num_npus)
-        offset = group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
-        distinct, which = np.unique(offset, return_inverse=True)
-        out_of = np.stack([topology.channel_of(everyone, group.move(everyone, by)) for by in distinct[:, None]])
-        src = group.move(self.src.astype(np.int64)[:, None], everyone[None])
-        channels: NDArray[np.int32] = out_of[which.ravel()[:, None], src].astype(np.int32)
+        """int32[num_rows, num_npus], the channel of each row, moved to each NPU. Rows between the same NPUs share the work."""
+        group, npus = self.task.group, self.task.num_npus
+        everyone = np.arange(npus)
+        ends, of_ends = np.unique(self.src.astype(np.int64) * npus + self.dst, return_inverse=True)
+        src, dst = np.divmod(ends, npus)
+        distinct, which = np.unique(group.offset(src, dst), return_inverse=True)
+        out_of = np.stack([topology.channel_of(everyone, group.move(everyone, by)) for by in distinct[:, None]]).astype(np.int32)
+        sources, source = np.unique(src, return_inverse=True)
+        moved = group.move(sources[:, None], everyone[None])
+        channels: NDArray[np.int32] = out_of[which.ravel()[:, None], moved[source.ravel()]][of_ends.ravel()]
         return channels
 
     def _chunks(self) -> NDArray[np.int32]:
         """int32[num_rows, num_npus], the chunk of each row, moved to each NPU."""
         task, owner = self.task, np.arange(self.task.num_npus)[None]
-        chunk = self.chunk.astype(np.int64)[:, None]
+        numbers, of_chunk = np.unique(self.chunk, return_inverse=True)
+        chunk = numbers.astype(np.int64)[:, None]
         if task.collective != "all-to-all":
-            numbers = owner * task.chunks_per_npu + chunk
+            moved = owner * task.chunks_per_npu + chunk
         else:
             target = task.group.move(chunk // task.chunks_per_npu + 1, owner)
             place = owner * (task.num_npus - 1) + target - (target > owner)
-            numbers = place * task.chunks_per_npu + chunk % task.chunks_per_npu
-        moved: NDArray[np.int32] = numbers.astype(np.int32)
-        return moved
+            moved = place * task.chunks_per_npu + chunk % task.chunks_per_npu
+        chunks: NDArray[np.int32] = moved.astype(np.int32)[of_chunk.ravel()]
+        return chunks

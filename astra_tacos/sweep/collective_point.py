@@ -25,8 +25,7 @@ from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.sweep.schedule_check import check_schedule
 from astra_tacos.synthesizer import AUTO
-from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, is_near_bound
-from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 from astra_tacos.version import package_version
@@ -91,13 +90,12 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     most = None if is_large else options.max_sends
     try:
         asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
-        made = [best_symmetric(each, most) if options.chooses_chunks else synthesize_symmetric(each) for each in asked]
+        schedule = fastest_symmetric(asked, most, options.chooses_chunks)
     except SynthesisError:  # others cut the buffer themselves, or say why they cannot
         if is_large:
             raise
         return None
     seconds = time.perf_counter() - begin
-    schedule = min(made, key=lambda each: each.collective_time_ns)
     is_listed = schedule.num_sends <= _MOST_JUDGED or (options.synthesizer == AUTO and not is_large)
     if is_listed and not is_near_bound(schedule):
         return None

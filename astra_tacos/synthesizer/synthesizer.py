@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.synthesizer.work import dispatch_work
 from astra_tacos.topology.topology import Topology
@@ -48,7 +49,7 @@ class Synthesizer:
         number of chunks.
     optimum
         From a topology, a collective, a link model, the speed of reductions (GB/s) and a maximum of sends (None to keep the
-        collective's chunks): a schedule that no other can beat by more than 0.5%, None if it knows of none. Takes no longer than
+        collective's chunks): a schedule, not expanded, that no other can beat by more than 0.5%, None if it knows of none. Takes no longer than
         one schedule or a few. A search looks no further then.
     least_ns
         From a topology and a collective: a time that no schedule of its beats, as far as it can tell before it makes one.
@@ -66,7 +67,7 @@ class Synthesizer:
     does_forwarding: bool = False
     by_chunk: bool = False
     cuts_itself: frozenset[str] = frozenset()
-    optimum: Callable[[Topology, Collective, LinkModel, float, int | None], Schedule | None] | None = None
+    optimum: Callable[[Topology, Collective, LinkModel, float, int | None], SymmetricSchedule | None] | None = None
     least_ns: Callable[[Topology, Collective], float] | None = None
     in_auto: bool = True
 

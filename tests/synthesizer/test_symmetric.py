@@ -19,9 +19,10 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask
+from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, fastest_symmetric, is_near_bound, near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import _reduced_and_gathered, _reversed, synthesize_symmetric
 from astra_tacos.synthesizer.symmetric.trees import grow
 from astra_tacos.topology.composition import build_topology
@@ -52,6 +53,7 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None
     if len(expanded.collective.class_size_bytes) == 1:
         assert expanded.collective_time_ns == schedule.collective_time_ns
         assert replay_schedule(expanded).collective_time_ns == schedule.collective_time_ns
+        assert exact_symmetric_ns(schedule) == exact_time_ns(expanded)
     assert schedule.collective_time_ns >= chunked_symmetric_bound(what).time_ns
     assert exact_time_ns(expanded) >= max(bound.time_ns for bound in symmetric_bounds(what)) * (1 - 1e-6)
 
@@ -174,6 +176,20 @@ def test_more_chunks_and_tries_make_nothing_slower(what: SymmetricTask) -> None:
     assert synthesize_symmetric(what).collective_time_ns <= few.collective_time_ns
     one = replace(what, chunks_per_npu=1)
     assert best_symmetric(what).collective_time_ns <= synthesize_symmetric(one, 0).collective_time_ns
+
+
+@examples(15)
+@given(tasks(12))
+def test_what_bounds_rule_out_is_not_made_and_changes_no_result(what: SymmetricTask) -> None:
+    of_models = [replace(what, link_model=model) for model in LINK_MODELS]
+    made = [best_symmetric(each) for each in of_models]
+    best = min(made, key=lambda each: each.collective_time_ns)
+    found = fastest_symmetric(of_models, None, True)
+    assert (found.task, found.collective_time_ns) == (best.task, best.collective_time_ns)
+    for each, schedule in zip(of_models, made, strict=True):
+        near = near_bound(each, 1 << 40)
+        assert (near is not None) == is_near_bound(schedule)
+        assert near is None or near.collective_time_ns == schedule.collective_time_ns
 
 
 @pytest.mark.parametrize(("block", "size", "chunks"), [("TwistedTorus", 9, 1), ("TwistedTorus", 18, 8), ("Ring", 8, 2)])

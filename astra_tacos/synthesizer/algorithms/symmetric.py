@@ -5,9 +5,9 @@ from __future__ import annotations
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel, Timing
-from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, is_near_bound
+from astra_tacos.synthesizer.symmetric.chunks import near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.topology.topology import Topology
 from astra_tacos.topology.translation_group import is_whole_product, why_not_symmetric
@@ -38,7 +38,7 @@ def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: 
 
 def symmetric_optimum(
     topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float, max_sends: int | None
-) -> Schedule | None:
+) -> SymmetricSchedule | None:
     """A schedule within 0.5% of the bound over all algorithms, None if there is no such symmetric schedule.
 
     Parameters
@@ -50,10 +50,9 @@ def symmetric_optimum(
     """
     task = _task(topology, collective, link_model, reduce_bandwidth_gbps)
     try:
-        schedule = synthesize_symmetric(task) if max_sends is None else best_symmetric(task, max_sends)
+        return near_bound(task, max_sends)
     except SynthesisError:  # chunks are too small
         return None
-    return schedule.expand(topology) if is_near_bound(schedule) else None
 
 
 def _task(topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float) -> SymmetricTask:

@@ -16,6 +16,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_of_whole_ns
@@ -262,10 +263,13 @@ def known_optimum(
         schedules = [schedule for schedule in found if schedule is not None]
         if schedules:
             factor = handicaps(topology, models)
-            schedule = min(schedules, key=lambda each: each.collective_time_ns * factor.get(each.timing.link_model, 1))
+            best = min(schedules, key=lambda each: each.collective_time_ns * factor.get(each.task.link_model, 1))
+            schedule = best.expand(topology)
+            has_one_size = len(schedule.collective.class_size_bytes) == 1
+            exact_ns = exact_symmetric_ns(best) if has_one_size else exact_time_ns(schedule)
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
-            return SearchResult(schedule, exact_time_ns(schedule), 1, 1, schedule.num_sends, False, False, refusals)
+            return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals)
     return None
 
 

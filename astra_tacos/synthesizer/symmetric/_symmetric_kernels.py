@@ -144,6 +144,7 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     copies = np.zeros(num_chunks if seed & 1 and num_chunks > 1 else 0, np.int64)
     state = at, tried, room, random, copies
     free = np.zeros(num_classes, np.int64)
+    idle_since = np.full(num_classes, np.int64(NOTHING), np.int64)  # number of items among which a class found nothing to do
     keys = np.empty(2 * total + num_chunks + 1, np.int64)
     values = np.empty(len(keys), np.int64)
     pending = 0
@@ -178,12 +179,15 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
                 random[0] = _next_random(random[0])
                 if random[0] & 7 == 0:
                     continue
+            if idle_since[way] == num_items:
+                continue
             level, fallback = classes.level[way], classes.fallback[way]
             item, dst = _find((way, level, way), classes, coset, begun, items, num_items, num_chunks, state)
             if item < 0 and fallback > level:
                 look = way, fallback, way + num_classes
                 item, dst = _find(look, classes, coset, begun, items, num_items, num_chunks, state)
             if item < 0:
+                idle_since[way] = num_items
                 continue
             chunk = item % num_chunks
             for level in range(num_levels):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -30,7 +30,6 @@ _GAINS = ((100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
 """More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
-@lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
 def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int = TRIES) -> SymmetricSchedule:
     """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; unless truncation shortens the time of such chunks.
 
@@ -51,6 +50,73 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
+    found = _best(task, max_sends, tries, math.inf)
+    assert found is not None
+    return found
+
+
+def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, chooses_chunks: bool) -> SymmetricSchedule:
+    """The fastest schedule of tasks that differ in their link model; of equally fast ones that of the first.
+
+    Tasks whose bound is beyond what another takes are not synthesized.
+
+    Parameters
+    ----------
+    tasks
+        What to synthesize, one of these.
+    max_sends
+        As `best_symmetric` takes it.
+    chooses_chunks
+        Whether to find the best number of chunks, instead of keeping that of the tasks.
+
+    Raises
+    ------
+    SynthesisError
+        If chunks are too small or too large for the links, in any of the tasks.
+    """
+    best: SymmetricSchedule | None = None
+    for task in sorted(tasks, key=lambda each: chunked_symmetric_bound(each).time_ns):
+        below = math.inf if best is None else best.collective_time_ns
+        if chooses_chunks:
+            found = _best(task, max_sends, TRIES, below)
+        else:
+            found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
+        if found is not None and (best is None or _is_better(found, best, tasks)):
+            best = found
+    assert best is not None
+    return best
+
+
+def _is_better(one: SymmetricSchedule, other: SymmetricSchedule, tasks: Sequence[SymmetricTask]) -> bool:
+    place = [each.link_model for each in tasks]
+    ranks = [(each.collective_time_ns, place.index(each.task.link_model)) for each in (one, other)]
+    return ranks[0] < ranks[1]
+
+
+def near_bound(task: SymmetricTask, max_sends: int | None) -> SymmetricSchedule | None:
+    """A schedule within 0.5% of the bound over all algorithms, None if there is none; found out early where bounds say so.
+
+    Parameters
+    ----------
+    task, max_sends
+        As `best_symmetric` takes them; with None the task's number of chunks is kept.
+
+    Raises
+    ------
+    SynthesisError
+        If chunks are too small or too large for the links.
+    """
+    below = max(bound.time_ns for bound in symmetric_bounds(task)) / _NEAR
+    if max_sends is not None:
+        found = _best(task, max_sends, TRIES, below)
+    else:
+        found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
+    return found if found is not None and is_near_bound(found) else None
+
+
+@lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
+def _best(task: SymmetricTask, max_sends: int | None, tries: int, below_ns: float) -> SymmetricSchedule | None:
+    """`best_symmetric`, or None if the bound says of every number of chunks that it takes longer than `below_ns`."""
     least = max(bound.time_ns for bound in symmetric_bounds(task))
     counts = _counts(task, max_sends)
     likely, fewer, more = next(counts), list[_Count](), list[_Count]()
@@ -62,6 +128,8 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int
         if each.bound_ns < likely.bound_ns * each.gain:
             fewer += [likely, *more[:-1]]
             likely, more = each, []
+    if likely.bound_ns * likely.gain > below_ns:
+        return None
     best = _Tried(likely)
     failures = 0
     for each in chain(more, counts):

@@ -86,7 +86,7 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None =
     gap_ns
         How long after its arrival a chunk can be sent on.
     begun
-        What this function returned for fewer tries, if it was asked before.
+        What this function returned for no tries and the same gap, if it was asked before.
 
     Raises
     ------
@@ -100,7 +100,8 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None =
     if best is not None and is_as_good_as(best.time_ns, bound, rows):
         return best
     most = _LIKELY if not tries else (_LIKELY_OF_MANY if rows > _MANY else None)
-    for levels, deadline in _variants(task, grower.levels, bound)[:most]:
+    made = 0 if begun is None else _LIKELY
+    for levels, deadline in _variants(task, grower.levels, bound)[made:most]:
         found = grower.grow(levels, deadline)
         count_work(0.1 * rows)
         if best is None or found.time_ns < best.time_ns:
