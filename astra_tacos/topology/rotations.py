@@ -105,12 +105,12 @@ def find_rotations(topology: Topology) -> Rotations:
     topology
         A graph of NPUs and devices that forward.
     """
-    npus = topology.num_endpoints
+    npus, graph = topology.num_endpoints, _Graph.of(topology)
     found: dict[tuple[int, int], _Ints | None] = {}
 
     def turn(stride: int, size: int) -> _Ints | None:
         if (stride, size) not in found:
-            found[stride, size] = _rotation(topology, stride, size)
+            found[stride, size] = _rotation(graph, stride, size)
         return found[stride, size]
 
     divisors = [size for size in range(1, npus + 1) if npus % size == 0]
@@ -140,17 +140,73 @@ def _is_back_after_a_turn(digit: Digit) -> bool:
     return bool(np.array_equal(digit.powers[1][digit.powers[-1]], np.arange(digit.powers.shape[1])))
 
 
-def _rotation(topology: Topology, stride: int, size: int) -> _Ints | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graph:
+    """What all rotations of a topology are checked against.
+
+    Parameters
+    ----------
+    num_npus
+        Number of NPUs, whose numbers come before those of devices that forward.
+    src, dst, kind
+        int64[num_links]; `kind` is equal for links of equal bandwidth and latency.
+    sums
+        The links out of devices and those into them, over which colours add up.
+    colour
+        uint64[num_devices], colours with NPUs as they are.
+    order
+        int64[num_links], the links by source, destination and kind.
+    """
+
+    num_npus: int
+    src: _Ints
+    dst: _Ints
+    kind: _Ints
+    sums: tuple[_Ends, _Ends]
+    colour: NDArray[np.uint64]
+    order: _Ints
+
+    @classmethod
+    def of(cls, topology: Topology) -> _Graph:
+        """The graph of a topology."""
+        src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
+        kind = _kinds(topology)
+        sums = _Ends.of(src, dst, kind, 0), _Ends.of(dst, src, kind, 1)
+        npus, devices = topology.num_endpoints, topology.num_devices
+        colour = _colours(sums, devices, np.arange(npus))
+        return cls(npus, src, dst, kind, sums, colour, np.lexsort((kind, dst, src)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ends:
+    """The links at one end of devices, grouped by device: where each group begins, whose it is, and of each link the other end.
+
+    `mark` tells links of different kinds and directions apart.
+    """
+
+    first: _Ints
+    device: _Ints
+    other: _Ints
+    mark: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, end: _Ints, other: _Ints, kind: _Ints, way: int) -> _Ends:
+        """Links between these ends, of these kinds, in one of the ways 0 and 1."""
+        order = np.argsort(end, kind="stable")
+        device, first = np.unique(end[order], return_index=True)
+        return cls(first, device, other[order], (2 * kind[order] + way).astype(np.uint64))
+
+
+def _rotation(graph: _Graph, stride: int, size: int) -> _Ints | None:
     """Where links go if a digit is turned once; None if that is found to be no automorphism.
 
     A device that forwards goes to one that has the same links to where its neighbours go. Of devices that have all neighbours in
     common, the k-th goes to the k-th.
     """
-    npus, devices = topology.num_endpoints, topology.num_devices
+    npus, devices = graph.num_npus, len(graph.colour)
     npu = np.arange(npus)
     image = npu + stride * ((npu // stride % size + 1) % size - npu // stride % size)
-    kind = _kinds(topology)
-    here, there = _colours(topology, kind, npu), _colours(topology, kind, image)
+    here, there = graph.colour, _colours(graph.sums, devices, image)
     # A device that gets a colour because of where its NPUs go takes the place of the one that has that colour.
     place, goer = np.argsort(here[npus:], kind="stable"), np.argsort(there[npus:], kind="stable")
     if not np.array_equal(here[npus:][place], there[npus:][goer]):
@@ -158,13 +214,12 @@ def _rotation(topology: Topology, stride: int, size: int) -> _Ints | None:
     moved = np.empty(devices, np.int64)
     moved[:npus] = image
     moved[npus + goer] = npus + place
-    src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
-    old = np.lexsort((kind, dst, src))
+    src, dst, kind, old = graph.src, graph.dst, graph.kind, graph.order
     new = np.lexsort((kind, moved[dst], moved[src]))
     is_same = (src[old] == moved[src][new]) & (dst[old] == moved[dst][new]) & (kind[old] == kind[new])
     if not is_same.all():
         return None
-    turned = np.empty(topology.num_links, np.int64)
+    turned = np.empty(len(src), np.int64)
     turned[new] = old
     return turned
 
@@ -175,17 +230,15 @@ def _kinds(topology: Topology) -> _Ints:
     return np.unique(both, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _colours(topology: Topology, kind: _Ints, name: _Ints) -> NDArray[np.uint64]:
+def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: _Ints) -> NDArray[np.uint64]:
     """uint64[num_devices], colours of devices that tell apart what NPUs of these names they lead to, and how."""
-    colour = np.zeros(topology.num_devices, np.uint64)
+    colour = np.zeros(num_devices, np.uint64)
     colour[: len(name)] = _mixed(name.astype(np.uint64) + np.uint64(1))
     own = colour[: len(name)].copy()
     for _ in range(_ROUNDS):
-        out = _mixed(colour[topology.link_dst] + np.uint64(2) * kind.astype(np.uint64))
-        into = _mixed(colour[topology.link_src] + np.uint64(2) * kind.astype(np.uint64) + np.uint64(1))
         fresh = colour * np.uint64(_ODD[0])
-        np.add.at(fresh, topology.link_src, out)
-        np.add.at(fresh, topology.link_dst, into)
+        for ends in sums:
+            fresh[ends.device] += np.add.reduceat(_mixed(colour[ends.other] + ends.mark), ends.first)
         colour = _mixed(fresh)
         colour[: len(name)] = own
     return colour
