@@ -49,8 +49,8 @@ class Synthesizer:
         number of chunks.
     optimum
         From a topology, a collective, a link model, the speed of reductions (GB/s) and a maximum of sends (None to keep the
-        collective's chunks): a schedule, not expanded, that no other can beat by more than 0.5%, None if it knows of none. Takes no longer than
-        one schedule or a few. A search looks no further then.
+        collective's chunks): a schedule, not expanded, that no other can beat by more than 0.5%, None if it knows of none.
+        Takes no longer than one schedule or a few. A search looks no further then.
     least_ns
         From a topology and a collective: a time that no schedule of its beats, as far as it can tell before it makes one.
     in_auto

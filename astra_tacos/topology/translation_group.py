@@ -22,7 +22,7 @@ Npus = NDArray[np.int64]
 Shape = tuple[tuple[BuildingBlock, int], ...]
 """Blocks and sizes of dimensions: what networks that differ only in bandwidths and latencies have in common."""
 _MOST_KEPT = 1 << 18
-"""Tables of links up to which they are kept for further networks of the same shape."""
+"""Links of a table up to which many are kept for further networks of the same shape, and above which only the last two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +156,20 @@ def class_table(dimensions: Sequence[Dimension]) -> ClassTable:
     return table_of_shape(tuple((dimension.building_block, dimension.size) for dimension in dimensions))
 
 
-def table_of_shape(shape: Shape) -> ClassTable:
-    """The classes of the links of all networks of a shape, kept if it is small: a sweep asks for it thousands of times."""
-    is_small = sum(block.num_links(size) for block, size in shape) <= _MOST_KEPT
-    return _kept_table(shape) if is_small else _table(shape)
-
-
 @lru_cache(maxsize=128)
 def _kept_table(shape: Shape) -> ClassTable:
     return _table(shape)
+
+
+@lru_cache(maxsize=2)
+def _large_table(shape: Shape) -> ClassTable:
+    return _table(shape)
+
+
+def table_of_shape(shape: Shape) -> ClassTable:
+    """The classes of the links of all networks of a shape; kept, as a sweep asks for them thousands of times."""
+    is_small = sum(block.num_links(size) for block, size in shape) <= _MOST_KEPT
+    return _kept_table(shape) if is_small else _large_table(shape)
 
 
 def _table(shape: Shape) -> ClassTable:
