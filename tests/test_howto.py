@@ -15,7 +15,11 @@ from astra_tacos.cli.main import cli
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto.md"
 PROGRAM = "    astra-tacos "
-QUICKER = {"plan": ("--synthesizer", "tacos", "--trials", "1"), "synthesize": ("--budget", "100k")}
+QUICKER = {
+    "plan": ("--synthesizer", "tacos", "--trials", "1"),
+    "synthesize": ("--budget", "100k"),
+    "compare": ("--trials", "1", "--max-sends", "5000"),
+}
 """Options with which a search ends sooner: `make demo` plans the same run without them."""
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
