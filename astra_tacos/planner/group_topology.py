@@ -77,11 +77,7 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         return GroupTopology(own, 0)
     routes = choose_routes(network, config, chosen, kept, own, reach)
     if not routes:
-        if len(np.unique(components(len(members), own.channel_src, own.channel_dst))) > 1:
-            ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
-            raise ConfigError(
-                f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them"
-            )
+        _check_connected(own, members, config)
         return GroupTopology(own, 0)
     src, dst, bandwidth, latency = (np.array(column) for column in zip(*routes, strict=True))
     whole = replace(
@@ -92,7 +88,17 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         link_latency_ns=np.concatenate((own.link_latency_ns, latency)),
         link_dimension=np.full(own.num_links + len(src), NO_DIMENSION, np.int16),
     )
+    _check_connected(whole, members, config)
     return GroupTopology(whole, len(src))
+
+
+def _check_connected(topology: Topology, members: tuple[int, ...], config: NetworkConfig) -> None:
+    """Raise a `ConfigError` if there is no way from some member to another one: a failed link may leave one in one direction."""
+    if len(np.unique(components(len(members), topology.channel_src, topology.channel_dst))) > 1:
+        ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
+        raise ConfigError(
+            f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them"
+        )
 
 
 def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> Topology | None:

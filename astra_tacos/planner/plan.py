@@ -18,6 +18,7 @@ from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
+from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.joint_choice import choose_joint, joint_figures
@@ -144,6 +145,7 @@ def plan(
             best = min(own, best, key=lambda run: run.after.end_ns)
         best = runs.joint(best, solutions, base, model, options, kept, limit)
         judged = judge_run(judges, before, best.run, {model: best.after})
+        judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
@@ -247,8 +249,13 @@ class _Candidates:
             run = read_inputs(planned_inputs(place, self.inputs))
             after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
-            return type(error)(str(error).replace(f"{place}{os.sep}", ""))  # the place will be gone
+            return type(error)(_without(place, str(error)))
         return CandidateRun(place, run, made, chosen, written, after)
+
+
+def _without(folder: Path, text: str) -> str:
+    """A text whose paths of files in a folder begin there: the folder will be gone."""
+    return text.replace(f"{folder}{os.sep}", "")
 
 
 def _quick(options: SearchOptions, solution: Solution) -> SearchOptions:
@@ -276,9 +283,22 @@ def _solve_all(
     topology = build_topology(network)
     of_case = [replace(each, threads=max(1, threads // max(len(cases), 1))) for each in options]
     tasks = list(zip(cases, of_case, strict=True))
+    alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)
+    solutions: dict[int, Future[Solution]] = {}
+
+    def solution_of(number: int) -> Solution:
+        like, case = alike[number], cases[number]
+        if like is not None:
+            first = solutions[like.number].result()
+            made = renumbered_solution(first, cases[like.number], case, like.npu, network, system, model)
+            if made is not None:
+                return made
+        return solve(case, network, system, model, of_case[number], cache, candidates)
+
     with ThreadPoolExecutor(threads) as pool:
         try:
-            solutions = [pool.submit(solve, case, network, system, model, own, cache, candidates) for case, own in tasks]
+            for number in alike:  # what others wait for begins before them
+                solutions[number] = pool.submit(solution_of, number)
             relayed = [
                 pool.submit(with_relays, case, topology, network, model, own, cache)
                 for case, own in (tasks if asked.with_relays else ())
@@ -287,13 +307,13 @@ def _solve_all(
                 pool.submit(at_once, case, topology, network, model, own, cache)
                 for case, own in (tasks if asked.together else ())
             ]
-            futures: list[Future[Any]] = [*solutions, *relayed, *joint]
+            futures: list[Future[Any]] = [*solutions.values(), *relayed, *joint]
             for done, future in enumerate(futures, 1):
                 future.result()
                 on_progress(done, len(futures))
         finally:
             pool.shutdown(cancel_futures=True)
-    solved = tuple(future.result() for future in solutions)
+    solved = tuple(solutions[number].result() for number in range(len(cases)))
     extras = []
     for number, (case, solution) in enumerate(zip(cases, solved, strict=True)):
         one = relayed[number].result() if relayed else Extras()

@@ -83,7 +83,7 @@ def solve(
         if case.pattern == CommType.BROADCAST:
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
-    native_ns = _native_ns(case, network, system, backend) if is_native else None
+    native_ns = native_together_ns(case, network, system, backend)
     identity = case_identity(case, backend, options)
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
@@ -267,9 +267,10 @@ def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Soluti
     return made.time_ns < its.time_ns * worth
 
 
-def _native_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: Backend) -> int | None:
-    """Replay of the native collective; None where the system has none, or it cannot be replayed."""
-    if PATTERN_KEYS[CommType(case.pattern)] not in system.native or case.num_members**2 > _MOST_NATIVE_SENDS:
+def native_together_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: Backend) -> int | None:
+    """Replay of the native collective, all groups at once; None where the system has none, or it cannot be replayed."""
+    has_one = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in system.native
+    if not has_one or case.num_members**2 > _MOST_NATIVE_SENDS:
         return None
     try:
         return replay_together(None, case.pattern, case.size_bytes, case.groups, network, system, backend)

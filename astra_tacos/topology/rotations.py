@@ -233,18 +233,18 @@ def _kinds(topology: Topology) -> _Ints:
 def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: _Ints) -> NDArray[np.uint64]:
     """uint64[num_devices], colours of devices that tell apart what NPUs of these names they lead to, and how."""
     colour = np.zeros(num_devices, np.uint64)
-    colour[: len(name)] = _mixed(name.astype(np.uint64) + np.uint64(1))
+    colour[: len(name)] = mixed(name.astype(np.uint64) + np.uint64(1))
     own = colour[: len(name)].copy()
     for _ in range(_ROUNDS):
         fresh = colour * np.uint64(_ODD[0])
         for ends in sums:
-            fresh[ends.device] += np.add.reduceat(_mixed(colour[ends.other] + ends.mark), ends.first)
-        colour = _mixed(fresh)
+            fresh[ends.device] += np.add.reduceat(mixed(colour[ends.other] + ends.mark), ends.first)
+        colour = mixed(fresh)
         colour[: len(name)] = own
     return colour
 
 
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Numbers that depend on all bits (Steele, Lea, Flood 2014: SplitMix64)."""
     value = value + np.uint64(_ODD[0])
     value = (value ^ (value >> np.uint64(30))) * np.uint64(_ODD[1])

@@ -1,0 +1,143 @@
+"""Cases whose groups see one network under other numbers: one of them is synthesized, the others run its schedule, renumbered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.config.network import NetworkConfig
+from astra_tacos.config.system import SystemConfig
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.planner.distinct_collective import DistinctCollective
+from astra_tacos.planner.group_replay import replay_together
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.synthesis import native_together_ns
+from astra_tacos.run.backend import Backend
+from astra_tacos.schedule.renumbered import renumbered
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.renumbering import find_renumbering
+from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.verifier.schedule_oracle import verify
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """The case that another one is like.
+
+    Parameters
+    ----------
+    number
+        Which case.
+    npu
+        int64[num_members], the position in this case's groups that each position in the other's groups is.
+    """
+
+    number: int
+    npu: NDArray[np.int64]
+
+
+def find_alike(cases: Sequence[DistinctCollective]) -> dict[int, Alike | None]:
+    """For each case, another one that is like it and comes before it here; None if there is none.
+
+    Cases on regular networks come first, as more algorithms apply there, and then by their first groups, so that a plan of a plan
+    has the same ones synthesized.
+    """
+    found: dict[int, Alike | None] = {}
+    firsts: dict[tuple[object, ...], list[int]] = {}
+
+    def place(number: int) -> tuple[bool, tuple[int, ...], int]:
+        views = cases[number].views.values()
+        return not any(view.topology.dimensions for view in views), min(cases[number].groups), number
+
+    for number in sorted(range(len(cases)), key=place):
+        case = cases[number]
+        key = case.pattern, case.size_bytes, case.root is None, case.num_members, case.max_sends, case.has_routed_links
+        found[number] = None
+        for earlier in firsts.setdefault(key, []):
+            other = cases[earlier]
+            npu = find_renumbering(_networks(other), _networks(case), (other.root, case.root))
+            if npu is not None:
+                found[number] = Alike(earlier, npu)
+                break
+        else:
+            firsts[key].append(number)
+    return found
+
+
+def _networks(case: DistinctCollective) -> list[Topology]:
+    """The views of a case that differ in links; others differ in whether they are known to be regular."""
+    networks: list[Topology] = []
+    for view in case.views.values():
+        if not any(_is_same(view.topology, known) for known in networks):
+            networks.append(view.topology)
+    return networks
+
+
+def renumbered_solution(
+    solution: Solution,
+    other: DistinctCollective,
+    case: DistinctCollective,
+    npu: NDArray[np.int64],
+    network: NetworkConfig,
+    system: SystemConfig,
+    backend: Backend,
+) -> Solution | None:
+    """The solution of a case by that of one that it is like; None if it has to be synthesized after all.
+
+    It has to be if the other case has no schedule, the oracle objects, or the groups of this case take another time together:
+    they may share routes in other ways.
+
+    Parameters
+    ----------
+    solution, other
+        Of the other case.
+    case, npu
+        The case, and the positions in its groups that those of the other's are.
+    network, system, backend
+        What it runs on.
+    """
+    schedule = None if solution.schedule is None else _renumbered(solution.schedule, other, case, npu)
+    if schedule is None or verify(schedule):
+        return None
+    try:
+        native_ns = native_together_ns(case, network, system, backend)
+        if solution.together_ns is not None:
+            groups = case.pattern, case.size_bytes, case.groups
+            if replay_together(schedule, *groups, network, system, backend) != solution.together_ns:
+                return None
+    except AstraTacosError:
+        return None
+    if native_ns is not None and native_ns < solution.time_ns:
+        return None
+    return replace(solution, schedule=schedule, native_ns=native_ns, defects=())
+
+
+def _renumbered(
+    schedule: Schedule, other: DistinctCollective, case: DistinctCollective, npu: NDArray[np.int64]
+) -> Schedule | None:
+    networks = zip(_networks(other), _networks(case), strict=True)
+    topology = next((there for here, there in networks if _is_same(here, schedule.topology)), None)
+    if topology is None or schedule.collective.name != case.collective:
+        return None
+    root = (case.root or 0) if case.collective in ROOTED else None
+    own = schedule.collective
+    collective = make_collective(case.collective, case.num_members, case.size_bytes, own.chunks_per_npu, root)
+    return renumbered(schedule, topology, collective, npu)
+
+
+def _is_same(one: Topology, other: Topology) -> bool:
+    """Whether channels of one are those of the other: synthesizers that turn a network around make another object of it."""
+    return one is other or all(np.array_equal(*pair) for pair in zip(_channels(one), _channels(other), strict=True))
+
+
+def _channels(topology: Topology) -> tuple[NDArray[np.generic], ...]:
+    """Ends of all channels, and bandwidths and latencies of their links."""
+    columns: list[NDArray[np.generic]] = [topology.channel_src, topology.channel_dst]
+    for link in (topology.channel_link, topology.channel_down_link):
+        for figure in (topology.link_bandwidth_gibps, topology.link_latency_ns):
+            columns.append(np.where(link == NO_LINK, 0, figure[link]))
+    return tuple(columns)
