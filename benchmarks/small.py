@@ -28,6 +28,7 @@ from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWA
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import format_size, format_time
 
@@ -95,6 +96,7 @@ PAIR_OF_NODES = dims((SWITCH, 16, 150.0, 500.0), (SWITCH, 2, 12.5, 500.0))
 MANY_NODES = dims((SWITCH, 8, 450.0, 300.0), (SWITCH, 16, 50.0, 1000.0))
 NVL72 = dims((SWITCH, 72, 900.0, 500.0))
 TORUS_8X8 = dims((RING, 8, 50.0, 500.0), (RING, 8, 50.0, 500.0))
+MIXED = dims((RING, 2, 200.0, 50.0), (FULL, 3, 100.0, 250.0), (SWITCH, 5, 50.0, 500.0))
 HETERO_3D = dims((RING, 2, 200.0, 50.0), (FULL, 4, 100.0, 250.0), (SWITCH, 8, 50.0, 500.0))
 NETWORKS = {
     "ring 4": dims((RING, 4, 50.0, 500.0)),
@@ -162,7 +164,7 @@ class Known:
     name: str = "all-reduce"
     backend: Backend = CONGESTION_AWARE
     root: int | None = None
-    budget: int = 2_000_000
+    budget: int = AUTO_BUDGET
 
 
 KNOWN = (
@@ -183,6 +185,7 @@ KNOWN = (
     Known("ring 16 (before: beyond physics; possible: the bound)", NETWORKS["ring 16"], 64 * KIB, 6_357, None, "all-gather"),
     Known("switch 8 x switch 4 at 450/50", NODES, 64 * MIB, 215_100, 165_400, "broadcast", root=0),
     Known("switch 16 x switch 2 at 150/12.5", PAIR_OF_NODES, 64 * MIB, 565_900, 417_100, "broadcast", root=0),
+    Known("ring 2 x fully connected 3 x switch 5 at 200/100/50", MIXED, 64 * MIB, 273_000, 214_500, "broadcast", root=0),
     Known("random 3-regular 16 (possible: the bound)", NETWORKS["random 3-regular 16"], 64 * MIB, None, None, "all-to-all"),
     Known("torus 4x4 at 50/25 (possible: the bound)", NETWORKS["torus 4x4 at 50/25"], 64 * MIB, None, None, "all-to-all"),
     Known("hetero_3d_64npus", HETERO_3D, 64 * MIB, 616_000, 298_000),

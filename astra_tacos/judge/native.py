@@ -6,8 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
+from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.system import BASELINE, LOCAL_BW_AWARE, SystemConfig
@@ -17,7 +20,8 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import CONGESTION_AWARE, STOCK, Backend
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.schedule.timing import MOST_TRUNCATED, timing_of_sizes
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.units import format_time
 
 MOST_MESSAGES = 1 << 18
@@ -99,7 +103,7 @@ class NativeTime:
     time_ns
         When the last NPU has finished.
     exact_ns
-        The same where messages queue on links and no delay is truncated; None where it cannot run.
+        The same where messages queue on links and no delay is truncated; None where it cannot run or does not do the collective.
     impossible
         Why no network takes so little time; "" if one may.
     """
@@ -112,7 +116,7 @@ class NativeTime:
 
     @property
     def possible_ns(self) -> int | None:
-        """`time_ns`, or if it is impossible the time in ns with queues and untruncated; None where it cannot run so."""
+        """`time_ns`, or if it is impossible the time in ns with queues and untruncated; None where there is none."""
         if not self.impossible:
             return self.time_ns
         return None if self.exact_ns is None else math.ceil(self.exact_ns)
@@ -196,7 +200,8 @@ def native_times(
     In up to two dimensions all mixes are tried; in more, the algorithm of one dimension at a time is changed, from the best of
     those that name one algorithm for all. Large collectives are also split. What ASTRA-sim stops or stalls at is left out.
 
-    A time is physically possible if the same collective takes no longer where messages queue on links and no delay is truncated.
+    A time is physically possible if the same collective takes no longer where messages queue on links and no delay is truncated,
+    and that is not less than any algorithm needs: ASTRA-sim's `doubleBinaryTree` as an All-Gather does not move all of the data.
 
     Parameters
     ----------
@@ -214,7 +219,7 @@ def native_times(
     if pattern not in _PATTERNS or not is_whole:
         of_some = "" if is_whole else " of some NPUs"
         return NativeTimes(pattern, None, None, f"{STOCK} has no native {pattern}{of_some}")
-    sweep = _Sweep(network, pattern, collective.size_bytes, backend, reduce_bandwidth_gbps)
+    sweep = _Sweep(network, collective, backend, reduce_bandwidth_gbps)
     times = sweep.run()
     if not times:
         return NativeTimes(pattern, None, None, sweep.refusal)
@@ -255,10 +260,9 @@ def native_time_ns(
 class _Sweep:
     """Replays of the native systems of one collective on one backend, each once."""
 
-    def __init__(
-        self, network: NetworkConfig, pattern: str, size_bytes: int, backend: Backend, reduce_bandwidth_gbps: float
-    ) -> None:
-        self._network, self._pattern, self._size_bytes = network, pattern, size_bytes
+    def __init__(self, network: NetworkConfig, collective: Collective, backend: Backend, reduce_bandwidth_gbps: float) -> None:
+        self._network, self._collective = network, collective
+        self._pattern, self._size_bytes = collective.name, collective.size_bytes
         self._backend, self._reduce_bandwidth_gbps = backend, reduce_bandwidth_gbps
         self._sizes = tuple(dimension.size for dimension in network.dimensions) or (network.num_npus,)
         self._left = MOST_MESSAGES_IN_ALL * (1 if backend.is_analytical else _MORE_FOR_PACKETS)
@@ -285,10 +289,19 @@ class _Sweep:
         if finer_ns is None:
             return None, f"where messages queue, {refusal}"
         exact_ns = finer_ns / _FINER
+        if exact_ns < (1 - MOST_TRUNCATED) * self._bound.time_ns:
+            return None, f"any algorithm needs {format_time(self._bound.time_ns)} at least, so it does not move all of the data"
         if time_ns >= (1 - MOST_TRUNCATED) * exact_ns:
             return exact_ns, ""
         why = "the times of its messages are truncated" if self._backend.models_congestion else "no queues"
         return exact_ns, f"{why}; it takes {format_time(round(exact_ns))} where messages queue and nothing is truncated"
+
+    @cached_property
+    def _bound(self) -> Bound:
+        """What every algorithm needs."""
+        topology = build_topology(self._network, may_forward=True)
+        timing = timing_of_sizes(topology, self._collective.class_size_bytes, "pipelined", may_be_instant=True)
+        return lower_bound(topology, self._collective, timing)
 
     def _mixes(self, optimization: str) -> Iterator[tuple[str, ...]]:
         names = list(NATIVE_ALGORITHMS)

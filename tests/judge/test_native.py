@@ -95,6 +95,19 @@ def test_truncated_messages_are_impossible() -> None:
     assert fastest.time_ns + 120 < fastest.exact_ns < fastest.time_ns + 2 * 71
 
 
+def test_what_does_not_move_all_of_the_data_is_impossible() -> None:
+    """An All-Gather of a tree sends less than NPUs have to receive: 63 shards over 4 links into each NPU."""
+    network = config(("Ring", 8, 50.0, 500.0), ("Ring", 8, 50.0, 500.0))
+    what = make_collective("all-gather", 64, MIB, 1, None)
+    least_ns = 63 * MIB / (4 * bytes_per_ns(50.0))
+    times = native_times(network, what, CONGESTION_AWARE)
+    assert times.fastest is not None and times.fastest.time_ns < least_ns
+    assert times.fastest.possible_ns is None and times.fastest.impossible.endswith("it does not move all of the data")
+    assert times.fastest_possible is not None and (times.fastest_possible.possible_ns or 0) >= least_ns
+    notes = times.faster_than(310_000, "why")
+    assert len(notes) == 1 and "not physically possible: any algorithm needs 308.12 us at least" in notes[0]
+
+
 @examples(20)
 @given(
     dimensions=st.lists(
