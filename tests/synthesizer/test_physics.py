@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.examples import examples
+from helpers.fabrics import adding_fabrics
 from helpers.networks import topologies
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _GIB = 1 << 30
@@ -30,6 +31,17 @@ def fluid_ns(of: Schedule) -> float:
             sent[link] += size
     rates = network.link_bandwidth_gibps.tolist()
     return max(carried / (rates[link] * _GIB / 1e9) for link, carried in sent.items())
+
+
+def check(found: SearchResult) -> None:
+    """Hold the time chosen by and all figures told of a result to what its busiest link takes."""
+    least = fluid_ns(found.schedule) * (1 - _MOST_TRUNCATED)
+    assert found.exact_ns >= least
+    told = certify(found.schedule)
+    assert told["possible_ns"] >= max(least, told["predicted_ns"])
+    assert told["efficiency"] is None or told["efficiency"] <= told["bound_ns"] / least + 1e-9
+    assert told["algorithm_bandwidth_gbps"] <= found.schedule.collective.buffer_bytes / least
+    assert found.schedule.collective_time_ns == told["predicted_ns"]  # what ASTRA-sim prints stays as it is
 
 
 @pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & COLLECTIVES.keys()])
@@ -53,10 +65,27 @@ def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, net
         found = search(network, make_collective(collective, network.num_npus, size, 1, root), options)
     except (ConfigError, SynthesisError):  # fewer bytes than chunks, or chunks of less than 1 ns
         return
-    least = fluid_ns(found.schedule) * (1 - _MOST_TRUNCATED)
-    assert found.exact_ns >= least
-    told = certify(found.schedule)
-    assert told["possible_ns"] >= max(least, told["predicted_ns"])
-    assert told["efficiency"] is None or told["efficiency"] <= told["bound_ns"] / least + 1e-9
-    assert told["algorithm_bandwidth_gbps"] <= found.schedule.collective.buffer_bytes / least
-    assert found.schedule.collective_time_ns == told["predicted_ns"]  # what ASTRA-sim prints stays as it is
+    check(found)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.does_forwarding])
+@examples(6)
+@given(network=adding_fabrics(), data=st.data())
+def test_nor_is_one_on_a_graph_with_devices_that_forward_or_add(name: str, network, data: st.DataObject) -> None:
+    """With an NPU that only helps, too, which is what parameter servers need."""
+    whole = network.endpoints
+    members = data.draw(st.sampled_from((whole, whole[:-1]))) if len(whole) > 2 else whole
+    able = []
+    for of in sorted(SYNTHESIZERS[name].collectives & COLLECTIVES.keys()):
+        what = make_collective(of, network.num_npus, 1 << 20, 1, members[0] if of in ROOTED else None, members)
+        if SYNTHESIZERS[name].why_not(network, what) is None:
+            able.append(what)
+    if not able:
+        return
+    what = data.draw(st.sampled_from(able))
+    options = SearchOptions(name, data.draw(st.sampled_from((1, 2))), link_model="pipelined", trials=1, budget=100_000, threads=1)
+    try:
+        found = search(network, what, options)
+    except SynthesisError:
+        return
+    check(found)
