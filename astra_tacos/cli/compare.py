@@ -221,7 +221,7 @@ def compared_rows(
     """
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.judge.robust import robust_order
     from astra_tacos.sweep.schedule_check import check_schedule
 
@@ -255,7 +255,8 @@ def compared_rows(
             if network is not None:
                 if backend is None:
                     order = robust_order(schedule, network)[0]
-                judged = judge_schedule(schedule, network, backend_in_use(network, models, backend), order, beside=True)
+                in_use = backend_that_runs(schedule, backend_in_use(network, models, backend), backend)
+                judged = judge_schedule(schedule, network, in_use, order, beside=True)
                 figures |= _on_packets(judged, schedule)
                 if least is None or figures["time_ns"] < least:
                     least = figures["time_ns"]

@@ -47,7 +47,7 @@ def import_program(
     from astra_tacos.converter.candidate import read_candidate
     from astra_tacos.export.run_directory import EXPORTER, write_run_directory
     from astra_tacos.judge.judgement import judge_schedule
-    from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.report.table import synthesis_rows
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.topology.composition import build_topology
@@ -65,12 +65,12 @@ def import_program(
         raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
     what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
     _, models, reason = timed_for(options, topology, backend)
-    backend = backend_in_use(network, models, backend)
     with progress("importing"):
         converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)
         schedule = converted.schedule
         check_schedule(schedule)
-        judged = judge_schedule(schedule, network, backend)
+        in_use = backend_that_runs(schedule, backend_in_use(network, models, backend), backend)
+        judged = judge_schedule(schedule, network, in_use)
     in_blocks = {"in_thread_blocks_ns": converted.in_blocks_ns, "file": path.name, "digest": candidate.digest}
     more = {"link_model_reason": reason, "verified": True, **judged.to_json(), **in_blocks}
     with progress("writing"):

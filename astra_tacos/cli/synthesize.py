@@ -132,7 +132,7 @@ def synthesize(
     # Below, as they load what replays traces: that takes longer than to synthesize a symmetric schedule.
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
-    from astra_tacos.judge.judges import backend_in_use, timed_for
+    from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.judge.native import native_times
     from astra_tacos.judge.packet_search import search_and_replay
     from astra_tacos.judge.robust import robust
@@ -148,7 +148,7 @@ def synthesize(
         collective_name, topology.num_npus, size_bytes or 0, root, options, _members(topology, helpers), parts
     )
     options, models, reason = timed_for(options, topology, backend)
-    backend = backend_in_use(network, models, backend)
+    asked, backend = backend, backend_in_use(network, models, backend)
     if sketch is None and takes_lockstep(topology, what, options.synthesizer):
         _check_rows(backend)
         result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
@@ -175,6 +175,7 @@ def synthesize(
             chosen = robust(network, topology, what, options, backend, found)
         found, link_order, note = chosen.found, chosen.link_order, chosen.note
     schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
+    backend = backend_that_runs(schedule, backend, asked)
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)

@@ -19,7 +19,8 @@ from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import write_json
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
+from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -143,6 +144,11 @@ def _write(
     result = certify(schedule) | (more or {})
     chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
     network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
+    if network.backend.models_congestion and stops_queues(schedule):
+        raise ConfigError(
+            f"{schedule.topology.name}: messages of the schedule hold a link for less than 1 ns, at which the {network.backend} "
+            f"backend of ASTRA-sim stops: expected larger messages, --link-model pipelined, or --backend {CONGESTION_UNAWARE}"
+        )
     link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
     keeps_link_order = keeps_timing(schedule, link_order, in_flight)
     notes: tuple[str, ...] = (network.note,) if network.note else ()

@@ -17,6 +17,7 @@ from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collectiv
 from astra_tacos.judge.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
+from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
@@ -179,7 +180,8 @@ def _judged(
         own_ns = None if timing.is_blocking else schedule.collective_time_ns
         held = ("not judged: links are held until chunks arrive, which no backend models here",) if timing.is_blocking else ()
         return Judgement(judges, judges[0].backend, {judge.figure: own_ns for judge in judges}, exact_ns, notes=held)
-    if keeps_timing(schedule, link_order, in_flight) and not _are_asked(judges, schedule.topology, timing.link_model, chosen):
+    speaks_for_all = not _are_asked(judges, schedule.topology, timing.link_model, chosen) and not stops_queues(schedule)
+    if speaks_for_all and keeps_timing(schedule, link_order, in_flight):
         return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, MODELS, STOCK, Backend, default_backend, is_packet_level
+from astra_tacos.schedule.instant import stops_queues
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.synthesizer.search.link_model import either, link_models_of
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
@@ -137,6 +139,22 @@ def backend_in_use(network: NetworkConfig, models: tuple[LinkModel, ...], backen
         The network model that was asked for, None for none.
     """
     return default_backend(network) if backend is None and len(models) > 1 else backend
+
+
+def backend_that_runs(schedule: Schedule, in_use: Backend | None, asked: Backend | None) -> Backend | None:
+    """The backend in use, unless nobody asked for it and it stops at a schedule's messages: then the one that it is timed for.
+
+    Parameters
+    ----------
+    schedule
+        The schedule that was found.
+    in_use
+        The backend on which schedules are judged (`backend_in_use`).
+    asked
+        The network model that was asked for, None for none.
+    """
+    stops = asked is None and in_use is not None and in_use.models_congestion and stops_queues(schedule)
+    return None if stops else in_use
 
 
 def _congested(network: NetworkConfig, backend: Backend | None) -> tuple[Judge, ...]:

@@ -179,10 +179,11 @@ class NativeTimes:
         for each in self.distinct:
             reached_ns = each.time_ns if each == self.fastest else each.possible_ns
             if reached_ns is not None and (time_ns is None or reached_ns < time_ns):
-                what = f"on the {each.backend} backend ASTRA-sim's own algorithm is faster"
+                how = "takes" if time_ns is None else "is faster,"
                 is_slower = time_ns is not None and each.possible_ns is not None and each.possible_ns < time_ns
                 reason = f"; {why}" if why and is_slower else ""
-                notes.append(f"{what}, {format_time(each.time_ns)}: {each.describe()}{reason}")
+                what = f"on the {each.backend} backend ASTRA-sim's own algorithm {how} {format_time(each.time_ns)}"
+                notes.append(f"{what}: {each.describe()}{reason}")
         return tuple(notes)
 
     def to_json(self) -> dict[str, Any]:

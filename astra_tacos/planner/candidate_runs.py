@@ -16,11 +16,11 @@ from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint_workload import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.solution import Solution
-from astra_tacos.planner.synthesis import holds_no_link
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
+from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace

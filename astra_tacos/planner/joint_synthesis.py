@@ -13,11 +13,11 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.joint_sets import JointSet
-from astra_tacos.planner.synthesis import holds_no_link
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.whole_network import find_all
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace_parts import TracePart, part_of
+from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.routing.joint_routing import together

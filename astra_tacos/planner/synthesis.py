@@ -28,6 +28,7 @@ from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import SearchResult
@@ -252,13 +253,6 @@ def _options_of(task: Task, case: DistinctCollective, options: SearchOptions, nu
         budget=max((options.budget or AUTO_BUDGET) // num_tasks, 1),
         time_limit_s=None if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-9),
     )
-
-
-def holds_no_link(schedule: Schedule) -> bool:
-    """Whether some message holds some link for 0 ns."""
-    topology, sizes, channel = schedule.topology, schedule.sizes, schedule.channel[schedule.message_row]
-    hold = sizes.timing.link_hold_ns[topology.channel_link[channel], sizes.size_class]
-    return bool(hold.min(initial=1) < 1)
 
 
 def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Solution) -> bool:

@@ -18,19 +18,32 @@ from hypothesis import strategies as st
 
 from astra_tacos.cli.main import cli
 from astra_tacos.collective import make_collective
+from astra_tacos.config.network import read_network
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network, stock_network
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.judge import judgement
 from astra_tacos.judge.judgement import busiest_link_ns, judge_schedule, with_other_choices
-from astra_tacos.judge.judges import FIGURES, STOCK_FIGURE, backend_in_use, differ, judges_of_collective, judges_of_run, timed_for
+from astra_tacos.judge.judges import (
+    FIGURES,
+    STOCK_FIGURE,
+    backend_in_use,
+    backend_that_runs,
+    differ,
+    judges_of_collective,
+    judges_of_run,
+    timed_for,
+)
 from astra_tacos.judge.native import native_times
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
+from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.sweep.schedule_check import check_schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import format_time
 
@@ -254,6 +267,46 @@ def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name: str, co
     rates = {dimension.bandwidth_gibps * 2**30 / 1e9 for dimension in network.dimensions}
     assert set(sent.tolist()) - set(made.message_bytes.tolist()) <= {math.ceil(rate) for rate in rates}
     assert sent.min() >= min(rates)
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        [("Ring", 4, 900.0, 500.0)],
+        [("Switch", 4, 900.0, 500.0)],
+        [("FullyConnected", 4, 100.0, 300.0), ("Switch", 2, 25.0, 1000.0)],
+    ],
+    ids=lambda dimensions: dimensions[0][0],
+)
+def test_schedules_at_whose_messages_queues_stop_run_without_queues(
+    dimensions: list[tuple[str, int, float, float]], tmp_path: Path
+) -> None:
+    """ASTRA-sim's congestion-aware backend aborts at a message that takes less than 1 ns of a link at time 0."""
+    net, network = topology(*dimensions), config(*dimensions)
+    made = schedule(net, size=3 * net.num_npus, synthesizer="ring", link_model="blocking")
+    assert stops_queues(made)
+    judged = judge_schedule(made, network, CONGESTION_AWARE)
+    assert judged.times_ns[CONGESTION_AWARE.figure] is None
+    assert any("where ASTRA-sim stops" in note for note in judged.notes)
+    with pytest.raises(ConfigError, match=r"hold a link for less than 1 ns.*--backend congestion-unaware"):
+        write_run_directory(made, tmp_path / "asked", backend=CONGESTION_AWARE)
+    assert not list(tmp_path.iterdir())
+
+    in_use = backend_in_use(network, LINK_MODELS, None)
+    assert backend_that_runs(made, in_use, None) in (None, CONGESTION_UNAWARE)
+    assert backend_that_runs(made, CONGESTION_AWARE, CONGESTION_AWARE) == CONGESTION_AWARE
+    larger = schedule(net, size=1 << 20, synthesizer="ring", link_model="blocking")
+    assert backend_that_runs(larger, in_use, None) == in_use
+    text = f"topology: [ {', '.join(each[0] for each in dimensions)} ]\n"
+    names = ("npus_count", "bandwidth", "latency")
+    text += "".join(f"{name}: [ {', '.join(str(each[at]) for each in dimensions)} ]\n" for at, name in enumerate(names, 1))
+    (tmp_path / "n.yml").write_text(text)
+    options = ["--size", str(3 * net.num_npus), "--synthesizer", "ring", "--link-model", "fastest", "--json"]
+    result = json.loads(run(tmp_path, "synthesize", *options, "--output", str(tmp_path / "run")).output)
+    own = BACKENDS[result["astra_sim_backend"]]
+    files = (tmp_path / "run" / "collective" / "all_reduce", read_network(tmp_path / "run" / "network.yml"))
+    replayed = replay_trace(read_trace(files[0]), files[1], own).collective_time_ns
+    assert replayed == (result["stock_ns"] if own == CONGESTION_UNAWARE else result["congestion_aware_ns"])
 
 
 @pytest.mark.parametrize(

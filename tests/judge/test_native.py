@@ -79,6 +79,7 @@ def test_messages_that_overlap_on_links_are_impossible() -> None:
     notes = times.faster_than(fastest.time_ns + 1)
     assert len(notes) == 1 and "not physically possible: no queues" in notes[0] and str(fastest.system) in notes[0]
     assert times.faster_than(fastest.time_ns) == ()
+    assert not any("faster" in note for note in times.faster_than(None)), "than what has no time"
     possible = times.fastest_possible
     assert possible is not None and possible.possible_ns is not None
     assert [note for note in times.faster_than(possible.possible_ns + 1, "for a reason") if note.endswith("; for a reason")]
