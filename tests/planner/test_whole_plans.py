@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from conftest import INPUTS_VARIABLE
-from helpers.plans import attributes, contents, golden_inputs, lint_plan, messages, planned
+from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned
 
+from astra_tacos.cli.generate import generate
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
@@ -114,3 +116,29 @@ def test_plans_are_no_slower_than_what_was_made_by_hand(golden: Path, golden_cas
     assert result.before_ns == max(expected["finish_ns"])
     assert result.after_ns <= result.before_ns
     assert not lint_plan(after).errors
+
+
+@pytest.mark.parametrize(("topology", "split"), [("[ Ring, Ring ]", "--dp 4 --tp 2"), ("[ Mesh, Mesh ]", "--dp 8")])
+@pytest.mark.parametrize("backend", ["congestion-unaware", "congestion-aware"])
+def test_a_generated_run_on_a_network_with_failed_links(tmp_path: Path, topology: str, split: str, backend: str) -> None:
+    """What is planned is proven, ends as the replay of the written files says, and no later than the run before."""
+    options = f"{split} --layers 1 --hidden 128 --heads 8 --sequence 64 --vocab 512 --order dp,tp,pp"
+    result = CliRunner().invoke(generate, ["--output", str(tmp_path / "run"), *options.split()], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "run"
+    system = json.loads((folder / "system.json").read_text())
+    for key in [key for key in system if key.endswith("-implementation")]:
+        system[key] = ["ring", "ring"]
+    (folder / "system.json").write_text(json.dumps(system))
+    (tmp_path / "n.yml").write_text(
+        "topology: [ Ring, Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 500 ]\n"
+        f"astra_tacos: {{ topology: {topology}, failed_links: [ [1, 2], [2, 1] ] }}\n"
+    )
+    files = folder / "workload" / "w", folder / "system.json", tmp_path / "n.yml", folder / "comm_group.json"
+    plan, after = planned(RunInputs(*files, directory=folder), tmp_path / "plan", backend=backend, options=QUICK)
+    stored = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert stored["verified"] and not stored["unchecked"]
+    assert replay_run(read_inputs(after), plan.backend).end_ns == plan.after_ns
+    assert plan.before_ns is None or plan.after_ns <= plan.before_ns
+    assert stored["bound_ns"] <= plan.after_ns * 1.01 + 100
+    assert str(tmp_path) not in " ".join(plan.notes)
