@@ -133,6 +133,7 @@ def _replay_run(
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
     from astra_tacos.run.backend import choose_backend
+    from astra_tacos.run.recorded_run import record_run
     from astra_tacos.run.run import read_run
 
     compile_ahead(*REPLAYING, *LINTING)
@@ -163,7 +164,8 @@ def _replay_run(
             report = _lint(files, network_path, model, as_json)
             print_json(stalled | {"findings": [asdict(finding) for finding in report.findings]})
             raise click.exceptions.Exit(CHECK_FAILED) from None
-    result = run_result(run, outcome)
+    recording = record_run(run, outcome)
+    result = run_result(run, outcome, recording)
     report = _lint(files, network_path, model, as_json)
     result["findings"] = [asdict(finding) for finding in report.findings]
     if report.errors:
@@ -179,7 +181,7 @@ def _replay_run(
             write_chrome_trace(chrome_trace, run, outcome)
         written.append(chrome_trace)
     if output is not None:
-        write_replay_directory(output, result, run, outcome)
+        write_replay_directory(output, result, recording)
         written.append(output)
     if as_json:
         print_json(result)

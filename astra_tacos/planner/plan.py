@@ -163,6 +163,7 @@ def plan(
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *notes)
+        recording = _recording(workload, best.after, before[model])
         result = plan_result(
             workload,
             best.solutions,
@@ -177,10 +178,11 @@ def plan(
             bound,
             limit,
             joint_figures(best),
+            recording,
         )
         rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json() | checked, rows, COLUMNS)
-        save_recording(_recording(workload, best.after, before[model]), folder / REPLAY_FILE)
+        save_recording(recording, folder / REPLAY_FILE)
     return result
 
 

@@ -18,7 +18,9 @@ from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.whole_network import Extras
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.recording import Recording
 from astra_tacos.run.run import NATIVE
 
 
@@ -145,6 +147,8 @@ class PlanResult:
         How many messages ASTRA-sim has to simulate.
     joint
         Collectives of several groups that run joint schedules.
+    path_before, path_after
+        The critical paths; before is None if that run does not end.
     """
 
     backend: Backend
@@ -164,6 +168,8 @@ class PlanResult:
     bound: RunBound
     messages: MessageCounts
     joint: tuple[JointFigures, ...]
+    path_before: PathSummary | None
+    path_after: PathSummary
 
     @property
     def efficiency(self) -> float | None:
@@ -190,7 +196,7 @@ class PlanResult:
         own = {
             name: getattr(self, name)
             for name in self.__slots__
-            if name not in ("cases", "judged", "native", "bound", "messages", "joint")
+            if name not in ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after")
         }
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
@@ -200,6 +206,8 @@ class PlanResult:
         for judged in self.judged:
             own |= judged.to_json()
         own |= {"joint": [asdict(each) for each in self.joint]}
+        paths = {"before": self.path_before, "after": self.path_after}
+        own |= {"critical_path": {when: path and path.to_json() for when, path in paths.items()}}
         return own | {"cases": [case.to_json() for case in self.cases]}
 
 
@@ -217,6 +225,7 @@ def plan_result(
     bound: RunBound,
     limit: int,
     joint: tuple[JointFigures, ...],
+    recording: Recording,
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -246,6 +255,8 @@ def plan_result(
         About how many messages the planned run may have.
     joint
         Collectives of several groups that run joint schedules.
+    recording
+        The replays, before and after.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -304,6 +315,8 @@ def plan_result(
         bound=bound,
         messages=MessageCounts(limit, None if isinstance(before, str) else before.num_messages, after.num_messages),
         joint=joint,
+        path_before=None if recording.before is None else summarize_path(recording, recording.before),
+        path_after=summarize_path(recording, recording.after),
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
 

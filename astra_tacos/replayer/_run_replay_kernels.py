@@ -202,6 +202,7 @@ def _transmit(message, now, code, state):
         state.link_tail[link] = message
         return DONE
     state.link_busy[link] = True
+    state.link_origin[link] = state.messages[message].origin
     serialisation = size / code.link_bytes_per_ns[link]
     if not code.link_latency_ns[link] + serialisation < LATEST_NS:
         return OUT_OF_TIME
@@ -319,6 +320,7 @@ def _access_memory(live, rank, code, state):
         return True, memory
     if not state.server_busy[memory]:
         state.server_busy[memory] = True
+        state.server_origin[memory] = state.lives[live].origin
         return True, memory
     state.lives[live].then = NONE
     if state.server_head[memory] == NONE:
@@ -337,6 +339,7 @@ def _release_memory(memory, state):
         state.server_busy[memory] = False
     else:
         state.server_head[memory] = state.lives[head].then
+        state.lives[head].origin = state.server_origin[memory]
     return head
 
 
@@ -355,6 +358,7 @@ def _send(live, row, place, rank, code, state):
     state.messages[message].live = live
     state.messages[message].size = code.nodes[row].amount
     state.messages[message].place = place
+    state.messages[message].origin = state.lives[live].origin
     state.messages[message].mate = NONE
     head = np.int64(state.keys[number].head)
     if head >= 0:
@@ -563,9 +567,10 @@ def _next_of_workload(rank, code, state):
 
 
 @inlined
-def _issue(live, row, rank, of_workload, now, code, state):
+def _issue(live, row, rank, of_workload, origin, now, code, state):
     """Count a node as issued."""
     state.lives[live].state = ISSUED
+    state.lives[live].origin = origin
     if live < len(state.issue_ns):
         state.issue_ns[live] = now
     if of_workload:
@@ -611,6 +616,12 @@ def advance_until(until_ns, code, state, max_events):
     wait_ns = np.int64(0)
     wait_rank = _NOTHING
     wait_more = _NOTHING
+    # Why things happen: the row of the workload with whose issue the events began that led to what happens now, the same of
+    # `finished` and `finished_next`, and the row whose end has a rank look for nodes.
+    origin = _NOTHING
+    finished_origin = _NOTHING
+    next_origin = _NOTHING
+    ended = _NOTHING
 
     # One step a turn, deepest work first, so that each step's code stands here once.
     while status == DONE:
@@ -629,7 +640,10 @@ def advance_until(until_ns, code, state, max_events):
             of_workload = live < num_rows
             row = live if of_workload else live + state.shift[rank]
             place = row if of_workload else row + state.key_shift[rank]
-            _issue(live, row, rank, of_workload, now, code, state)
+            if of_workload:
+                origin = live
+                state.cause[live] = ended
+            _issue(live, row, rank, of_workload, origin, now, code, state)
             act = code.nodes[row].action
             if act == SEND or act == POST:
                 moving = _send(live, row, place, rank, code, state)
@@ -662,6 +676,7 @@ def advance_until(until_ns, code, state, max_events):
                 # Over at once; what it sets free is seen at the rank's next look.
                 state.lives[live].state = FINISHED
                 state.finish_ns[live] = now
+                state.entered[live] = live
                 num_fresh = _end_of_workload_node(live, rank, num_fresh, code, state)
             elif act == MEMORY:
                 begins, memory = _access_memory(live, rank, code, state)
@@ -676,7 +691,9 @@ def advance_until(until_ns, code, state, max_events):
             closing = _NOTHING
             if state.running[rank] == 0:
                 finished_next = finished
+                next_origin = finished_origin
                 finished = np.int64(state.parent[rank])
+                finished_origin = origin
                 state.parent[rank] = NONE
         elif filing != NONE:
             _file(filing, num_fresh, code, state)
@@ -697,18 +714,23 @@ def advance_until(until_ns, code, state, max_events):
                     state.rank_finish_ns[rank] = now
                     state.scalar[RANKS_DONE] += 1
                 if deferred != NONE:
+                    origin = np.int64(state.parent[rank])
                     num_freed = _free_roots(deferred, rank, code, state)
                     deferred = _NOTHING
                     closing = rank
         elif finished != NONE:
             live = finished
+            origin = finished_origin
             finished = finished_next
+            finished_origin = next_origin
             finished_next = _NOTHING
             rank = np.int64(state.lives[live].rank)
             state.lives[live].state = FINISHED
             if live < len(state.finish_ns):
                 state.finish_ns[live] = now
             if live < num_rows:
+                state.entered[live] = origin
+                ended = live
                 # What follows the end of a collective happens before its stream is gone.
                 nested = code.nodes[live].action == COLLECTIVE
                 num_fresh = _end_of_workload_node(live, rank, num_fresh, code, state)
@@ -728,6 +750,7 @@ def advance_until(until_ns, code, state, max_events):
                     wait_rank = np.int64(state.lives[waiting].rank)
             elif entry != NONE:
                 finished = entry
+                finished_origin = np.int64(state.lives[entry].origin)
         elif state.scalar[IN_FLIGHT] > room:
             status = FULL
         elif state.scalar[FIRED] < num_ranks:
@@ -735,6 +758,7 @@ def advance_until(until_ns, code, state, max_events):
             rank = state.scalar[FIRED]
             state.scalar[FIRED] += 1
             nested = False
+            ended = _NOTHING
             for i in range(code.root_first[rank], code.root_first[rank + 1]):
                 state.fresh[num_fresh] = code.root[i]
                 num_fresh += 1
@@ -756,14 +780,18 @@ def advance_until(until_ns, code, state, max_events):
             number = what >> 2
             kind = what & 3
             if kind == ARRIVES:
+                finished_origin = np.int64(state.messages[number].origin)
+                next_origin = finished_origin
                 moving, finished, finished_next = _arrive(number, code, state)
             elif kind == _FREES_LINK:
                 state.link_busy[number] = False
                 moving = np.int64(state.link_head[number])
                 if moving != NONE:
                     state.link_head[number] = state.messages[moving].then
+                    state.messages[moving].origin = state.link_origin[number]
             elif kind == _RECEIVES:
                 finished = number
+                finished_origin = np.int64(state.lives[number].origin)
             else:
                 batch = number
     state.scalar[NOW] = now

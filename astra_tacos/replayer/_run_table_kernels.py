@@ -96,14 +96,16 @@ NODE = np.dtype([("amount", np.int64), ("child_first", np.int32), ("action", np.
 """A row: bytes of a message, ns of COMPUTE, WAIT and MEMORY or pool of tokens; first entry in `Code.child`; what it does."""
 ADDRESS = np.dtype([("key", np.int32), ("pair", np.int32)])
 """Of a message: number of its (tag, source, destination, size), and of its (source, destination)."""
-LIVE = np.dtype([("rank", np.int32), ("waits", np.int32), ("then", np.int32), ("state", np.uint8)], align=True)
-"""A live node: its rank, rows that it waits for, and the next of the receives that wait for a key, of the TAKEs that wait for a
-pool, or of the accesses that wait for a memory."""
-MESSAGE = np.dtype(
-    [("size", np.int64)] + [(name, np.int32) for name in ("hop", "live", "place", "mate", "then", "key_then")], align=True
+LIVE = np.dtype(
+    [("rank", np.int32), ("waits", np.int32), ("then", np.int32), ("origin", np.int32), ("state", np.uint8)], align=True
 )
+"""A live node: its rank, rows that it waits for, the next of the receives that wait for a key, of the TAKEs that wait for a
+pool, or of the accesses that wait for a memory, and the origin of its issue (`Progress.entered`)."""
+_NUMBERS = ("hop", "live", "place", "mate", "then", "key_then", "origin")
+MESSAGE = np.dtype([("size", np.int64)] + [(name, np.int32) for name in _NUMBERS], align=True)
 """A message in flight: bytes, entry of `hop_link`, the live node that ends with it (or -1), entry of `address`, the receive that
-ends with it (or -1), the next in a link's queue, the next of its key that no receive has asked for."""
+ends with it (or -1), the next in a link's queue, the next of its key that no receive has asked for, and the origin of its latest
+start on a link."""
 EVENT = np.dtype([("ns", np.int64), ("code", np.int64), ("then", np.int32)], align=True)
 KEY = np.dtype([("head", np.int32), ("tail", np.int32), ("arrived", np.int32)])
 """First receive that waits (or -2 - first message on its way, or -1), the last, and messages that no receive has asked for."""
@@ -178,10 +180,13 @@ class Progress(NamedTuple):
     messages: MESSAGES  # [...]
     issue_ns: I64_OUT  # [live or workload rows]
     finish_ns: I64_OUT  # [live or workload rows]
+    cause: I32_OUT  # [workload rows]: row whose end had the row issued, -1 at the start
+    entered: I32_OUT  # [workload rows]: origin of the row's end: the row with whose issue the events began that led to it
     keys: KEYS  # [keys]
     link_busy: BOOL_OUT  # [links]
     link_head: I32_OUT  # [links]
     link_tail: I32_OUT  # [links]
+    link_origin: I32_OUT  # [links]: of the message that holds it, or did last
     link_bytes: I64_OUT  # [links]
     link_busy_ns: I64_OUT  # [links]
     events: EVENTS  # [...]
@@ -213,6 +218,7 @@ class Progress(NamedTuple):
     server_busy: BOOL_OUT  # [servers]
     server_head: I32_OUT  # [servers]
     server_tail: I32_OUT  # [servers]
+    server_origin: I32_OUT  # [servers]: of the access that it serves, or did last
     rank_finish_ns: I64_OUT  # [ranks]
     rank_compute_ns: I64_OUT  # [ranks]
     rank_sent_bytes: I64_OUT  # [ranks]

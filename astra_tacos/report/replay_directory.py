@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.files import check_replaceable, replaced_directory, write_json
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import REPLAY_FILE, save_recording
-from astra_tacos.run.run import Run
+from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 
 RESULT_FILE = "replay.json"
 
@@ -29,7 +26,7 @@ def _is_own(names: set[str]) -> bool:
     return not names or {RESULT_FILE} <= names <= {RESULT_FILE, REPLAY_FILE}
 
 
-def write_replay_directory(path: Path, result: dict[str, Any], run: Run, outcome: RunOutcome) -> None:
+def write_replay_directory(path: Path, result: dict[str, Any], recording: Recording) -> None:
     """Write `replay.json`, which has the object that `--json` prints, and `replay.npz`.
 
     Parameters
@@ -38,11 +35,9 @@ def write_replay_directory(path: Path, result: dict[str, Any], run: Run, outcome
         Directory to write.
     result
         The figures, as `run_result` returns them.
-    run
-        The run.
-    outcome
-        The outcome of its replay.
+    recording
+        The recording of the replay.
     """
     with replaced_directory(path) as folder:
         write_json(folder / RESULT_FILE, result)
-        save_recording(record_run(run, outcome), folder / REPLAY_FILE)
+        save_recording(recording, folder / REPLAY_FILE)

@@ -10,7 +10,9 @@ import numpy as np
 
 from astra_tacos.files import replaced_file
 from astra_tacos.report.csv_table import write_table
+from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.recording import Recording
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.units import format_size, format_time
@@ -21,13 +23,13 @@ _COLLECTIVES_SHOWN = 20
 _LINK_COLUMNS = ("src", "dst", "bytes", "busy_ns", "busy_share")
 
 
-def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
+def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str, Any]:
     """The figures of a replay, as values that JSON can represent.
 
     `finish_ns`, `exposed_comm_ns`, `compute_ns` and `sent_bytes` are lists by rank. `replaced` lists (rank, node) of collectives
     that ran the collective that their group had cached. `collectives` has one entry per algorithm, pattern and size, with the
     number of nodes and the ns that each rank spent in them. `links` has one entry per used link: its ends, its bytes, the ns for
-    which it was busy, and their share of the run.
+    which it was busy, and their share of the run. `critical_path` is that of the `recording` of this replay.
     """
     return {
         "workload": run.workload.prefix,
@@ -45,6 +47,7 @@ def run_result(run: Run, outcome: RunOutcome) -> dict[str, Any]:
         "sent_bytes": outcome.sent_bytes.tolist(),
         "collectives": _collectives(run, outcome),
         "links": _links(run, outcome),
+        "critical_path": summarize_path(recording, recording.after).to_json(),
     }
 
 

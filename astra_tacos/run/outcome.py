@@ -68,6 +68,10 @@ class RunOutcome:
         durations of its GPU compute nodes; the bytes that it sent.
     node_issue_ns, node_finish_ns
         int64[num_nodes], by row of the workload; -1 for nodes that never ran, as they are in a cycle, which ASTRA-sim drops.
+    node_cause, node_origin
+        int32[num_nodes]: the row whose end had this one issued (of the same rank, at that instant), -1 at the start of the run;
+        the row with whose issue the events began that led to this one's end: itself for compute, and for a collective or a
+        message that of whatever was last to begin of all that it waited for, on any rank. -1 for nodes that never ran.
     collective
         int32[num_nodes], entry of `collective_names`: what a collective node ran; -1 for other nodes.
     collective_names
@@ -92,6 +96,8 @@ class RunOutcome:
     sent_bytes: NDArray[np.int64]
     node_issue_ns: NDArray[np.int64]
     node_finish_ns: NDArray[np.int64]
+    node_cause: NDArray[np.int32]
+    node_origin: NDArray[np.int32]
     collective: NDArray[np.int32]
     collective_names: tuple[str, ...]
     replaced: NDArray[np.int64]

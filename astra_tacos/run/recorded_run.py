@@ -94,6 +94,8 @@ def _recorded(outcome: RunOutcome, topology: Topology | None, texts: _Texts) -> 
         sent_bytes=outcome.sent_bytes,
         issue_ns=outcome.node_issue_ns,
         end_ns=outcome.node_finish_ns,
+        cause=outcome.node_cause,
+        origin=outcome.node_origin,
         algorithm=names[outcome.collective],
         link_src=loads.src if loads else outcome.link_src,
         link_dst=loads.dst if loads else outcome.link_dst,

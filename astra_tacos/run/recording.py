@@ -20,7 +20,7 @@ from astra_tacos.errors import ConfigError
 
 REPLAY_FILE = "replay.npz"
 """Name of the recording's file in the directory of a plan or replay."""
-FORMAT = "astra_tacos replay 1"
+FORMAT = "astra_tacos replay 2"
 _MOST = 1 << 60
 """Limit on nanoseconds and bytes in a file, so that their sums do not overflow."""
 _MOST_TEXT_BYTES = 1 << 30
@@ -79,6 +79,9 @@ class RecordedReplay:
         int64[num_ranks], end of each rank, time that its GPU computed, bytes that it sent.
     issue_ns, end_ns
         int64[num_nodes], time at which a node began and ended; -1 if it never ran.
+    cause, origin
+        int32[num_nodes]: the node whose end had this one issued, -1 at the start; the node with whose issue the events began that
+        led to this one's end (`RunOutcome`). -1 if it never ran.
     algorithm
         int32[num_nodes], entry of `Recording.texts`: the implementation that a collective ran; -1 for other nodes.
     link_src, link_dst, link_dimension
@@ -96,6 +99,8 @@ class RecordedReplay:
     sent_bytes: NDArray[np.int64]
     issue_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
+    cause: NDArray[np.int32]
+    origin: NDArray[np.int32]
     algorithm: NDArray[np.int32]
     link_src: NDArray[np.int32]
     link_dst: NDArray[np.int32]
@@ -160,6 +165,8 @@ _REPLAY = {
     "sent_bytes": np.int64,
     "issue_ns": np.int64,
     "end_ns": np.int64,
+    "cause": np.int32,
+    "origin": np.int32,
     "algorithm": np.int32,
     "link_src": np.int32,
     "link_dst": np.int32,
@@ -167,7 +174,8 @@ _REPLAY = {
     "link_bytes": np.int64,
     "link_busy_ns": np.int64,
 }
-_OF_RANKS, _OF_NODES, _OF_LINKS = ("finish_ns", "compute_ns", "sent_bytes"), ("issue_ns", "end_ns", "algorithm"), "link_"
+_OF_RANKS = ("finish_ns", "compute_ns", "sent_bytes")
+_OF_NODES = ("issue_ns", "end_ns", "cause", "origin", "algorithm")
 
 
 def save_recording(recording: Recording, path: Path) -> None:
@@ -244,6 +252,9 @@ def _check(nodes: Nodes, num_texts: int, replays: list[RecordedReplay]) -> None:
             raise ValueError("the columns of its nodes differ in length")
     if nodes.kind.max(initial=0) >= len(KINDS):
         raise ValueError("it has nodes of an unknown kind")
+    for replay in replays:
+        if max(replay.cause.max(initial=-1), replay.origin.max(initial=-1)) >= num_nodes:
+            raise ValueError("a node is missing")
     for entries in (nodes.group, nodes.name, *(replay.algorithm for replay in replays)):
         if len(entries) and not -1 <= entries.min() <= entries.max() < num_texts:
             raise ValueError("a text is missing")

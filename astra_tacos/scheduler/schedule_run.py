@@ -16,8 +16,10 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.run import Run
 from astra_tacos.scheduler.candidates import Candidate, Candidates, replay_with
 from astra_tacos.scheduler.collectives import SynthesizedCollectives
@@ -58,6 +60,8 @@ class ScheduleResult:
         What was tried.
     layers
         Exposed communication of each collective of the run before and after, by name: the mean over its ranks, in ns.
+    path_as_is, path_after
+        The critical paths of both runs, with the collectives that the times are of.
     notes
         What policies could not do, and why the run before was written, if it was.
     """
@@ -75,6 +79,8 @@ class ScheduleResult:
     means_as_is_ns: tuple[int, int]
     tried: tuple[Tried, ...]
     layers: tuple[tuple[str, int, int], ...]
+    path_as_is: PathSummary
+    path_after: PathSummary
     notes: tuple[str, ...]
 
     @property
@@ -114,6 +120,7 @@ class ScheduleResult:
                 for one in self.tried
             ],
             "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
+            "critical_path": {"as_is": self.path_as_is.to_json(), "after": self.path_after.to_json()},
             "notes": list(self.notes),
         }
 
@@ -204,8 +211,15 @@ def schedule_run(
         (int(before.compute_ns.mean()), int(exposed_of_ranks(workload.run, before).mean())),
         tried,
         _layers(workload, before, run, after, best),
+        _path(workload.run, before),
+        _path(run, after),
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _path(run: Run, outcome: RunOutcome) -> PathSummary:
+    recording = record_run(run, outcome)
+    return summarize_path(recording, recording.after)
 
 
 def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, notes: list[str]) -> Found:

@@ -29,6 +29,8 @@ def replay(slowness: int, ranks: int) -> RecordedReplay:
         sent_bytes=0 * rank,
         issue_ns=issue,
         end_ns=end,
+        cause=np.where(np.arange(3 * ranks) % 3, np.arange(3 * ranks) - 1, -1).astype(np.int32),
+        origin=np.arange(3 * ranks, dtype=np.int32),
         algorithm=np.full(3 * ranks, -1, np.int32),
         link_src=nothing.astype(np.int32),
         link_dst=nothing.astype(np.int32),

@@ -17,6 +17,7 @@ from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, ti
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
 from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
 from astra_tacos.report.html.run_links import link_data
+from astra_tacos.report.html.run_path import path_section
 from astra_tacos.report.html.run_schedule import schedule_section
 from astra_tacos.report.html.run_sections import run_sections
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
@@ -47,7 +48,7 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
         facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
-    return _page(title or "Planned training run", subtitle, facts, cases, recording, schedule)
+    return _page(directory / REPLAY_FILE, title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
@@ -64,7 +65,7 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
             f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
         )
         facts, cases = replay_facts(result, recording), replay_cases(result)
-    return _page(title or "Replayed training run", subtitle, facts, cases, recording)
+    return _page(directory / REPLAY_FILE, title or "Replayed training run", subtitle, facts, cases, recording)
 
 
 @contextlib.contextmanager
@@ -88,8 +89,29 @@ def _network(recording: Recording) -> str:
 
 
 def _page(
-    title: str, subtitle: str, facts: str, cases: dict[str, Any], recording: Recording, schedule: Section | None = None
+    source: Path,
+    title: str,
+    subtitle: str,
+    facts: str,
+    cases: dict[str, Any],
+    recording: Recording,
+    schedule: Section | None = None,
 ) -> bytes:
+    """The page of a recording.
+
+    Parameters
+    ----------
+    source
+        The recording's file, as errors name it.
+    title, subtitle
+        The heading, and the line under it.
+    facts, cases
+        Markup of the summary, and data of the collectives.
+    recording
+        The recorded run.
+    schedule
+        The section on how its communication was scheduled, if it was.
+    """
     replays = [("after" if recording.before else "run", recording.after)]
     if recording.before is not None:
         replays.insert(0, ("before", recording.before))
@@ -111,6 +133,10 @@ def _page(
         "links": links,
     }
     sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
+    try:
+        sections.insert(2, path_section(recording))
+    except ValueError as error:
+        raise ConfigError(f"{source}: not what astra-tacos writes ({error})") from None
     if schedule is not None:
         sections.insert(1, schedule)
     return render_page(title, subtitle, sections, data, _SCRIPTS)

@@ -30,7 +30,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     header = (
         "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
     )
-    body = f"<table>{header}{bars}</table>"
+    body = f'<div class="scroll"><table>{header}{bars}</table></div>'
     layers = sorted(found["layers"], key=lambda one: -max(one["exposed_as_is_ns"], one["exposed_after_ns"]))[:_MOST_LAYERS]
     most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
     if most:
@@ -41,7 +41,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
             for one in layers
         )
         header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
-        body += f"<h3>Exposed communication by collective</h3><table>{header}{lines}</table>"
+        body += f'<h3>Exposed communication by collective</h3><div class="scroll"><table>{header}{lines}</table></div>'
     says = (
         f"{len(found['tried']):,} combinations were replayed with {found['collectives']} collectives. Shown are each policy "
         "alone with its best options, and in bold what was written. Times are means over ranks."
@@ -56,4 +56,4 @@ def _bar(values: tuple[float, ...], longest: float) -> str:
         size = _WIDTH * value / longest
         parts.append(f'<rect x="{at:.1f}" y="0" width="{size:.1f}" height="11" fill="{colour}"/>')
         at += size
-    return f'<svg width="{_WIDTH}" height="11" viewBox="0 0 {_WIDTH} 11" role="img">{"".join(parts)}</svg>'
+    return f'<svg width="{_WIDTH}" height="11" viewBox="0 0 {_WIDTH} 11" aria-hidden="true">{"".join(parts)}</svg>'

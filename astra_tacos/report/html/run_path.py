@@ -1,0 +1,125 @@
+"""The section of a report on the critical path: which nodes determined when the run ended."""
+
+from __future__ import annotations
+
+from astra_tacos.report.figure.figure_style import RANK_STATES
+from astra_tacos.report.html.page import Section, escape
+from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
+from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
+from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
+from astra_tacos.units import format_time
+
+_WIDTH = 720
+_HEIGHT = 22
+_MOST_BARS = 1500
+_STATE_OF = {COMPUTE: COMPUTES, COLLECTIVE: EXPOSED, SEND: WAITS, RECEIVE: WAITS}
+_COLOURS = {kind: RANK_STATES[state] for kind, state in _STATE_OF.items()}
+_SAYS = (
+    "The chain of nodes that determined the end of the run: each began when the one before it ended. A collective is on it from "
+    "the time at which the member began that it waited for, so what others wait is not on it. Of several that ended at one "
+    "instant, it has the last. Where packets of many messages take turns on a link, it follows messages, not what they queued "
+    "behind."
+)
+
+
+def path_section(recording: Recording) -> Section:
+    """The section: a strip of time and shares for each replay, and the longest stretches of the last one.
+
+    Raises
+    ------
+    ValueError
+        If the causes in the recording are no chain (`critical_path`).
+    """
+    replays = [("after" if recording.before else "", recording.after)]
+    if recording.before is not None:
+        replays.insert(0, ("before", recording.before))
+    longest = max(replay.run_end_ns for _, replay in replays)
+    summaries = [summarize_path(recording, replay) for _, replay in replays]
+    strips = "".join(
+        f"<tr>{f'<td>{when}</td>' if when else ''}<td>{_strip(recording, replay, longest)}</td>"
+        f"<td>{format_time(replay.run_end_ns)}, {summary.stretches:,} stretches on {len(summary.ranks):,} "
+        f"rank{'' if len(summary.ranks) == 1 else 's'}</td></tr>"
+        for (when, replay), summary in zip(replays, summaries, strict=True)
+    )
+    body = f"{_scrolled(strips)}{_legend()}{_shares([when for when, _ in replays], summaries)}{_longest(summaries[-1])}"
+    return Section("critical-path", "Critical path", body, _SAYS)
+
+
+def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str:
+    """The path as one bar in SVG. Stretches that are too short to be seen are drawn as the kind that takes most of their time."""
+    nodes, path = recording.nodes, critical_path(replay)
+    rank = nodes.rank
+    step = longest_ns / _MOST_BARS
+    bars: list[str] = []
+    at, spent, end = 0.0, dict.fromkeys((*_COLOURS, -1), 0.0), 0.0
+
+    def draw(until: float, text: str) -> None:
+        kind = max(spent, key=lambda one: spent[one])
+        colour = _COLOURS.get(kind, RANK_STATES[IDLE])
+        x, width = _WIDTH * at / longest_ns, _WIDTH * (until - at) / longest_ns
+        title = f"<title>{escape(text)}</title>"
+        bars.append(f'<rect x="{x:.2f}" y="0" width="{width:.2f}" height="{_HEIGHT}" fill="{colour}">{title}</rect>')
+
+    for number in range(len(path.node)):
+        node, end = int(path.node[number]), float(path.end_ns[number])
+        kind = int(nodes.kind[node])
+        spent[kind if kind in _COLOURS else -1] += end - float(path.start_ns[number])
+        if end - at >= step or number == len(path.node) - 1:
+            alone = at == path.start_ns[number]
+            name = recording.texts[nodes.name[node]] if nodes.name[node] >= 0 else f"node {nodes.node_id[node]}"
+            what = f"rank {rank[node]}, {name} ({describe_kind(nodes, node)})" if alone else "several short stretches"
+            draw(end, f"{what}: {format_time(int(at))} to {format_time(int(end))}")
+            at, spent = end, dict.fromkeys(spent, 0.0)
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" shape-rendering="crispEdges"'
+    label = escape(f"The critical path, {len(path.node):,} stretches of time in {format_time(replay.run_end_ns)}")
+    return f'<svg {size} role="img" aria-label="{label}">{"".join(bars)}</svg>'
+
+
+def _scrolled(rows: str) -> str:
+    """A table that scrolls sideways where the screen is narrow."""
+    return f'<div class="scroll"><table>{rows}</table></div>'
+
+
+def _legend() -> str:
+    named = (("compute", COMPUTE), ("collectives", COLLECTIVE), ("messages", RECEIVE), ("others", -1))
+    marks = (
+        f'<svg width="11" height="11"><rect width="11" height="11" fill="{_COLOURS.get(kind, RANK_STATES[IDLE])}"/></svg> {name}'
+        for name, kind in named
+    )
+    return f'<p class="introduction">{" &ensp; ".join(marks)}</p>'
+
+
+def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
+    of = [{(one.kind, one.what): one for one in summary.shares} for summary in summaries]
+    everything = sorted({key for one in of for key in one}, key=lambda key: (-max(_ns(one.get(key)) for one in of), key))
+    header = "".join(f"<th>stretches{_of(when)}</th><th>ns{_of(when)}</th><th>share{_of(when)}</th>" for when in whens)
+    lines = "".join(
+        f"<tr><td>{escape(what)}</td>"
+        + "".join(
+            f"<td>{one[kind, what].count:,}</td><td>{one[kind, what].spent_ns:,}</td><td>{one[kind, what].share:.1%}</td>"
+            if (kind, what) in one
+            else "<td>-</td><td>-</td><td>-</td>"
+            for one in of
+        )
+        + "</tr>"
+        for kind, what in everything
+    )
+    return f"<h3>What is on it</h3>{_scrolled(f'<tr><th>nodes</th>{header}</tr>{lines}')}"
+
+
+def _longest(summary: PathSummary) -> str:
+    header = "<tr><th>node</th><th>what</th><th>rank</th><th>id</th><th>from, ns</th><th>ns</th><th>share</th></tr>"
+    lines = "".join(
+        f"<tr><td>{escape(one['name'])}</td><td>{escape(one['what'])}</td><td>{one['rank']:,}</td><td>{one['node']}</td>"
+        f"<td>{one['start_ns']:,}</td><td>{one['ns']:,}</td><td>{one['ns'] / max(summary.end_ns, 1):.1%}</td></tr>"
+        for one in summary.longest
+    )
+    return f"<h3>Longest stretches of this run</h3>{_scrolled(header + lines)}"
+
+
+def _ns(share: PathShare | None) -> int:
+    return 0 if share is None else share.spent_ns
+
+
+def _of(when: str) -> str:
+    return f" {when}" if when else ""
