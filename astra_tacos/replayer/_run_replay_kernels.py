@@ -582,6 +582,35 @@ def _issue(live, row, rank, of_workload, origin, now, code, state):
         state.running[rank] += 1
 
 
+@inlined
+def _happen(what, code, state):
+    """What follows an event: a message that comes to a link, what finishes (in this order), a batch whose time has come, each -1
+    if none; and why the first of these happens.
+    """
+    number = what >> 2
+    kind = what & 3
+    moving = _NOTHING
+    finished = _NOTHING
+    finished_next = _NOTHING
+    batch = _NOTHING
+    origin = _NOTHING
+    if kind == ARRIVES:
+        origin = np.int64(state.messages[number].origin)
+        moving, finished, finished_next = _arrive(number, code, state)
+    elif kind == _FREES_LINK:
+        state.link_busy[number] = False
+        moving = np.int64(state.link_head[number])
+        if moving != NONE:
+            state.link_head[number] = state.messages[moving].then
+            state.messages[moving].origin = state.link_origin[number]
+    elif kind == _RECEIVES:
+        finished = number
+        origin = np.int64(state.lives[number].origin)
+    else:
+        batch = number
+    return moving, finished, finished_next, batch, origin
+
+
 @helper
 def advance_until(until_ns, code, state, max_events):
     """Replay up to `max_events` events, and to those at `until_ns`; returns how that ended (`_packet_kernels.advance`).
@@ -777,22 +806,7 @@ def advance_until(until_ns, code, state, max_events):
             if what == _LATER:
                 status = AHEAD
                 break
-            number = what >> 2
-            kind = what & 3
-            if kind == ARRIVES:
-                finished_origin = np.int64(state.messages[number].origin)
-                next_origin = finished_origin
-                moving, finished, finished_next = _arrive(number, code, state)
-            elif kind == _FREES_LINK:
-                state.link_busy[number] = False
-                moving = np.int64(state.link_head[number])
-                if moving != NONE:
-                    state.link_head[number] = state.messages[moving].then
-                    state.messages[moving].origin = state.link_origin[number]
-            elif kind == _RECEIVES:
-                finished = number
-                finished_origin = np.int64(state.lives[number].origin)
-            else:
-                batch = number
+            moving, finished, finished_next, batch, finished_origin = _happen(what, code, state)
+            next_origin = finished_origin
     state.scalar[NOW] = now
     return status

@@ -8,6 +8,7 @@ from typing import Any
 from astra_tacos.errors import ConfigError
 
 AS_IS = "as it is"
+FIFO = "fifo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +52,25 @@ def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTim
     Raises
     ------
     ConfigError
-        If nothing was scheduled.
+        If nothing was scheduled, or by a version that did not say which policies it had tried.
     """
     found = plan.get("schedule")
     if not isinstance(found, dict):
         raise ConfigError(f"{source}: no schedule of communication, expected an output of plan --schedule")
     tried = [one for one in found["tried"] if one["end_ns"] is not None]
     tried.sort(key=lambda one: one["iteration_ns"] or one["end_ns"])
+    if any("uses" not in one for one in tried):
+        raise ConfigError(f"{source}: what was tried does not say which policies it uses, expected a newer plan --schedule")
     alone: dict[str, dict[str, Any]] = {}
     for one in tried:
         if one["policies"] == found["policies"]:
             alone[""] = one
-        elif not _is_combination(one["policies"]):
-            alone.setdefault(one["policies"].partition(":")[0], one)
+        elif len(one["uses"]) < 2:
+            alone.setdefault("".join(one["uses"]) or FIFO, one)
     kept = list(alone.values())[: most - 1] if len(alone) > 1 else tried[: most - 1]
     kept.sort(key=lambda one: -one["end_ns"])
     rows = [_row(AS_IS, found["as_is"], found["policies"] == "as-is")]
     return rows + [_row(one["policies"], one, one["policies"] == found["policies"]) for one in kept]
-
-
-def _is_combination(policies: str) -> bool:
-    """Whether a text names several policies: what follows a comma is no option."""
-    return any("=" not in part.partition(":")[0] for part in policies.split(",")[1:])
 
 
 def _row(name: str, figures: dict[str, Any], is_chosen: bool) -> PolicyTime:

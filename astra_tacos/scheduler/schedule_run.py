@@ -26,7 +26,7 @@ from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.exposure import exposed_ns, exposed_of_ranks
 from astra_tacos.scheduler.legality import violations
 from astra_tacos.scheduler.request import AS_IS, SEARCH, describe, parse_schedule
-from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, search
+from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, names_of, search
 from astra_tacos.scheduler.search import tried as tried_candidate
 from astra_tacos.scheduler.written import on_all_ranks, write_scheduled
 from astra_tacos.trace.reader import read_names
@@ -111,6 +111,7 @@ class ScheduleResult:
             "tried": [
                 {
                     "policies": one.name,
+                    "uses": list(one.uses),
                     "end_ns": one.end_ns,
                     "iteration_ns": one.iteration_ns,
                     "compute_ns": one.compute_ns,
@@ -226,7 +227,7 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
     made = candidates.make(requests)
     if isinstance(made, str):
         notes.append(f"{describe(requests)}: {made}")
-        return Found(None, (Tried(describe(requests), None, made),))
+        return Found(None, (Tried(describe(requests), names_of(requests), None, made),))
     tried = (tried_candidate(made),)
     if made.end_ns > before.end_ns:
         notes += made.notes

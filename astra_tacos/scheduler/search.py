@@ -28,10 +28,12 @@ FEW_COLLECTIVES = 6
 class Tried:
     """What a combination of policies took, and an iteration if that is to be short; None and a reason if its run does not end.
 
-    `compute_ns` and `exposed_ns` are means over ranks: compute, and communication without compute.
+    `name` has the policies in words, `uses` their names. `compute_ns` and `exposed_ns` are means over ranks: compute, and
+    communication without compute.
     """
 
     name: str
+    uses: tuple[str, ...]
     end_ns: int | None
     reason: str
     iteration_ns: int | None = None
@@ -67,10 +69,15 @@ def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int
     return _Search(candidates, most_replays, on_progress).run()
 
 
+def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
+    """The names of policies."""
+    return tuple(request.name for request in requests)
+
+
 def tried(made: Candidate) -> Tried:
     """What a candidate took."""
     means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
-    return Tried(made.name, made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
+    return Tried(made.name, names_of(made.requests), made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
 
 
 class _Search:
@@ -127,7 +134,7 @@ class _Search:
         made = self.candidates.make(requests)
         if isinstance(made, str):
             name = ",".join(map(str, requests)) or "fifo"
-            self.tried[requests] = Tried(name, None, made)
+            self.tried[requests] = Tried(name, names_of(requests), None, made)
         else:
             self.tried[requests] = tried(made)
             if self.keep(made):

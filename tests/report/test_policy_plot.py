@@ -13,8 +13,9 @@ from astra_tacos.report.html.run_schedule import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
 
 
-def tried(name: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:
-    return {"policies": name, "end_ns": end_ns, "iteration_ns": None, "compute_ns": 60, "exposed_ns": exposed_ns, "note": ""}
+def tried(name: str, *uses: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:
+    figures = {"end_ns": end_ns, "iteration_ns": None, "compute_ns": 60, "exposed_ns": exposed_ns, "note": ""}
+    return {"policies": name, "uses": list(uses)} | figures
 
 
 PLAN = {
@@ -24,8 +25,13 @@ PLAN = {
         "backend": "congestion-aware",
         "as_is": {"end_ns": 100, "compute_ns": 60, "exposed_ns": 30},
         "tried": [
-            *(tried("fifo", 99), tried("fuse:cap=5,first=1", 90), tried("fuse", 95), tried("decouple", None)),
-            *(tried("split", 105, 45), tried("split,priority", 82), tried("fuse,priority", 80, 5)),
+            tried("fifo", end_ns=99),
+            tried("fuse:cap=5,first=1", "fuse", end_ns=90),
+            tried("fuse", "fuse", end_ns=95),
+            tried("decouple", "decouple", end_ns=None),
+            tried("split", "split", end_ns=105, exposed_ns=45),
+            tried("split,priority", "split", "priority", end_ns=82),
+            tried("fuse,priority", "fuse", "priority", end_ns=80, exposed_ns=5),
         ],
         "layers": [{"collective": "grad <b>", "exposed_as_is_ns": 30, "exposed_after_ns": 5}],
     }

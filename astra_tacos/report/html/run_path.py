@@ -70,7 +70,7 @@ def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str
             what = f"rank {rank[node]}, {name} ({describe_kind(nodes, node)})" if alone else "several short stretches"
             draw(end, f"{what}: {format_time(int(at))} to {format_time(int(end))}")
             at, spent = end, dict.fromkeys(spent, 0.0)
-    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" shape-rendering="crispEdges"'
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" shape-rendering="crispEdges"'
     label = escape(f"The critical path, {len(path.node):,} stretches of time in {format_time(replay.run_end_ns)}")
     return f'<svg {size} role="img" aria-label="{label}">{"".join(bars)}</svg>'
 
