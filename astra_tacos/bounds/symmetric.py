@@ -53,7 +53,43 @@ def _bounds(dimensions: tuple[Dimension, ...], collective: str, size_bytes: int)
     bounds = [Bound(load.name, whole_ns(time), load.where) for load, time in zip(loads, times.tolist(), strict=True)]
     farthest = sum(_crossed(block, size)[0] * float(least) for (block, size), least in zip(task.table.shape, floors, strict=True))
     bounds.append(Bound("diameter", int(farthest), "from an NPU to the farthest one"))
+    bounds.append(_by_distance(task, floors, float(rate[task.table.dimension].sum())))
     return _worst_of_each(bounds)
+
+
+def _by_distance(task: SymmetricTask, latency_ns: NDArray[np.float64], rate: float) -> Bound:
+    """What comes from NPUs at some latency or more has to come into an NPU after that: `ingress` of networks that look alike.
+
+    Different bytes add up; sums of all NPUs' values, in an All-Reduce, do not. A Reduce-Scatter is the mirror image of an
+    All-Gather, with links out of an NPU.
+
+    Parameters
+    ----------
+    task
+        The network and the collective.
+    latency_ns
+        float64[num_dimensions], of a link, in whole nanoseconds.
+    rate
+        Bytes per ns of all links into an NPU.
+    """
+    distance, count = np.zeros(1), np.ones(1, np.int64)
+    for (block, size), latency in zip(task.table.shape, latency_ns.tolist(), strict=True):
+        hops, members = _hops(block, size)
+        sums, which = np.unique((distance[:, None] + hops * latency).ravel(), return_inverse=True)
+        count = np.bincount(which.ravel(), (count[:, None] * members).ravel(), len(sums)).astype(np.int64)
+        distance = sums
+    count[0] -= 1  # an NPU itself
+    distance, count = distance[count > 0], count[count > 0]
+    if task.num_phases == 2:
+        amount = np.full(len(distance), float(task.size_bytes))
+    else:
+        share = task.size_bytes if task.collective == "all-gather" else task.size_bytes / task.num_npus
+        amount = share * np.cumsum(count[::-1])[::-1]
+    reached = distance + amount / rate
+    at = int(reached.argmax())
+    inward = task.collective != "reduce-scatter"
+    name, way, goes = ("ingress", "into", "comes") if inward else ("egress", "out of", "goes")
+    return Bound(name, whole_ns(float(reached[at])), f"links {way} an NPU, for what {goes} {distance[at]:g} ns or farther")
 
 
 def chunked_symmetric_bound(task: SymmetricTask) -> Bound:
@@ -160,6 +196,14 @@ def _crossed(block: BuildingBlock, size: int) -> tuple[int, int]:
     members = np.arange(size)
     distance = block.num_crossed(size, np.zeros_like(members), members)
     return int(distance.max()), int(distance.sum())
+
+
+@lru_cache(maxsize=1024)
+def _hops(block: BuildingBlock, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Distinct numbers of links from member 0 of a group to its members, and how many members are so far away."""
+    members = np.arange(size)
+    hops, count = np.unique(block.num_crossed(size, np.zeros_like(members), members), return_counts=True)
+    return hops, count
 
 
 def farthest_ns(task: SymmetricTask, gap_ns: int = 0) -> int:

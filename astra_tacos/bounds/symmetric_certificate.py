@@ -13,6 +13,7 @@ from astra_tacos.bounds.certificate import efficiency_of, is_optimal
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
 from astra_tacos.config.network import describe_dimensions
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.topology.topology import Topology
 
@@ -20,16 +21,15 @@ from astra_tacos.topology.topology import Topology
 def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
     """Figures of a symmetric schedule, ready for JSON; see `certify`. Links stand for all links of their class.
 
-    `exact_ns` is null: times are those of the largest chunk, truncated as ASTRA-sim does. `possible_ns` lengthens them by the
-    factor by which truncation shortens any delay, if that is more than 0.5%. `rows` are the sends of NPU 0's chunks.
+    All chunks count as the largest. `rows` are the sends of NPU 0's chunks.
     """
     task = schedule.task
     bounds = symmetric_bounds(task)
     bound: Bound = max(bounds, key=lambda each: each.time_ns)
     chunked = chunked_symmetric_bound(task)
     time = max(schedule.collective_time_ns, 1)
-    truncated = task.truncation > 1 / (1 - MOST_TRUNCATED)
-    possible = math.ceil(time * task.truncation) if truncated else time
+    exact_ns = exact_symmetric_ns(schedule)
+    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
     algorithm_bandwidth = task.buffer_bytes / possible
     efficiency = efficiency_of(time, bound.time_ns)
     smallest = task.size_bytes // task.num_parts
@@ -52,7 +52,7 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
         "num_messages": schedule.num_sends,
         "rows": schedule.num_rows,
         "predicted_ns": time,
-        "exact_ns": None,
+        "exact_ns": round(exact_ns, 3),
         "possible_ns": possible,
         "bound_ns": bound.time_ns,
         "bound": bound.name,

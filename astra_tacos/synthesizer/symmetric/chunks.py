@@ -11,6 +11,7 @@ from itertools import chain
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.symmetric.symmetric import TRIES, lengthens, synthesize_symmetric
@@ -20,6 +21,8 @@ MOST_ROWS = 4_000_000
 """Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
 _MOST_CHUNKS = 512
 _FIRST_TRIES, _SHORT = 1, 1024
+_MOST_EXACT = 1 << 13
+"""Messages of an All-to-All up to which chunks are tried that are so short that truncation counts."""
 _PATIENCE = 2
 """After so many numbers of chunks that are no better, no more are tried in that direction."""
 _WORSE = 1.1
@@ -161,9 +164,19 @@ def _counts(task: SymmetricTask, max_sends: int | None) -> Iterator[_Count]:
         cut = replace(task, chunks_per_npu=1) if chunks == 1 else _cut(task, chunks, max_sends)
         if cut is None:
             return
-        if chunks == 1 or cut.truncation <= _MOST_TRUNCATION:
+        if chunks == 1 or cut.truncation <= _MOST_TRUNCATION or _is_timed_exactly(cut):
             gain = next(gain for most, gain in _GAINS if cut.least_rows * cut.num_npus <= most)
             yield _Count(cut, chunked_symmetric_bound(cut).time_ns, gain)
+
+
+def _is_timed_exactly(task: SymmetricTask) -> bool:
+    """Whether a schedule is made of it at once, whose exact time says what truncation hides."""
+    return task.collective == "all-to-all" and task.least_rows <= _MOST_EXACT
+
+
+def _exact_ns(schedule: SymmetricSchedule) -> int:
+    """The time of a schedule in arithmetic that truncates nothing, if that is longer."""
+    return max(schedule.collective_time_ns, math.ceil(exact_symmetric_ns(schedule)))
 
 
 def _cut(task: SymmetricTask, chunks: int, max_sends: int | None) -> SymmetricTask | None:
@@ -192,7 +205,8 @@ class _Tried:
         self._schedule: SymmetricSchedule | None = None
         if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
             self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
-            self.time_ns = self._schedule.collective_time_ns
+            truncates = task.truncation > _MOST_TRUNCATION
+            self.time_ns = _exact_ns(self._schedule) if truncates else self._schedule.collective_time_ns
         else:
             self._trees = grow(task, 0)
             self.time_ns = task.num_phases * (self._trees.time_ns + task.reduction_ns * task.reduces)
@@ -208,6 +222,6 @@ class _Tried:
 
 
 def is_near_bound(schedule: SymmetricSchedule) -> bool:
-    """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates no more than that."""
+    """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates nothing."""
     bound = max(bound.time_ns for bound in symmetric_bounds(schedule.task))
-    return schedule.task.truncation <= _MOST_TRUNCATION and bound >= _NEAR * schedule.collective_time_ns
+    return bound >= _NEAR * schedule.collective_time_ns and bound >= _NEAR * exact_symmetric_ns(schedule)
