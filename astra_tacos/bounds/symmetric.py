@@ -72,14 +72,7 @@ def _by_distance(task: SymmetricTask, latency_ns: NDArray[np.float64], rate: flo
     rate
         Bytes per ns of all links into an NPU.
     """
-    distance, count = np.zeros(1), np.ones(1, np.int64)
-    for (block, size), latency in zip(task.table.shape, latency_ns.tolist(), strict=True):
-        hops, members = _hops(block, size)
-        sums, which = np.unique((distance[:, None] + hops * latency).ravel(), return_inverse=True)
-        count = np.bincount(which.ravel(), (count[:, None] * members).ravel(), len(sums)).astype(np.int64)
-        distance = sums
-    count[0] -= 1  # an NPU itself
-    distance, count = distance[count > 0], count[count > 0]
+    distance, count = _distances(task.table.shape, tuple(latency_ns.tolist()))
     if task.num_phases == 2:
         amount = np.full(len(distance), float(task.size_bytes))
     else:
@@ -94,9 +87,9 @@ def _by_distance(task: SymmetricTask, latency_ns: NDArray[np.float64], rate: flo
 
 def chunked_symmetric_bound(task: SymmetricTask) -> Bound:
     """The largest bound for schedules that send these chunks one at a time, with truncated delays, as `chunked_lower_bound`."""
-    bounds = []
+    bounds, delay_ns, hold_ns = [], task.delay_ns, task.hold_ns
     for load in _loads(task):
-        time = whole_messages_ns(task.delay_ns[load.used], task.hold_ns[load.used], load.amount * task.chunks_per_npu)
+        time = whole_messages_ns(delay_ns[load.used], hold_ns[load.used], load.amount * task.chunks_per_npu)
         bounds.append(Bound(load.name, time + (task.reduction_ns if task.reduces and not task.gathers else 0), load.where))
     return max(bounds, key=lambda bound: bound.time_ns)
 
@@ -196,6 +189,18 @@ def _crossed(block: BuildingBlock, size: int) -> tuple[int, int]:
     members = np.arange(size)
     distance = block.num_crossed(size, np.zeros_like(members), members)
     return int(distance.max()), int(distance.sum())
+
+
+@lru_cache(maxsize=128)
+def _distances(shape: Shape, latency_ns: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Distinct latencies from an NPU to the others, the least first, and how many are so far away."""
+    distance, count = np.zeros(1), np.ones(1, np.int64)
+    for (block, size), latency in zip(shape, latency_ns, strict=True):
+        hops, members = _hops(block, size)
+        distance, which = np.unique((distance[:, None] + hops * latency).ravel(), return_inverse=True)
+        count = np.bincount(which.ravel(), (count[:, None] * members).ravel(), len(distance)).astype(np.int64)
+    count[0] -= 1  # an NPU itself
+    return distance[count > 0], count[count > 0]
 
 
 @lru_cache(maxsize=1024)

@@ -168,8 +168,12 @@ def _large_table(shape: Shape) -> ClassTable:
 
 def table_of_shape(shape: Shape) -> ClassTable:
     """The classes of the links of all networks of a shape; kept, as a sweep asks for them thousands of times."""
-    is_small = sum(block.num_links(size) for block, size in shape) <= _MOST_KEPT
-    return _kept_table(shape) if is_small else _large_table(shape)
+    return _kept_table(shape) if _is_small(shape) else _large_table(shape)
+
+
+@lru_cache(maxsize=1024)
+def _is_small(shape: Shape) -> bool:
+    return sum(block.num_links(size) for block, size in shape) <= _MOST_KEPT
 
 
 def _table(shape: Shape) -> ClassTable:
