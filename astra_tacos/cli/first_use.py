@@ -60,8 +60,9 @@ SHARED = (
 """Schedules of collectives in which chunks go to several NPUs."""
 ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
 """Schedules of collectives of which one NPU has or gets everything."""
-SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch")
-SYMMETRIC_PATHS = (f"{_SYMMETRIC}:order_hops", f"{_SYMMETRIC}:earliest_starts")
+_EXACT_TIME = "astra_tacos.schedule._settle_kernels:earliest_times"
+SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch", _EXACT_TIME)
+SYMMETRIC_PATHS = (f"{_SYMMETRIC}:order_hops", f"{_SYMMETRIC}:earliest_starts", _EXACT_TIME)
 SYMMETRIC = (*SYMMETRIC_TREES, *SYMMETRIC_PATHS)
 """Schedules in which all NPUs do the same: of chunks that go to all others, and of chunks that go to one."""
 PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
@@ -128,8 +129,7 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
     entries = [SYNTHESIZERS[name] for name in options.synthesizers]
     if any(entry.optimum is not None and entry.why_not(topology, collective) is None for entry in entries):
-        kernels = SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
-        return (*kernels, "astra_tacos.schedule._settle_kernels:earliest_times")
+        return SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
     return ()
 
 
