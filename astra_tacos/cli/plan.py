@@ -271,7 +271,9 @@ def _print(result: PlanResult, output: Path, measured: dict[str, Any], asked: As
             rows.append((f"ASTRA-sim, {when}", cycles))
     rows += [("note", note) for note in result.notes]
     script = "run_astra_sim.sh" if result.backend.is_analytical else "run_ns3.sh"
-    rows += [("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / script}")]
+    rows.append(("files", str(output)))
+    if (output / script).exists():
+        rows.append(("run", f"ASTRA_SIM_BIN=... {output / script}"))
     print_rows(rows)
     header = (
         "collective",

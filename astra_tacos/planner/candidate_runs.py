@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.export.chakra import LinkOrder, schedule_trace
 from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint_workload import JointWorkload
@@ -155,7 +155,9 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
         if named == NATIVE or nodes.named_group[entry] != nodes.group[entry]:
             own.append("none")
         else:
-            is_same = solution.schedule is not None and is_trace_of(solution.schedule, start.collectives[named])
+            is_same = solution.schedule is not None and is_trace_of(
+                solution.schedule, start.collectives[named], solution.link_order
+            )
             own.append("same" if is_same else "other")
     return own
 
@@ -176,9 +178,9 @@ def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, 
     return solution
 
 
-def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
+def is_trace_of(schedule: Schedule, trace: Trace, link_order: LinkOrder | None = None) -> bool:
     """Whether a trace equals the one that is written for a schedule, except for the first tag."""
-    other = schedule_trace(schedule, trace.prefix)
+    other = schedule_trace(schedule, trace.prefix, link_order)
     names = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "dep_first", "dep")
     if not all(np.array_equal(getattr(trace, name), getattr(other, name)) for name in names):
         return False

@@ -15,6 +15,8 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
 
 _CHUNKS = (1, 4, 16, 64)
+_CHUNKS_ON_FABRICS = (1, 2, 4, 8, 16, 32, 64)
+"""There no model tells a good number: devices store and forward, and messages are limited."""
 _PLAIN = ("ring", "direct")
 """Synthesizers that are tried by themselves where predictions are estimates."""
 
@@ -52,10 +54,11 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     synthesizer, asked = options.synthesizer, options.chunks_per_npu
     chunks_per_npu = asked if isinstance(asked, int) else None
     needs_replay = case.needs_replay(backend)
+    some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
     tasks: list[Task] = []
     for view in case.views.values():
         is_exact = not view.num_routed and not view.topology.has_switches
-        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not needs_replay else [*_CHUNKS, None]
+        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not needs_replay else [*some, None]
         names = [synthesizer]
         if needs_replay and synthesizer == AUTO:
             names += [name for name in _PLAIN if case.collective in SYNTHESIZERS[name].collectives]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.planner.group_routes import REACHES, Reach
+from astra_tacos.export.chakra import LinkOrder
+from astra_tacos.planner.fabric_groups import fabric_views
+from astra_tacos.planner.group_routes import REACHES
 from astra_tacos.planner.group_topology import GroupTopology, group_topology
 from astra_tacos.planner.instances import Instances
 from astra_tacos.run.backend import Backend
@@ -44,9 +46,11 @@ class DistinctCollective:
     count
         How many collectives of the workload it stands for.
     views
-        What the first of them sees of the network, by reach; equal ones are left out.
+        What the first of them sees of the network, by reach, or by the views of a fabric; equal ones are left out.
     shape
         Hash of those views.
+    fabric
+        The whole network, if it has devices that forward; else None.
     most_messages
         About how many messages each of them may take, as the whole run may have so many only.
     """
@@ -57,8 +61,9 @@ class DistinctCollective:
     root: int | None
     groups: tuple[tuple[int, ...], ...]
     count: int
-    views: Mapping[Reach, GroupTopology]
+    views: Mapping[str, GroupTopology]
     shape: str
+    fabric: Topology | None = None
     most_messages: int = _MOST_SENDS
 
     @property
@@ -76,9 +81,21 @@ class DistinctCollective:
         return self.has_routed_links or not backend.is_analytical
 
     @property
+    def link_orders(self) -> tuple[LinkOrder | None, ...]:
+        """How traces may keep the order of sends; the first is that of the link model.
+
+        On a fabric messages arrive at other times than schedules on its views say, so the others may be faster.
+        """
+        return (None,) if self.fabric is None else (None, "tokens", "none")
+
+    @property
     def max_sends(self) -> int:
-        """Limit on the sends of its traces, a power of two, so that a simulation of the whole run stays short."""
-        return min(self.most_sends, 1 << (self.most_messages.bit_length() - 1))
+        """Limit on the sends of its traces, so that a simulation of the whole run stays short.
+
+        It is a power of two, except on a fabric: where devices store and forward, more and smaller messages gain much.
+        """
+        room = self.most_messages if self.fabric is not None else 1 << (self.most_messages.bit_length() - 1)
+        return min(self.most_sends, room)
 
     @property
     def most_sends(self) -> int:
@@ -116,7 +133,8 @@ def find_distinct_collectives(
     ConfigError
         If members of a group cannot reach one another.
     """
-    views: dict[tuple[int, ...], tuple[str, dict[Reach, GroupTopology]]] = {}
+    views: dict[tuple[int, ...], tuple[str, dict[str, GroupTopology]]] = {}
+    fabric = network if network.forwarding else None
     found: dict[tuple[Any, ...], int] = {}
     groups: list[dict[tuple[int, ...], None]] = []
     of_instance = np.full(instances.num_instances, NO_CASE, np.int64)
@@ -139,20 +157,25 @@ def find_distinct_collectives(
     for (collective, size_bytes, position, shape, pattern), case in found.items():
         alike = tuple(groups[case])
         cases.append(
-            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape)
+            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape, fabric)
         )
     return tuple(cases), of_instance
 
 
-def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -> tuple[str, dict[Reach, GroupTopology]]:
-    """The views of the network that a group has, by reach, without those that add nothing; and a hash of them all."""
-    views: dict[Reach, GroupTopology] = {}
+def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -> tuple[str, dict[str, GroupTopology]]:
+    """The views of the network that a group has, by name, without those that add nothing; and a hash of them all."""
+    views: dict[str, GroupTopology] = {}
     hashes: list[str] = []
-    for reach in REACHES:
-        view = group_topology(network, config, members, reach)
+    seen: Iterator[tuple[str, GroupTopology]]
+    if network.forwarding:
+        # Every link of such a view stands for a route, which others may use, too.
+        seen = ((name, GroupTopology(view, view.num_links)) for name, view in fabric_views(network, members).items())
+    else:
+        seen = ((reach, group_topology(network, config, members, reach)) for reach in REACHES)
+    for name, view in seen:
         text = _hash(view.topology)
         if text not in hashes:
-            views[reach] = view
+            views[name] = view
             hashes.append(text)
     return hashlib.sha256("".join(hashes).encode()).hexdigest(), views
 

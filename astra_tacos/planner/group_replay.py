@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
-from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.export.chakra import LinkOrder, schedule_trace
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import Backend
@@ -22,6 +22,7 @@ def replay_together(
     network: NetworkConfig,
     system: SystemConfig,
     backend: Backend,
+    link_order: LinkOrder | None = None,
 ) -> int:
     """Nanoseconds until the last of the groups finishes, if all start at once.
 
@@ -41,13 +42,15 @@ def replay_together(
         System of the run.
     backend
         Network model of the replay.
+    link_order
+        How the traces keep the order of sends, as for `export_chakra`.
 
     Raises
     ------
     ConfigError, ReplayError
         As `replay_run` does.
     """
-    trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name)
+    trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name, link_order)
     own = replace(system, roofline_enabled=False, preferred_dataset_splits=1)
     run = single_collective_run(network, own, carrying_type(pattern, size_bytes), size_bytes, trace, disjoint(groups))
     return replay_run(run, backend).end_ns

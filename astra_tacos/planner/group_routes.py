@@ -44,7 +44,7 @@ def choose_routes(
         Which routes become links, one of `REACHES`.
     """
     if len(members) > _SEARCHED_UP_TO:
-        near = _chosen(network, config, members, kept, own, reach, _near_pairs(len(members)))
+        near = _chosen(network, config, members, kept, own, reach, near_pairs(len(members)))
         src = np.array([*own.channel_src.tolist(), *(route[0] for route in near)], np.int64)
         dst = np.array([*own.channel_dst.tolist(), *(route[1] for route in near)], np.int64)
         if len(np.unique(components(len(members), src, dst))) == 1:
@@ -115,7 +115,7 @@ def _chosen(
     return routes
 
 
-def _near_pairs(num: int) -> NDArray[np.int64]:
+def near_pairs(num: int) -> NDArray[np.int64]:
     """int64[2, num_pairs], pairs of positions that differ by a power of two, for large groups, as all pairs are too many."""
     steps = 1 << np.arange((num - 1).bit_length())
     src = np.repeat(np.arange(num), len(steps))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, link_table
+from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, copy_network
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
 from astra_tacos.run.run import NATIVE
@@ -80,11 +80,7 @@ def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_r
         path = folder / WORKLOAD / f"{inputs.workload.name}.{place[rank]}.et"
         path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], changed, f"{trace.prefix}.{rank}.et"))
     shutil.copyfile(inputs.system, folder / SYSTEM)
-    shutil.copyfile(inputs.network, folder / NETWORK)
-    table = link_table(inputs.network)
-    if table is not None:
-        (folder / table).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(inputs.network.parent / table, folder / table)
+    copy_network(inputs.network, folder)
     if inputs.remote_memory is not None:
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
     groups = run.groups.members

@@ -55,6 +55,10 @@ from astra_tacos.verifier.run_oracle import verify_run
 
 _SHARE_OF_BUDGET = 4
 """The plan for another backend gets one part in so many of the budget."""
+_ONLY_REPLAYED = (
+    "stock ASTRA-sim has no network with devices that forward: the embedded replay alone times this run, each message on its "
+    "fixed route"
+)
 _CANDIDATE = "candidate"
 """Begin of the names of the folders that candidate runs are written to."""
 MOST_CHECKED = 1 << 16
@@ -122,6 +126,11 @@ def plan(
     workload, limit = limit_messages(find_workload(inputs), most_messages)
     network = workload.run.network
     model = choose_backend(backend, network)
+    if network.forwarding and (asked.with_relays or asked.together):
+        raise ConfigError(
+            f"{network.source}: --relay and --together predict schedules that pass through NPUs, expected a network without "
+            "devices that forward"
+        )
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload, baseline)
     check_dimensions(start)
@@ -132,7 +141,7 @@ def plan(
     solutions, extras = _solve_all(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
     )
-    bound = run_bound(workload, build_topology(network), solutions)
+    bound = run_bound(workload, build_topology(network, may_forward=True), solutions)
     judges = judges_of_run(network, model)
     before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
     with replaced_directory(output) as folder:
@@ -162,7 +171,7 @@ def plan(
             notes += notes_on_other_plan(judged, judge_run(fair, before, run.run, {other: run.after}), other)
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
-        notes = (*dict.fromkeys(defects), *more_notes, *notes)
+        notes = (*dict.fromkeys(defects), *more_notes, *((_ONLY_REPLAYED,) if network.forwarding else ()), *notes)
         recording = _recording(workload, best.after, before[model])
         result = plan_result(
             workload,
@@ -230,7 +239,9 @@ class _Candidates:
     ) -> CandidateRun:
         """A faster run with joint schedules, see `choose_joint`; else the best one."""
         network = self.workload.run.network
-        topology = build_topology(network)
+        topology = build_topology(network, may_forward=True)
+        if topology.forwarding:
+            return best  # joint schedules route over NPUs, not over devices
 
         def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
             return synthesize_joint(joint, topology, network, model, options, cache, most_messages)
@@ -282,7 +293,7 @@ def _solve_all(
     """The solution of each case, and the extra figures asked for."""
     network, cases = workload.run.network, workload.cases
     threads = next((each.threads for each in options if each.threads), None) or os.cpu_count() or 1
-    topology = build_topology(network)
+    topology = build_topology(network, may_forward=True)
     of_case = [replace(each, threads=max(1, threads // max(len(cases), 1))) for each in options]
     tasks = list(zip(cases, of_case, strict=True))
     alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)

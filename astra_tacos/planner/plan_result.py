@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.judge.judges import FIGURES
 from astra_tacos.planner.best_native import BestNative
+from astra_tacos.planner.case_bound import least_ns
 from astra_tacos.planner.message_limit import MessageCounts
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_judgement import JudgedRun
@@ -285,7 +286,7 @@ def plan_result(
                 link_model=schedule.timing.link_model if schedule else "",
                 reason=solution.reason,
                 predicted_ns=schedule.collective_time_ns if schedule else None,
-                bound_ns=solution.bound_ns,
+                bound_ns=least_ns(case, solution),
                 together_ns=solution.together_ns,
                 native_ns=solution.native_ns,
                 exact=solution.is_exact,

@@ -23,17 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
-from astra_tacos.bounds.any_algorithm.latency import diameter
-from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
-from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
+from astra_tacos.planner.case_bound import collective_of_group, least_ns, quick_bound
 from astra_tacos.planner.distinct_collective import NO_CASE, DistinctCollective
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
-from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.topology.topology import Topology
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.units import bytes_per_ns
@@ -117,7 +115,7 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution,
     found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups, least)}
     in_step_ns = None
     if workload.run.workload.num_nodes <= MOST_NODES:
-        own = [solution.bound_ns for solution in solutions]
+        own = [least_ns(*each) for each in zip(workload.cases, solutions, strict=True)]
         found["path"], in_step_ns = _path(workload, topology, actions, least, own)
     name = max(found, key=lambda each: found[each][0])
     return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
@@ -144,8 +142,7 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
     """The collective of a group on the whole network; None for patterns of which nothing is known."""
     if case.collective not in COLLECTIVES:
         return None
-    root = None if case.root is None else members[case.root]
-    return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
+    return collective_of_group(case, members, topology)
 
 
 def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -168,14 +165,8 @@ def _least(
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, _with_distances(topology, collective))
+        whole = max(whole, quick_bound(topology, collective))
     return _Least(whole, int(needed.min()), entering, leaving)
-
-
-def _with_distances(topology: Topology, collective: Collective) -> int:
-    """The bounds of `astra_tacos.bounds` that are quick to find."""
-    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
 
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:

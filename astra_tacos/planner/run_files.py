@@ -89,23 +89,34 @@ def _is_own(names: set[str]) -> bool:
     return names <= _OWN and (not names or PLAN_FILE in names)
 
 
-def link_table(network: Path) -> Path | None:
-    """The table of links that a network file names, None if it names none.
+def network_tables(network: Path) -> tuple[Path, ...]:
+    """The tables of links and of nodes that a network file names, as it names them.
 
     Raises
     ------
     ConfigError
-        If it is not beside the network file or below, so that a copy of that file would not find it.
+        If one is not beside the network file or below, so that a copy of that file would not find it.
     """
     extension = read_yaml_mapping(network).get("astra_tacos", {})
-    if "links" not in extension:
-        return None
-    table = Path(extension["links"])
-    if table.is_absolute() or ".." in table.parts or table.suffix != ".csv":
-        raise ConfigError(
-            f"{network}: astra_tacos.links is {table}, expected a .csv file beside {network.name}, to be copied with it"
-        )
-    return table
+    tables = []
+    for key in ("links", "nodes"):
+        if key not in extension:
+            continue
+        table = Path(extension[key])
+        if table.is_absolute() or ".." in table.parts or table.suffix != ".csv":
+            raise ConfigError(
+                f"{network}: astra_tacos.{key} is {table}, expected a .csv file beside {network.name}, to be copied with it"
+            )
+        tables.append(table)
+    return tuple(tables)
+
+
+def copy_network(network: Path, folder: Path) -> None:
+    """Copy a network file into a directory, with the tables that it names."""
+    shutil.copyfile(network, folder / NETWORK)
+    for table in network_tables(network):
+        (folder / table).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(network.parent / table, folder / table)
 
 
 def write_configurations(
@@ -113,7 +124,7 @@ def write_configurations(
     inputs: RunInputs,
     groups: Mapping[int, Sequence[int]],
     per_node: Mapping[int, str],
-    backend: Backend,
+    backend: Backend | None,
     needs: str | None,
     keys: Mapping[str, Any],
 ) -> None:
@@ -130,7 +141,8 @@ def write_configurations(
     per_node
         By node id, the prefix of the trace that it runs.
     backend, needs
-        The model that the script runs, and what ASTRA-sim has to be built with for it; None for stock ASTRA-sim.
+        The model that the script runs, and what ASTRA-sim has to be built with for it; None for stock ASTRA-sim. Without a
+        model there is no script: no version of ASTRA-sim has such a network.
     keys
         Keys of the system file that replace those of the run's.
     """
@@ -143,11 +155,7 @@ def write_configurations(
             "".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())), encoding="utf-8"
         )
     write_json(folder / SYSTEM, system)
-    shutil.copyfile(inputs.network, folder / NETWORK)
-    table = link_table(inputs.network)
-    if table is not None:
-        (folder / table).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(inputs.network.parent / table, folder / table)
+    copy_network(inputs.network, folder)
     if inputs.remote_memory is None:
         write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
     else:
@@ -156,7 +164,8 @@ def write_configurations(
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
         (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     workload = f"{WORKLOAD}/{inputs.workload.name}"
-    write_run_script(folder, workload, backend, "Runs", needs=needs, has_groups=bool(groups))
+    if backend is not None:
+        write_run_script(folder, workload, backend, "Runs", needs=needs, has_groups=bool(groups))
 
 
 def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -34,6 +34,8 @@ class Solution:
         Whether the time limit ended it, so that another machine might find something else.
     from_cache
         Whether it was found there.
+    link_order
+        How its traces keep the order of sends, as for `export_chakra`.
     keeps_custom
         Whether nodes that run a custom trace of the run's own keep it, as nothing else does their pattern.
     defects
@@ -48,6 +50,7 @@ class Solution:
     was_cut_off: bool = False
     ran_out_of_time: bool = False
     from_cache: bool = False
+    link_order: LinkOrder | None = None
     keeps_custom: bool = False
     defects: tuple[str, ...] = ()
 
@@ -57,10 +60,3 @@ class Solution:
         if self.schedule is None:
             return self.native_ns or 0
         return self.together_ns or self.schedule.collective_time_ns
-
-    @property
-    def bound_ns(self) -> int | None:
-        """Lower bound on the time of any algorithm on the links that it may use."""
-        if self.schedule is None:
-            return None
-        return lower_bound(self.schedule.topology, self.schedule.collective, self.schedule.timing).time_ns

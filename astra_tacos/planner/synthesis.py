@@ -19,6 +19,7 @@ from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.judge.packet_search import search_on
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.defects import defect_note
@@ -39,7 +40,7 @@ from astra_tacos.verifier.schedule_oracle import check, verify
 from astra_tacos.version import package_version
 
 _WORTH_MORE_SENDS = 0.99
-_FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool"}
+_FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool", "link_order": "link order or None"}
 """What is kept with a schedule: parameters of `Solution`."""
 _MOST_NATIVE_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
@@ -104,7 +105,8 @@ def solve(
         except (ConfigError, SynthesisError, ReplayError) as error:
             reason = f"no candidate can run there: {error}"
             return Solution(None, reason, native_ns=native_ns, keeps_custom=True, defects=tuple(defects))
-        figures = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
+        figures: dict[str, Any] = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
+        figures |= {"link_order": best.link_order}
         if not best.ran_out_of_time and not defects:
             cache.keep(identity, schedule, figures)
     else:
@@ -170,8 +172,12 @@ def _best(
     was_cut_off = ran_out_of_time = False
     deadline = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
 
-    def together(schedule: Schedule) -> int:
-        return replay_together(schedule, case.pattern, case.size_bytes, case.groups, network, system, backend)
+    def together(schedule: Schedule, link_order: LinkOrder | None) -> int:
+        groups = case.pattern, case.size_bytes, case.groups
+        return replay_together(schedule, *groups, network, system, backend, link_order)
+
+    def leader(schedule: Schedule, task: Task) -> tuple[Schedule, Solution]:
+        return _leader(best, schedule, task, case, together if case.needs_replay(backend) else None, may_hold_none)
 
     for task in tasks:
         if best is not None and time.monotonic() >= deadline:
@@ -180,7 +186,7 @@ def _best(
         try:
             asked = _options_of(task, case, options, len(tasks), deadline)
             found = _legal(case, task, asked, backend, network.ns3, defects)
-            best = _leader(best, found.schedule, task, case.needs_replay(backend), together, may_hold_none)
+            best = leader(found.schedule, task)
         except (ConfigError, SynthesisError, ReplayError) as error:
             failure = error
             continue
@@ -193,7 +199,7 @@ def _best(
             try:
                 converted = candidate.schedule(task.topology, task.collective, (task.link_model,), options.reduce_bandwidth_gbps)
                 check(converted.schedule)
-                best = _leader(best, converted.schedule, task, case.needs_replay(backend), together, may_hold_none)
+                best = leader(converted.schedule, task)
             except (ConfigError, SynthesisError, ReplayError, VerificationError) as error:
                 defects.append(f"{case.name}: {candidate.name} is left out: {error}")
     if best is None:
@@ -205,11 +211,22 @@ def _leader(
     best: tuple[Schedule, Solution] | None,
     schedule: Schedule,
     task: Task,
-    needs_replay: bool,
-    together: Callable[[Schedule], int],
+    case: DistinctCollective,
+    together: Callable[[Schedule, LinkOrder | None], int] | None,
     may_hold_none: bool,
 ) -> tuple[Schedule, Solution]:
-    """The better one of the leader and a schedule, which is replayed with all its groups at once where that is needed.
+    """The better one of the leader and a schedule.
+
+    Parameters
+    ----------
+    best
+        The leader, None if there is none.
+    schedule, task, case
+        The schedule, and what it is for.
+    together
+        Replays it with all its groups at once, in an order of sends; None where its prediction decides.
+    may_hold_none
+        Whether its chunks may hold a link for less than 1 ns.
 
     Raises
     ------
@@ -218,7 +235,11 @@ def _leader(
     """
     if not may_hold_none and holds_no_link(schedule):
         raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
-    made = Solution(schedule, "", together(schedule) if needs_replay else None, None, task.is_exact)
+    made = Solution(schedule, is_exact=task.is_exact)
+    if together is not None:
+        took = {order: together(schedule, order) for order in case.link_orders}
+        order = min(took, key=lambda each: took[each])
+        made = replace(made, together_ns=took[order], link_order=order)
     return (schedule, made) if best is None or _is_better(schedule, made, *best) else best
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.export.chakra import export_chakra
+from astra_tacos.export.chakra import LinkOrder, export_chakra
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.run.tags import TAGS
@@ -24,6 +24,7 @@ def write_traces(
     schedules: Mapping[str, Schedule],
     kept: Mapping[str, tuple[Path, int]],
     idle: Mapping[str, int],
+    link_orders: Mapping[str, LinkOrder | None],
 ) -> dict[str, str]:
     """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
 
@@ -39,6 +40,8 @@ def write_traces(
         Traces of the run that stay, by name: prefix, and ranks.
     idle
         Traces in which ranks do nothing, by name: how many ranks.
+    link_orders
+        How traces of schedules keep the order of sends, by name, where that is not the order of their link model.
     """
     (folder / COLLECTIVE).mkdir()
     names = sorted(schedules)
@@ -46,7 +49,7 @@ def write_traces(
     used = np.concatenate((workload.tag, *own))
     first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
     for name, first_tag in zip(names, first_tags, strict=True):
-        export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
+        export_chakra(schedules[name], folder / COLLECTIVE / name, link_orders.get(name), first_tag)
     for name, (prefix, num_ranks) in kept.items():
         for rank, file in enumerate(trace_files(prefix)[:num_ranks]):
             shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")

@@ -81,6 +81,11 @@ def find_workload(inputs: RunInputs) -> Workload:
             f"{run.workload.prefix}: traces of {run.workload.num_ranks} ranks, expected {run.network.num_npus}, "
             f"as many as {run.network.source} has NPUs"
         )
+    if run.network.reducing:
+        raise ConfigError(
+            f"{run.network.source}: astra_tacos.reducing: devices that add are no part of runs, expected a network without: "
+            "messages of a run go from NPU to NPU"
+        )
     issue = find_issue_order(run.workload)
     nodes = find_collective_nodes(run, issue)
     instances = match_instances(run.workload, nodes, by_name=True)
@@ -88,7 +93,7 @@ def find_workload(inputs: RunInputs) -> Workload:
     if has_circle(graph):
         instances = match_instances(run.workload, nodes, by_name=False)
         graph = merge(run.workload, issue, instances)
-    cases, of_instance = find_distinct_collectives(instances, build_topology(run.network), run.network)
+    cases, of_instance = find_distinct_collectives(instances, build_topology(run.network, may_forward=True), run.network)
     return Workload(run, issue, instances, graph, cases, of_instance)
 
 

@@ -96,12 +96,14 @@ def write_run(
     )
     (folder / WORKLOAD).mkdir()
     write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
-    prefixes = write_traces(folder, run.workload, schedules, kept, idle)
+    link_orders = {case.name: solution.link_order for case, solution in zip(cases, solutions, strict=True)}
+    prefixes = write_traces(folder, run.workload, schedules, kept, idle, link_orders)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
     analytical = backend if backend.is_analytical else default_backend(run.network)
     needs = analytical.needs(len(run.network.dimensions))
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
-    write_configurations(folder, inputs, assignment.groups, per_node, analytical, needs, keys)
+    script = None if run.network.forwarding else analytical
+    write_configurations(folder, inputs, assignment.groups, per_node, script, needs, keys)
     if not backend.is_analytical:
         write_ns3_configurations(folder, inputs, run.network, bool(assignment.groups))
     collectives = {name: schedule.collective for name, schedule in schedules.items()}

@@ -57,8 +57,8 @@ class Draft:
         The system JSON.
     network_text, network
         The network file and what it says.
-    link_table
-        The table of links that the network file names, as it is named there, and the file; None without one.
+    network_tables
+        The tables that the network file names: each as it is named there, and the file.
     memory
         The remote memory JSON.
     custom
@@ -78,7 +78,7 @@ class Draft:
     system: dict[str, Any]
     network_text: str
     network: NetworkConfig
-    link_table: tuple[Path, Path] | None
+    network_tables: tuple[tuple[Path, Path], ...]
     memory: dict[str, Any]
     custom: dict[str, tuple[Path, ...]]
     per_node: dict[int, str]
@@ -201,8 +201,7 @@ class Draft:
             (folder / WORKLOAD / f"{self.name}.{rank}.et").write_bytes(encoded)
         self._write_system(folder)
         (folder / NETWORK).write_text(self.network_text, encoding="utf-8")
-        if self.link_table is not None:
-            name, source = self.link_table
+        for name, source in self.network_tables:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / name)
         write_json(folder / MEMORY, self.memory)

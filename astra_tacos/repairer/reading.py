@@ -13,7 +13,7 @@ from astra_tacos.config.remote_memory import read_remote_memory
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY, parse_system
 from astra_tacos.config.yaml_text import read_text
 from astra_tacos.errors import ConfigError
-from astra_tacos.planner.run_files import link_table
+from astra_tacos.planner.run_files import network_tables
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.inputs import (
     DEFAULT_BANDWIDTH_GIBPS,
@@ -59,7 +59,7 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         with path.open("rb") as stream:
             if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
                 compressed.append(rank)
-    text, network, table = _network(inputs, num_ranks or len(ranks), defaults)
+    text, network, tables = _network(inputs, num_ranks or len(ranks), defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     surplus = [rank for rank in _ranks_with_file(inputs.workload) if rank >= most]
@@ -74,7 +74,7 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
             system=system,
             network_text=text,
             network=network,
-            link_table=table,
+            network_tables=tables,
             memory=_memory(inputs, defaults),
             custom=custom,
             per_node=per_node,
@@ -115,13 +115,13 @@ def draft_of(
         If a file is given that cannot be read.
     """
     defaults: list[str] = []
-    text, network, table = _network(inputs, num_ranks, defaults)
+    text, network, tables = _network(inputs, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     memory = _memory(inputs, defaults)
     model = choose_backend(backend, network)
     groups = groups | _groups(inputs, defaults)
-    draft = Draft(name, [], ranks, (), (), groups, system, text, network, table, memory, custom, per_node, model)
+    draft = Draft(name, [], ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
     return draft, tuple(defaults)
 
 
@@ -132,11 +132,13 @@ def network_of(text: str) -> NetworkConfig:
         return read_network(folder / "network.yml")
 
 
-def _network(inputs: RepairInputs, num_npus: int, defaults: list[str]) -> tuple[str, NetworkConfig, tuple[Path, Path] | None]:
+def _network(
+    inputs: RepairInputs, num_npus: int, defaults: list[str]
+) -> tuple[str, NetworkConfig, tuple[tuple[Path, Path], ...]]:
     if inputs.network is not None:
         network = read_network(inputs.network)
-        table = link_table(inputs.network)
-        return read_text(inputs.network), network, None if table is None else (table, inputs.network.parent / table)
+        tables = tuple((table, inputs.network.parent / table) for table in network_tables(inputs.network))
+        return read_text(inputs.network), network, tables
     if num_npus < 2:
         raise ConfigError(
             f"{inputs.workload}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
@@ -147,7 +149,7 @@ def _network(inputs: RepairInputs, num_npus: int, defaults: list[str]) -> tuple[
         f"network.yml: {num_npus:,} NPUs, each connected with every other one at {DEFAULT_BANDWIDTH_GIBPS} GB/s (2^30 B/s) "
         f"and {DEFAULT_LATENCY_NS} ns"
     )
-    return text, network_of(text), None
+    return text, network_of(text), ()
 
 
 def _system(inputs: RepairInputs, num_dimensions: int, defaults: list[str]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def record_run(
         group=np.where(collective, groups[columns.group], np.int32(-1)),
         name=texts.entries(read_names(trace, range(trace.num_nodes))),
     )
-    topology = build_topology(run.network) if len(after.link_src) else None
+    topology = build_topology(run.network, may_forward=True) if len(after.link_src) else None
     recorded_after = _recorded(after, topology, texts)
     recorded_before = None if before is None else _recorded(before, topology, texts)
     return Recording(
