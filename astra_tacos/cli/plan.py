@@ -13,6 +13,7 @@ from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
+from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
@@ -220,7 +221,12 @@ def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
     from astra_tacos.replayer.astra_sim import find_binary
     from astra_tacos.run.backend import PACKET
 
-    return find_binary(binary, read_network(inputs.network), PACKET if in_ns3 else None)
+    network = read_network(inputs.network)
+    if network.forwarding:
+        raise ConfigError(
+            f"{inputs.network}: has devices that forward, which no ASTRA-sim has; expected the embedded replay alone"
+        )
+    return find_binary(binary, network, PACKET if in_ns3 else None)
 
 
 def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool) -> dict[str, Any]:

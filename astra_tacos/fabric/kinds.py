@@ -20,11 +20,13 @@ class FabricKind:
     """A kind of fabric.
 
     `summary`: what it is, in a line. `parameters`: default (an int is a count) and meaning of each. `make`: from their values.
+    `npus_of_node`: how many NPUs a node has, where that is no parameter.
     """
 
     summary: str
     parameters: Mapping[str, tuple[Number, str]]
     make: Callable[..., FabricDraft]
+    npus_of_node: int = 1
 
 
 _SPEED = {"bandwidth": (50.0, "GB/s of an NPU's port"), "latency": (500.0, "ns of each link")}
@@ -138,6 +140,33 @@ def _hxmesh(
     return draft
 
 
+_MI250_LINKS = {
+    200.0: ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11), (12, 13), (14, 15)),
+    100.0: ((0, 4), (3, 7), (8, 12), (11, 15)),
+    50.0: (
+        *((0, 8), (1, 5), (1, 9), (1, 10), (2, 6), (2, 9), (2, 10), (3, 11)),
+        *((4, 6), (5, 6), (5, 7), (9, 13), (10, 14), (12, 14), (13, 14), (13, 15)),
+    ),
+}
+"""By GB/s, which dies of a node have Infinity Fabric links: four of 50 GB/s within a package, two or one between packages.
+
+Each die has 350 GB/s. ForestColl is evaluated on this graph (Zhao et al.)."""
+
+
+def _mi250(nodes: int, nic: float, latency: float) -> FabricDraft:
+    draft = FabricDraft("mi250")
+    above = draft.add("switch", "ib") if nodes > 1 else None
+    for _ in range(nodes):
+        dies = draft.add_many(16, "npu")
+        for speed, pairs in _MI250_LINKS.items():
+            for one, other in pairs:
+                draft.connect(dies[one], dies[other], speed, latency)
+        if above is not None:
+            for die in dies:
+                draft.connect(die, above, nic, latency)
+    return draft
+
+
 _LATENCY = {"latency": (500.0, "ns of each link")}
 
 KINDS: dict[str, FabricKind] = {
@@ -206,6 +235,12 @@ KINDS: dict[str, FabricKind] = {
         {"nodes": (2, "nodes"), "npus": (8, "NPUs of a node"), **_LATENCY},
         _nodes_of("dgx-h100", 4, 112.5, 50.0),
     ),
+    "mi250": FabricKind(
+        "nodes of 8 MI250 packages, each two dies (NPUs), joined by Infinity Fabric links; every die has a port to one switch",
+        {"nodes": (2, "nodes of 16 NPUs"), "nic": (16.0, "GB/s of an NPU to the switch"), **_LATENCY},
+        _mi250,
+        16,
+    ),
     "nvl72": FabricKind(
         "racks of 72 NPUs on 18 NVSwitches (50 GB/s to each), each with a NIC of 50 GB/s to the switch of its rail",
         {"nodes": (1, "racks"), "npus": (72, "NPUs of a rack"), **_LATENCY},
@@ -238,7 +273,7 @@ def make_fabric(kind: str, **values: Number) -> NetworkConfig:
             )
     chosen = {name: values.get(name, default) for name, (default, _) in parameters.items()}
     counts = [chosen[name] for name in ("pods", "leaves", "groups", "routers", "nodes", "npus") if name in chosen]
-    npus = 1
+    npus = KINDS[kind].npus_of_node
     for count in (*counts, *(chosen[name] for name in chosen if name.startswith("board") and "latency" not in name)):
         npus *= int(count)
     if npus > _MOST_NPUS:

@@ -78,8 +78,11 @@ def ns3_topology_text(network: NetworkConfig) -> str:
     Raises
     ------
     ConfigError
-        If links are parallel, or the two directions of one differ or are missing: a line of the format is a link both ways.
+        If links are parallel, or the two directions of one differ or are missing: a line of the format is a link both ways. Also
+        if devices add, which the format cannot say.
     """
+    if network.reducing:
+        raise ConfigError(f"{network.source}: found devices that add (reducing), which ns-3's file does not have, expected none")
     if not network.links:
         raise ConfigError(f"{network.source}: found dimensions, expected a list of links")
     if network.failed_links or network.link_overrides:

@@ -59,9 +59,32 @@ def test_numbers_of_devices_and_links() -> None:
     assert (rails.num_endpoints, len(rails.forwarding), hops_between_npus(rails)) == (12, 7, 4)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes: int) -> None:
+    found, missing = peers(f"forestcoll/mi250x{nodes}.csv")
+    if not found:
+        pytest.skip(missing)
+    rows = [row.split(",") for row in found[0].read_text().split()[1:]]
+    theirs = Counter((int(src), int(dst), round(float(speed), 6), float(latency)) for src, dst, speed, latency in rows)
+    assert links_of(make_fabric("mi250", nodes=nodes)) == theirs
+
+
+def test_every_die_of_an_mi250_has_seven_links_of_fabric() -> None:
+    node = built("mi250", nodes=1)
+    assert np.bincount(node.link_src, node.link_bandwidth_gibps).tolist() == pytest.approx([350 * GIB_PER_GB] * 16)
+
+
+def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None:
+    assert run("fabric", "leaf-spine", "--reducing", "--output", "f", cwd=tmp_path).returncode == 0
+    done = run("fabric", "write", "f/network.yml", "--output", "t.txt", cwd=tmp_path)
+    assert done.returncode == 2 and "found devices that add" in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "t.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("mi250", "--nodes", "5000"), "found 80,000 NPUs, expected at most 65,536"),
         (("leaf-spine", "--leaves", "0"), "leaves is 0, expected a whole number of 1 to 65,536"),
         (("leaf-spine", "--bandwidth", "nan"), "bandwidth is nan, expected a number above 0"),
         (("hxmesh", "--latency", "-1"), "latency is -1.0, expected a number of 0 or more"),

@@ -121,6 +121,8 @@ def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes() ->
         (("plan", "--together", "--output", "o"), "expected a network without devices that forward"),
         (("plan", "--backend", "packet", "--output", "o"), "devices that only forward"),
         (("plan", "--backend", "congestion-unaware", "--output", "o"), "beyond the congestion-unaware backend"),
+        (("plan", "--backend", "astra-sim", "--astra-sim-bin", "x", "--output", "o"), "which no ASTRA-sim has"),
+        (("plan", "--place", "--output", "o"), "expected dimensions"),
         (("place", "--output", "o"), "expected dimensions"),
         (("optimize",), "dimensions"),
     ],
