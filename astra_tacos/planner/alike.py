@@ -107,7 +107,7 @@ def renumbered_solution(
         native_ns = native_together_ns(case, network, system, backend)
         if solution.together_ns is not None:
             groups = case.pattern, case.size_bytes, case.groups
-            if replay_together(schedule, *groups, network, system, backend) != solution.together_ns:
+            if replay_together(schedule, *groups, network, system, backend, solution.link_order) != solution.together_ns:
                 return None
     except AstraTacosError:
         return None
