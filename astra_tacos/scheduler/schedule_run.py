@@ -64,6 +64,10 @@ class ScheduleResult:
         The critical paths of both runs, with the collectives that the times are of.
     notes
         What policies could not do, and why the run before was written, if it was.
+    before_ns
+        End of the run as its files say, with its own collectives, where it was planned beside the scheduled run; else None.
+    kept_as_is
+        Whether the plan of the run as it is was kept, because it ends first.
     """
 
     asked: str
@@ -82,6 +86,8 @@ class ScheduleResult:
     path_as_is: PathSummary
     path_after: PathSummary
     notes: tuple[str, ...]
+    before_ns: int | None = None
+    kept_as_is: bool = False
 
     @property
     def speed_up(self) -> float:
@@ -92,6 +98,11 @@ class ScheduleResult:
     def is_as_is(self) -> bool:
         """Whether the run before was written."""
         return self.name == AS_IS
+
+    @property
+    def plan_starts_scheduled(self) -> bool:
+        """Whether the run before the plan is the scheduled one, with its own collectives, and not that of the files."""
+        return not self.is_as_is and not self.kept_as_is
 
     def to_json(self) -> dict[str, Any]:
         """The entry `schedule` of `plan.json`."""
@@ -123,6 +134,8 @@ class ScheduleResult:
             "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
             "critical_path": {"as_is": self.path_as_is.to_json(), "after": self.path_after.to_json()},
             "notes": list(self.notes),
+            "before_ns": self.before_ns,
+            "kept_as_is": self.kept_as_is,
         }
 
 

@@ -78,8 +78,8 @@ def scheduled_plan(
     """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
 
     Policies are judged with synthesized collectives, as the plan will have them.
-    The plan's `before` is the scheduled run. `plan.json` has the scheduling in `schedule`, with the end of the plan of the run
-    as it is.
+    The plan's `before` is the scheduled run with its own collectives. `plan.json` has the scheduling in `schedule`, with the end
+    of the run as its files say, and that of its plan.
 
     Parameters
     ----------
@@ -114,22 +114,22 @@ def scheduled_plan(
             on_progress=on_progress,
         )
         chosen = inputs if scheduled.is_as_is else planned_inputs(folder, inputs)
-        entry = scheduled.to_json()
+        more_figures: dict[str, Any] = {}
         own = plan(chosen, scratch / "planned", backend=backend, **more)
         plans = [(scratch / "planned", own)]
         if not scheduled.is_as_is:
             as_is = plan(inputs, scratch / "as_is", backend=backend, **more)
             plans.append((scratch / "as_is", as_is))
-            entry["as_is_planned_ns"] = as_is.after_ns
-            if as_is.after_ns < own.after_ns:
+            more_figures["as_is_planned_ns"] = as_is.after_ns
+            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.after_ns < own.after_ns)
+            if scheduled.kept_as_is:
                 note = (
                     f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "
                     "the run as it is was kept"
                 )
                 scheduled = replace(scheduled, notes=(*scheduled.notes, note))
-                entry["notes"].append(note)
         for place, _ in plans:
-            _add(place / PLAN_FILE, entry)
+            _add(place / PLAN_FILE, scheduled.to_json() | more_figures)
         return write_fastest(output, plans), scheduled
 
 

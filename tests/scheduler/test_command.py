@@ -36,6 +36,15 @@ def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert result["schedule"]["policies"] in ("fuse:cap=1000000,decouple", "as-is")
     assert result["after_ns"] <= result["schedule"].get("as_is_planned_ns", result["after_ns"])
+    judged = command("replay", *given, "--json", cwd=tmp_path)
+    end_ns = max(json.loads(judged.stdout)["finish_ns"])
+    schedule = result["schedule"]
+    if schedule["policies"] == "as-is" or schedule["kept_as_is"]:
+        assert result["before_ns"] == end_ns and "as it was" in done.stdout
+    else:
+        assert schedule["before_ns"] == end_ns
+        assert f"{result['before_ns']:,} ns (scheduled, with its own collectives) -> {result['after_ns']:,} ns" in done.stdout
+        assert f"{end_ns:,} ns (as it was) -> {result['after_ns']:,} ns, speed-up" in done.stdout
     kept = command("plan", *given, "--output", "kept", "--schedule", "priority", "--keep-collectives", cwd=tmp_path)
     assert kept.returncode == 0, kept.stderr
     assert "exposed communication" in kept.stdout

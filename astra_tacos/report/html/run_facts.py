@@ -40,6 +40,11 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
 def _before(result: dict[str, Any]) -> str:
     if result["before_ns"] is None:
         return f"the run did not end: {result['before_reason']}"
+    schedule = result.get("schedule")
+    if schedule is not None and schedule["policies"] != "as-is" and not schedule.get("kept_as_is"):
+        end = schedule.get("before_ns")
+        own = "" if end is None else f"; as its files say, it ends at {end:,} ns"
+        return f"the scheduled run, with its own collectives{own}"
     return f"native {result['baseline']} everywhere" if result["baseline"] else "the run as it was"
 
 
