@@ -213,7 +213,13 @@ def _schedule_only(
         print_json({"schedule": result.to_json(), "output": str(output)})
         return
     print_schedule(result)
-    print_rows([("files", str(output)), ("run", f"ASTRA_SIM_BIN=... {output / 'run_astra_sim.sh'}")])
+    print_rows(_file_rows(output, result.backend))
+
+
+def _file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
+    """Where the files are, and how to run them, if a version of ASTRA-sim has such a network."""
+    script = output / ("run_astra_sim.sh" if backend.is_analytical else "run_ns3.sh")
+    return [("files", str(output)), *([("run", f"ASTRA_SIM_BIN=... {script}")] if script.exists() else [])]
 
 
 def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
@@ -284,11 +290,7 @@ def _print(
             cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
             rows.append((f"ASTRA-sim, {when}", cycles))
     rows += [("note", note) for note in result.notes]
-    script = "run_astra_sim.sh" if result.backend.is_analytical else "run_ns3.sh"
-    rows.append(("files", str(output)))
-    if (output / script).exists():
-        rows.append(("run", f"ASTRA_SIM_BIN=... {output / script}"))
-    print_rows(rows)
+    print_rows(rows + _file_rows(output, result.backend))
     header = (
         "collective",
         "members",

@@ -287,7 +287,7 @@ def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backe
                 if is_compute:
                     node.duration_micros = duration_us
         target.write_bytes(encode_messages(head, nodes))
-    write_configurations(folder, inputs, run.groups.members, {}, model, model.needs(len(run.network.dimensions)), {})
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
     system = read_json_object(folder / SYSTEM)
     if run.system.roofline_enabled:
         system["peak-perf"] = divided.system.peak_perf_tflops

@@ -19,7 +19,7 @@ from astra_tacos.files import check_outside, check_replaceable, write_json
 from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
 from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.ns3_files import write_ns3_files
-from astra_tacos.run.backend import Backend
+from astra_tacos.run.backend import Backend, default_backend
 from astra_tacos.run.recording import REPLAY_FILE
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.packet_links import PacketLinks
@@ -124,11 +124,13 @@ def write_configurations(
     inputs: RunInputs,
     groups: Mapping[int, Sequence[int]],
     per_node: Mapping[int, str],
-    backend: Backend | None,
-    needs: str | None,
+    network: NetworkConfig,
+    backend: Backend,
     keys: Mapping[str, Any],
 ) -> None:
     """Write all files but traces and the plan itself.
+
+    Where devices forward there is no script: no version of ASTRA-sim has such a network.
 
     Parameters
     ----------
@@ -140,9 +142,8 @@ def write_configurations(
         Communicator groups of the planned run.
     per_node
         By node id, the prefix of the trace that it runs.
-    backend, needs
-        The model that the script runs, and what ASTRA-sim has to be built with for it; None for stock ASTRA-sim. Without a
-        model there is no script: no version of ASTRA-sim has such a network.
+    network, backend
+        The network of the run, and the model that judges it; the script runs the network's default one if that is not analytical.
     keys
         Keys of the system file that replace those of the run's.
     """
@@ -164,8 +165,10 @@ def write_configurations(
         lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
         (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     workload = f"{WORKLOAD}/{inputs.workload.name}"
-    if backend is not None:
-        write_run_script(folder, workload, backend, "Runs", needs=needs, has_groups=bool(groups))
+    if not network.forwarding:
+        model = backend if backend.is_analytical else default_backend(network)
+        needs = model.needs(len(network.dimensions))
+        write_run_script(folder, workload, model, "Runs", needs=needs, has_groups=bool(groups))
 
 
 def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:

@@ -18,7 +18,7 @@ from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurati
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.trace_folder import write_traces
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.backend import Backend, default_backend
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace_parts import TraceParts, part_of
@@ -99,11 +99,8 @@ def write_run(
     link_orders = {case.name: solution.link_order for case, solution in zip(cases, solutions, strict=True)}
     prefixes = write_traces(folder, run.workload, schedules, kept, idle, link_orders)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
-    analytical = backend if backend.is_analytical else default_backend(run.network)
-    needs = analytical.needs(len(run.network.dimensions))
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
-    script = None if run.network.forwarding else analytical
-    write_configurations(folder, inputs, assignment.groups, per_node, script, needs, keys)
+    write_configurations(folder, inputs, assignment.groups, per_node, run.network, backend, keys)
     if not backend.is_analytical:
         write_ns3_configurations(folder, inputs, run.network, bool(assignment.groups))
     collectives = {name: schedule.collective for name, schedule in schedules.items()}

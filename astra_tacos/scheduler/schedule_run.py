@@ -279,7 +279,7 @@ def _copy(folder: Path, inputs: RunInputs, workload: Workload, model: Backend) -
         raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
     for rank in range(run.workload.num_ranks):
         shutil.copyfile(f"{run.workload.prefix}.{rank}.et", folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et")
-    write_configurations(folder, inputs, run.groups.members, {}, model, model.needs(len(run.network.dimensions)), {})
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
 
 
 def _layers(

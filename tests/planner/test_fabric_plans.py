@@ -63,6 +63,14 @@ def test_the_replay_of_the_files_takes_what_the_plan_says(name: str, tmp_path: P
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
+def test_no_script_runs_what_no_version_of_astra_sim_has(tmp_path: Path) -> None:
+    inputs = run_on(tmp_path, *RUNS["one group over two nodes"])
+    done = run("plan", *options_of(inputs), "--schedule", "fuse", "--keep-collectives", "--output", "fused", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ASTRA_SIM_BIN" not in done.stdout
+    assert not (tmp_path / "fused" / "run_astra_sim.sh").exists()
+
+
 def test_synthesized_collectives_beat_native_ones_where_nodes_have_slow_links_between_them(tmp_path: Path) -> None:
     result, _ = quickly_planned(run_on(tmp_path, *RUNS["one group over two nodes"]), tmp_path / "plan")
     assert result.native.fastest_possible is not None
