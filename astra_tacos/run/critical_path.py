@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.recording import COLLECTIVE, KINDS, RECEIVE, SEND, Nodes, RecordedReplay, Recording
+from astra_tacos.run.recording import COLLECTIVE, KINDS, Nodes, RecordedReplay, Recording
 from astra_tacos.trace.schema import CommType
 from astra_tacos.units import format_size
 
@@ -48,7 +48,7 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True)
 class PathShare:
-    """What nodes of one kind (compute, messages, collectives of one pattern and size) add to the path: how often, ns, share."""
+    """What nodes of one kind (compute, sends, collectives of one pattern and size) add to the path: how often, ns, share."""
 
     what: str
     kind: str
@@ -155,9 +155,9 @@ def summarize_path(recording: Recording, replay: RecordedReplay) -> PathSummary:
 
 
 def describe_kind(nodes: Nodes, node: int) -> str:
-    """What a node is: `compute`, `all-reduce 4 MiB`, `messages`."""
+    """What a node is: `compute`, `all-reduce 4 MiB`, `send`."""
     kind = int(nodes.kind[node])
     if kind == COLLECTIVE:
         pattern = CommType(int(nodes.pattern[node])).name.lower().replace("_", "-")
         return f"{pattern} {format_size(int(nodes.size_bytes[node]))}"
-    return "messages" if kind in (SEND, RECEIVE) else KINDS[kind]
+    return KINDS[kind]
