@@ -340,7 +340,8 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
     share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
     rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
     if bound.in_step_ns is not None:
-        share = f"{min(bound.in_step_ns / max(result.after_ns, 1), 1):.1%}"
+        is_met = bound.in_step_ns <= result.after_ns
+        share = f"{bound.in_step_ns / max(result.after_ns, 1):.1%}" if is_met else "this run takes less"
         what = "the least if the members of collectives begin and end together and nobody relays"
         rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
     return rows
