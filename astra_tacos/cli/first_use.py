@@ -5,6 +5,7 @@ What is missing here is compiled when it is called, on one core.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from astra_tacos.cli.console import progress
@@ -32,6 +33,8 @@ READING = (
     "astra_tacos.trace._row_kernels:ids_to_rows",
 )
 """Traces, from files."""
+NODES = (f"{_SCAN}:find_nodes",)
+"""Single nodes of traces, as for their names."""
 INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
 """A summary of traces."""
 WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
@@ -92,12 +95,12 @@ PLANNING = (
     f"{_LINT}:precedes",
     _SORT,
     *READING,
-    f"{_SCAN}:find_nodes",
+    *NODES,
     *WRITING,
     *REPLAYING,
     *PROGRAMS,
 )
-REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")), f"{_SCAN}:find_nodes", *REPLAYING)
+REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")), *NODES, *REPLAYING)
 """A broken run: the linter, an order of collectives, the replay."""
 
 
@@ -133,11 +136,14 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
     return ()
 
 
-def compile_ahead(*names: str) -> None:
-    """Have kernels compiled that are not yet, with a line that says so."""
+def compile_ahead(*names: str, later: Iterable[str] = ()) -> None:
+    """Have kernels compiled that are not yet, with a line that says so; those for later while the command goes on."""
     from astra_tacos.kernels.first_use import compile_kernels, missing_kernels
 
     missing = missing_kernels(dict.fromkeys(names))
+    following = missing_kernels(dict.fromkeys(name for name in later if name not in names))
     if missing:
         with progress("compiling kernels, first use only") as report:
-            compile_kernels(missing, report)
+            compile_kernels(missing, report, later=following)
+    elif following:
+        compile_kernels([], later=following)

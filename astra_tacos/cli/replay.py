@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import LINTING, REPLAYING, compile_ahead
+from astra_tacos.cli.first_use import LINTING, NODES, REPLAYING, compile_ahead
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import (
     ASTRA_SIM,
@@ -136,7 +136,7 @@ def _replay_run(
     from astra_tacos.run.recorded_run import record_run
     from astra_tacos.run.run import read_run
 
-    compile_ahead(*REPLAYING, *LINTING)
+    compile_ahead(*REPLAYING, *LINTING, *NODES)
     with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
         run = replace(run, network=configured(run.network, ns3_config))

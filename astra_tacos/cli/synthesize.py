@@ -155,15 +155,14 @@ def synthesize(
         print_json(result) if as_json else print_compact(result, text)
         return
     searched, links = (topology, None) if sketch is None else under_sketch(topology, sketch)
-    compile_ahead(
-        *finding_optimum(searched, what, options),
-        *(CHECKING if with_checks else ()),
-        *(WRITING if output is not None else ()),
-        *REPLAYING,
-    )
-    found = None if replays_packets else known_optimum(searched, what, options)
+    first = finding_optimum(searched, what, options)
+    later = (*REPLAYING, *(CHECKING if with_checks else ()), *(WRITING if output is not None else ()))
+    found = None
+    if not replays_packets:
+        compile_ahead(*first, later=later)
+        found = known_optimum(searched, what, options)
     if found is None:
-        compile_ahead(*searching(searched, what))
+        compile_ahead(*first, *searching(searched, what), later=later)
         with progress("synthesizing") as on_progress:
             found, fastest_order = search_and_replay(backend, network, searched, what, options, on_progress, link_order)
             link_order = link_order or (fastest_order if in_flight is None else None)

@@ -29,6 +29,7 @@ from numba.core.caching import (
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.kernels.arrays import Layout
+from astra_tacos.kernels.first_use import await_kernel
 from astra_tacos.kernels.parts import PartCompiler
 from astra_tacos.kernels.tables import LentArray, Table
 
@@ -131,6 +132,7 @@ class Kernel:
     def compile(self) -> None:
         """Load it, or compile and keep it."""
         if not self.is_compiled:
+            await_kernel(self)
             self._dispatcher.compile(self.signature)
 
     def __call__(self, *arguments: Any) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ def missing_kernels(names: Iterable[str]) -> list[Kernel]:
 
 
 def compile_kernels(
-    kernels: list[Kernel], report: Callable[[int, int], None] | None = None, processes: int | None = None
+    kernels: list[Kernel],
+    report: Callable[[int, int], None] | None = None,
+    processes: int | None = None,
+    later: Iterable[Kernel] = (),
 ) -> None:
     """Compile kernels in separate processes, which cache them on disk; later calls load them from there.
 
@@ -53,32 +56,115 @@ def compile_kernels(
         Called with how many of them are done, and how many there are.
     processes
         How many compile at a time; by default one per core.
+    later
+        Kernels to compile after these, while the caller goes on; who calls one waits until it is done.
     """
-    waiting: SimpleQueue[Kernel] = SimpleQueue()
-    for kernel in kernels:
-        waiting.put(kernel)
-    workers: list[subprocess.Popen[str]] = []
-    num_done, lock = 0, Lock()
+    wanted = {kernel.name: kernel for kernel in (*kernels, *later)}
+    for earlier in _going_on:
+        wanted |= {kernel.name: kernel for kernel in earlier.take_back()}
+        for name in earlier.missing:
+            wanted.pop(name, None)
+    compilation = _Compilation(list(wanted.values()), processes or os.cpu_count() or 1)
+    try:
+        compilation.wait(kernels, report)
+        for kernel in kernels:
+            await_kernel(kernel)
+    except BaseException:
+        compilation.stop()
+        raise
+    if compilation.missing:
+        atexit.register(compilation.stop)
+        _going_on.append(compilation)
+    else:
+        compilation.stop()
 
-    def count() -> None:
-        nonlocal num_done
-        with lock:
-            num_done += 1
+
+def await_kernel(kernel: Kernel) -> None:
+    """Wait until a kernel is compiled, if other processes have been asked for it."""
+    for compilation in _going_on:
+        compilation.wait([kernel])
+
+
+class _Compilation:
+    """Kernels that other processes compile, the first ones first."""
+
+    def __init__(self, kernels: list[Kernel], processes: int) -> None:
+        self._waiting = deque(kernels)
+        self._missing = {kernel.name for kernel in kernels}
+        self._changed = Condition()
+        self._workers = [_start_worker() for _ in range(min(processes, len(kernels)))]
+        self._threads = [Thread(target=self._feed, args=(worker,), daemon=True) for worker in self._workers]
+        self._feeding = len(self._threads)
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def missing(self) -> set[str]:
+        """Names of kernels that are not done."""
+        with self._changed:
+            return set(self._missing)
+
+    def take_back(self) -> list[Kernel]:
+        """The kernels that no process has begun, which none will."""
+        with self._changed:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            self._missing -= {kernel.name for kernel in taken}
+            self._changed.notify_all()
+        return taken
+
+    def wait(self, kernels: list[Kernel], report: Callable[[int, int], None] | None = None) -> None:
+        """Wait until some kernels are done, or nobody is left to compile them."""
+        names, told = {kernel.name for kernel in kernels}, -1
+        while True:
+            with self._changed:
+                left = len(names & self._missing)
+                if left and len(names) - left <= told:
+                    self._changed.wait()
+                    left = len(names & self._missing)
             if report is not None:
-                report(num_done, len(kernels))
+                for done in range(told + 1, len(names) - left + 1):
+                    report(done, len(names))
+            told = len(names) - left
+            if not left:
+                return
 
-    if report is not None:
-        report(0, len(kernels))
-    with ThreadPoolExecutor(len(kernels) or 1) as pool:
-        try:
-            workers += [_start_worker() for _ in range(min(processes or os.cpu_count() or 1, len(kernels)))]
-            for part in [pool.submit(_feed, worker, waiting, count) for worker in workers]:
-                part.result()
-        finally:
-            for worker in workers:
-                worker.terminate()
-            for worker in workers:
-                worker.communicate()
+    def stop(self) -> None:
+        """End all processes."""
+        self.take_back()
+        for worker in self._workers:
+            worker.terminate()
+        for thread in self._threads:
+            thread.join()
+        for worker in self._workers:
+            worker.communicate()
+
+    def _feed(self, worker: subprocess.Popen[str]) -> None:
+        """Give a process one kernel after another, as long as it answers."""
+        assert worker.stdin is not None and worker.stdout is not None
+        answers = True
+        while answers:
+            with self._changed:
+                kernel = self._waiting.popleft() if self._waiting else None
+            if kernel is None:
+                break
+            try:
+                worker.stdin.write(f"{kernel.name}\n")
+                worker.stdin.flush()
+                answers = worker.stdout.readline() in (_COMPILED, _FAILED)
+            except (OSError, ValueError):
+                answers = False
+            with self._changed:
+                self._missing.discard(kernel.name)
+                self._changed.notify_all()
+        with self._changed:
+            self._feeding -= 1
+            if not self._feeding:
+                self._missing.clear()
+            self._changed.notify_all()
+
+
+_going_on: list[_Compilation] = []
 
 
 def _start_worker() -> subprocess.Popen[str]:
@@ -94,21 +180,6 @@ def _start_worker() -> subprocess.Popen[str]:
         },
         encoding="utf-8",
     )
-
-
-def _feed(worker: subprocess.Popen[str], waiting: SimpleQueue[Kernel], count: Callable[[], None]) -> None:
-    """Give a process one kernel after another, as long as it answers."""
-    assert worker.stdin is not None and worker.stdout is not None
-    while True:
-        try:
-            kernel = waiting.get_nowait()
-            worker.stdin.write(f"{kernel.name}\n")
-            worker.stdin.flush()
-        except (Empty, OSError):
-            return
-        if worker.stdout.readline() not in (_COMPILED, _FAILED):
-            return
-        count()
 
 
 def serve(questions: TextIO, answers: TextIO) -> None:

@@ -68,14 +68,18 @@ def test_all_names_are_those_of_kernels() -> None:
 
 def test_what_is_missing_is_compiled_with_a_line_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lines, compiled = [], []
-    missing = [find(first_use.WRITING[0])]
-    monkeypatch.setattr(compiling, "missing_kernels", lambda names: missing if list(names) == list(first_use.WRITING) else [])
-    monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, report: compiled.append(kernels))
+    missing, following = [find(first_use.WRITING[0])], [find(first_use.CHECKING[0])]
+    known = {first_use.WRITING: missing, first_use.CHECKING: following}
+    monkeypatch.setattr(compiling, "missing_kernels", lambda names: known.get(tuple(names), []))
+    monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, report=None, later=(): compiled.append((kernels, later)))
     monkeypatch.setattr(first_use, "progress", lambda text: lines.append(text) or _NoProgress())
     first_use.compile_ahead(*first_use.READING)
     assert not lines and not compiled
     first_use.compile_ahead(*first_use.WRITING)
-    assert lines == ["compiling kernels, first use only"] and compiled == [missing]
+    assert lines == ["compiling kernels, first use only"] and compiled == [(missing, [])]
+    first_use.compile_ahead(*first_use.WRITING, later=first_use.CHECKING)
+    first_use.compile_ahead(*first_use.READING, later=first_use.CHECKING)
+    assert len(lines) == 2 and compiled[1:] == [(missing, following), ([], following)]
 
 
 class _NoProgress:

@@ -187,6 +187,31 @@ assert not missing_kernels({NAMES!r})
     assert toy.run(ahead) == ["60", "True", "True"]
 
 
+def test_a_call_waits_for_a_kernel_that_another_process_compiles(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    ahead = f"""
+first, second = missing_kernels({NAMES!r})
+compile_kernels([second], later=[first])
+assert second.is_ready
+first.compile()
+assert sum(first._dispatcher.stats.cache_hits.values()) == 1  # loaded, not compiled here
+"""
+    assert toy.run(ahead) == ["60", "True", "True"]
+
+
+def test_what_no_process_has_begun_follows_what_is_asked_for_next(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    ahead = f"""
+first, second = missing_kernels({NAMES!r})
+compile_kernels([], later=[first, second], processes=1)
+compile_kernels([second], processes=1)
+assert second.is_ready
+first.compile()
+assert sum(first._dispatcher.stats.cache_hits.values()) == 1
+"""
+    assert toy.run(ahead) == ["60", "True", "True"]
+
+
 def test_a_kernel_that_cannot_be_compiled_ahead_is_left_to_its_caller(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
     toy.edit("toy/_toy_kernels.py", "return len(left)", "return left.no_such_thing")
