@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from astra_tacos import temporaries
@@ -42,6 +42,7 @@ class Interrupts:
         self._may_raise = False
         self._is_patient = False
         self._is_lost = False
+        self._is_ending = False
 
     @property
     def exit_code(self) -> int:
@@ -51,7 +52,7 @@ class Interrupts:
     def note(self, number: int, _: object = None) -> None:
         """Handle a signal."""
         self.came = self.came or number
-        if self._may_raise:
+        if self._may_raise and not self._is_ending:
             self._may_raise = False  # one is enough: cleaning up goes on whatever comes then
             raise KeyboardInterrupt
 
@@ -112,8 +113,21 @@ class Interrupts:
         """What `sys.unraisablehook` is told: an interrupt that got lost is raised again by `watch`, as it would be lost here."""
         if issubclass(lost.exc_type, KeyboardInterrupt) and self.came:
             self._is_lost = not self._is_patient
+            if self._is_lost and sys.getprofile() is None:
+                sys.setprofile(self._count_down())  # whoever calls back all the time may leave `watch` no time to run
             return
         sys.__unraisablehook__(lost)
+
+    def _count_down(self) -> Callable[..., None]:
+        """What the main thread calls wherever it calls a function: ends the process as `watch` does."""
+        begin, cpu = time.monotonic(), time.process_time()
+
+        def look(*_: object) -> None:
+            if time.monotonic() - begin >= _GRACE_S and time.process_time() - cpu >= _GRACE_CPU_S and not self._is_patient:
+                self._is_ending = True
+                _end(self.exit_code)
+
+        return look
 
 
 _active: Interrupts | None = None

@@ -155,14 +155,14 @@ def synthesize(
         print_json(result) if as_json else print_compact(result, text)
         return
     searched, links = (topology, None) if sketch is None else under_sketch(topology, sketch)
-    first = finding_optimum(searched, what, options)
+    kernels = searching(searched, what)
     later = (*REPLAYING, *(CHECKING if with_checks else ()), *(WRITING if output is not None else ()))
     found = None
     if not replays_packets:
-        compile_ahead(*first, later=later)
+        compile_ahead(*finding_optimum(searched, what, options), later=(*kernels, *later))
         found = known_optimum(searched, what, options)
     if found is None:
-        compile_ahead(*first, *searching(searched, what), later=later)
+        compile_ahead(*kernels, later=later)
         with progress("synthesizing") as on_progress:
             found, fastest_order = search_and_replay(backend, network, searched, what, options, on_progress, link_order)
             link_order = link_order or (fastest_order if in_flight is None else None)

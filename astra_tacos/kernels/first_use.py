@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, TextIO
@@ -59,59 +60,64 @@ def compile_kernels(
     later
         Kernels to compile after these, while the caller goes on; who calls one waits until it is done.
     """
-    wanted = {kernel.name: kernel for kernel in (*kernels, *later)}
-    for earlier in _going_on:
-        wanted |= {kernel.name: kernel for kernel in earlier.take_back()}
-        for name in earlier.missing:
-            wanted.pop(name, None)
-    compilation = _Compilation(list(wanted.values()), processes or os.cpu_count() or 1)
+    global _going_on
+    compilation = _going_on or _Compilation()
     try:
+        compilation.ask(kernels, list(later), processes or os.cpu_count() or 1)
         compilation.wait(kernels, report)
-        for kernel in kernels:
-            await_kernel(kernel)
     except BaseException:
         compilation.stop()
         raise
-    if compilation.missing:
-        atexit.register(compilation.stop)
-        _going_on.append(compilation)
+    if not compilation.is_done:
+        if _going_on is None:
+            atexit.register(compilation.stop)
+        _going_on = compilation
     else:
+        _going_on = None
+        atexit.unregister(compilation.stop)
         compilation.stop()
 
 
 def await_kernel(kernel: Kernel) -> None:
     """Wait until a kernel is compiled, if other processes have been asked for it."""
-    for compilation in _going_on:
-        compilation.wait([kernel])
+    if _going_on is not None:
+        _going_on.wait([kernel])
 
 
 class _Compilation:
     """Kernels that other processes compile, the first ones first."""
 
-    def __init__(self, kernels: list[Kernel], processes: int) -> None:
-        self._waiting = deque(kernels)
-        self._missing = {kernel.name for kernel in kernels}
+    def __init__(self) -> None:
+        self._waiting: deque[Kernel] = deque()
+        self._missing: set[str] = set()
         self._changed = Condition()
-        self._workers = [_start_worker() for _ in range(min(processes, len(kernels)))]
-        self._threads = [Thread(target=self._feed, args=(worker,), daemon=True) for worker in self._workers]
-        self._feeding = len(self._threads)
-        for thread in self._threads:
-            thread.start()
+        self._workers: list[subprocess.Popen[str]] = []
+        self._threads: list[Thread] = []
+        self._is_stopped = False
+        self._feeding = 0
 
     @property
-    def missing(self) -> set[str]:
-        """Names of kernels that are not done."""
+    def is_done(self) -> bool:
+        """Whether no kernels are missing."""
         with self._changed:
-            return set(self._missing)
+            return not self._missing
 
-    def take_back(self) -> list[Kernel]:
-        """The kernels that no process has begun, which none will."""
+    def ask(self, kernels: list[Kernel], later: list[Kernel], processes: int) -> None:
+        """Have kernels compiled before those that no process has begun, and others after them."""
         with self._changed:
-            taken = list(self._waiting)
-            self._waiting.clear()
-            self._missing -= {kernel.name for kernel in taken}
+            begun = self._missing - {kernel.name for kernel in self._waiting}
+            ordered = {kernel.name: kernel for kernel in (*kernels, *self._waiting, *later)}
+            self._waiting = deque(kernel for name, kernel in ordered.items() if name not in begun)
+            self._missing = begun | set(ordered)
+            lacking = min(processes, len(self._missing)) - self._feeding
+            self._feeding += max(lacking, 0)
             self._changed.notify_all()
-        return taken
+        for _ in range(lacking):
+            worker = _start_worker()
+            thread = Thread(target=self._feed, args=(worker,), daemon=True)
+            self._workers.append(worker)
+            self._threads.append(thread)
+            thread.start()
 
     def wait(self, kernels: list[Kernel], report: Callable[[int, int], None] | None = None) -> None:
         """Wait until some kernels are done, or nobody is left to compile them."""
@@ -131,28 +137,33 @@ class _Compilation:
 
     def stop(self) -> None:
         """End all processes."""
-        self.take_back()
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
         for worker in self._workers:
             worker.terminate()
         for thread in self._threads:
             thread.join()
         for worker in self._workers:
-            worker.communicate()
+            worker.wait()
+
+    def _next(self) -> Kernel | None:
+        """What to compile next, as soon as there is something; None if nothing is missing any more."""
+        with self._changed:
+            while not self._waiting and self._missing and not self._is_stopped:
+                self._changed.wait()
+            return None if self._is_stopped or not self._waiting else self._waiting.popleft()
 
     def _feed(self, worker: subprocess.Popen[str]) -> None:
         """Give a process one kernel after another, as long as it answers."""
         assert worker.stdin is not None and worker.stdout is not None
         answers = True
-        while answers:
-            with self._changed:
-                kernel = self._waiting.popleft() if self._waiting else None
-            if kernel is None:
-                break
+        while answers and (kernel := self._next()) is not None:
             try:
                 worker.stdin.write(f"{kernel.name}\n")
                 worker.stdin.flush()
                 answers = worker.stdout.readline() in (_COMPILED, _FAILED)
-            except (OSError, ValueError):
+            except OSError:
                 answers = False
             with self._changed:
                 self._missing.discard(kernel.name)
@@ -160,11 +171,15 @@ class _Compilation:
         with self._changed:
             self._feeding -= 1
             if not self._feeding:
+                self._waiting.clear()
                 self._missing.clear()
             self._changed.notify_all()
+        with suppress(OSError):
+            worker.stdin.close()
+        worker.stdout.close()
 
 
-_going_on: list[_Compilation] = []
+_going_on: _Compilation | None = None
 
 
 def _start_worker() -> subprocess.Popen[str]:
