@@ -26,6 +26,8 @@ _MOST_DELAYS = 1 << 26
 """Channels times different sizes: half a gigabyte for each table of delays."""
 MOST_TRUNCATED = 0.005
 """By what share truncated delays may shorten a time that still counts as physically possible."""
+TRUNCATION_HANDICAP = 1.05
+"""What the exact times of schedules that are truncated by more are multiplied by, when schedules are compared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

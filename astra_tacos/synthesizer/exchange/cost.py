@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.blocks.spreading import Spreads
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan
 from astra_tacos.synthesizer.exchange.relays import over_channels
@@ -23,6 +23,7 @@ MOST_CELLS = 1 << 25
 _PIECES = (1, 2, 4, 8, 16)
 _MOST_RELAYED = 1 << 14
 _MOST_ORDERS = 3
+_MORE_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class StageCost:
         Of the busiest link: ns for each piece, and ns per byte of a send.
     hops
         Sends of the longest chain, if others pass while one of them is on its way; 0 if steps follow one another.
+    through_ns
+        Of that chain: ns per byte of a piece for passing switches, which get a message as a whole before they send it on.
+    shares_ports
+        Whether one link carries all that a position sends.
     """
 
     latency_ns: float
@@ -44,15 +49,17 @@ class StageCost:
     busy_latency_ns: float
     busy_ns: float
     hops: int = 0
+    through_ns: float = 0.0
+    shares_ports: bool = False
 
     def time_ns(self, size_bytes: float, pieces: int) -> float:
         """The time of sends of so many bytes in so many pieces."""
         piece = size_bytes / pieces
-        one = self.latency_ns + piece * self.chain_ns
+        one = self.latency_ns + piece * (self.chain_ns + self.through_ns)
         if not self.hops:
             return one + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
         behind = (size_bytes - piece) * self.chain_ns / self.hops
-        return max(one + behind, self.latency_ns / self.hops + size_bytes * self.busy_ns)
+        return max(one + behind, self.latency_ns / self.hops + piece * self.through_ns / self.hops + size_bytes * self.busy_ns)
 
 
 class Costs:
@@ -66,12 +73,36 @@ class Costs:
         self._latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0)
         slowest = np.minimum(topology.link_bandwidth_gibps[up], np.where(switched, topology.link_bandwidth_gibps[down], np.inf))
         self._ns_per_byte = 1 / bytes_per_ns(slowest)
+        fastest = np.maximum(topology.link_bandwidth_gibps[up], topology.link_bandwidth_gibps[down])
+        self._through = np.where(switched, 1 / bytes_per_ns(fastest), 0.0)
         self._ways = self._latency.astype(np.int64) + 1
+        self._link_ns_per_byte = 1 / bytes_per_ns(np.unique(topology.link_bandwidth_gibps))
         self._known: dict[tuple[int, Form], StageCost | None] = {}
+
+    def in_whole_ns(self, plan: Plan, size_bytes: int, least_bytes: int) -> Plan:
+        """The plan with up to twice as many pieces (less one), where they hold links more nearly for whole nanoseconds.
+
+        Parameters
+        ----------
+        plan
+            A plan.
+        size_bytes, least_bytes
+            Of the buffer, and of a chunk at least.
+        """
+        if self.is_blocking:
+            return plan
+        pieces = np.arange(plan.pieces, min(2 * plan.pieces, plan.pieces + _MORE_PIECES))
+        chunk = size_bytes / (plan.num_chunks / plan.pieces * pieces)
+        hold = chunk[:, None] * self._link_ns_per_byte
+        truncated = np.where(chunk >= least_bytes, (1 - np.floor(hold) / hold).max(axis=1), 1.0)
+        if truncated[0] <= MOST_TRUNCATED / 2:
+            return plan
+        return replace(plan, pieces=int(pieces[np.argmax(truncated <= max(MOST_TRUNCATED / 2, truncated.min()))]))
 
     def of(self, level: Level, plan: Plan, number: int) -> StageCost | None:
         """The cost of a level's form, one way if it scatters and gathers; None if it is too large to be worth it."""
         form = plan.forms[number]
+        form = replace(form, num_adders=1, num_whole=0)
         key = id(level), form
         if key not in self._known:
             self._known[key] = self._measure(level, form, plan.owners(number))
@@ -112,15 +143,17 @@ class Costs:
             slowest = np.zeros(shape[0])
             np.maximum.at(slowest, slot, self._latency[channel])
             return StageCost(float(slowest.sum()), float(units.max(axis=1).sum()), 0.0, busy)
-        latency, chain, hops = self._depth(rows, slot)
-        return StageCost(latency, chain, 0.0, busy, int(hops))
+        latency, chain, through, hops = self._depth(rows, slot)
+        source, link = np.unique(np.stack((rows[:, 1], topology.channel_link[channel])), axis=1)
+        shares_ports = len(source) == len(np.unique(link)) == len(np.unique(source))
+        return StageCost(latency, chain, 0.0, busy, int(hops), through, shares_ports)
 
     def _depth(self, rows: NDArray[np.int64], slot: NDArray[np.int64]) -> list[float]:
-        """The largest latency, time per byte, and number of hops of a way from where a value begins."""
+        """The largest latency, times per byte of links and of passing switches, and number of hops of a way of a value."""
         values, value = np.unique(rows[:, 0], return_inverse=True)
-        reached = np.zeros((3, len(values), self._topology.num_npus))
+        reached = np.zeros((4, len(values), self._topology.num_npus))
         channel = rows[:, 4]
-        each = np.stack((self._latency[channel], self._ns_per_byte[channel], np.ones(len(channel))))
+        each = np.stack((self._latency[channel], self._ns_per_byte[channel], self._through[channel], np.ones(len(channel))))
         for at in range(int(slot.max()) + 1):
             now = np.flatnonzero(slot == at)
             reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + each[:, now]
@@ -197,8 +230,9 @@ def num_rows(plan: Plan, num_npus: int) -> tuple[int, int]:
     held = num_npus * plan.num_chunks
     values, rows = held, 0
     for number in plan.scattered(0):
-        size = plan.levels[number].size
-        rows += 2 * (held // size) * (size - 1)
+        size, form = plan.levels[number].size, plan.forms[number]
+        late = (form.num_owners * (form.num_adders - 1) + form.num_whole * size) / form.num_shares
+        rows += int((2 + late) * (held // size) * (size - 1))
         values += held
         held //= size
     for number in plan.exchanged(0):
@@ -221,12 +255,83 @@ def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
         for number in (*plan.scattered(turn), *plan.exchanged(turn)):
             stage, form = cost[number], plan.forms[number]
             assert stage is not None
-            here /= max(form.num_owners, 1)
+            if form.adds_late:
+                chain.append(_late_ns(stage, plan, number, here / form.num_shares))
+                continue
+            here /= form.num_shares
             times = 2 if form.num_owners else 1
             first = stage.time_ns(here / plan.pieces, 1)
             chain.append(times * first)
-            more[number] += times * (stage.time_ns(here, plan.pieces) - first)
+            behind = stage.time_ns(here, plan.pieces) - first
+            if stage.hops and times == 2 and not stage.shares_ports:
+                # Sums of the first pieces go while the last contributions come.
+                busy = stage.latency_ns / stage.hops + 2 * here * stage.busy_ns - 2 * first
+                behind = max(behind, min(2 * behind, busy))
+                times = 1
+            more[number] += times * behind
         chains.append(chain)
     # Turns meet on a level where one is longer there than the others are elsewhere.
     together = sum(max(stages) for stages in zip(*chains, strict=True)) if costs.is_blocking else max(map(sum, chains))
     return together + max(more)
+
+
+def _late_ns(stage: StageCost, plan: Plan, number: int, share: float) -> float:
+    """The time of a level in which others than owners add up shares, too.
+
+    Parameters
+    ----------
+    stage
+        The cost of scattering to its owners.
+    plan, number
+        The plan, and the level.
+    share
+        Bytes of a share.
+    """
+    form, size = plan.forms[number], plan.levels[number].size
+    owned = share * form.num_owners / min(form.num_owners, size)
+    spared = (form.num_adders - 1) / (size - 1)
+    first = stage.time_ns(owned / plan.pieces, 1)
+    both_ways = stage.time_ns(owned, plan.pieces) + (stage.time_ns(owned, plan.pieces) if stage.shares_ports else first)
+    late = form.num_owners / size * (form.num_adders - 1) + form.num_whole
+    piece = share / plan.pieces
+    all_of_it = stage.latency_ns + piece * stage.through_ns + ((2 - spared) * owned + late * share) * stage.busy_ns
+    return max(both_ways - spared * owned * stage.busy_ns, all_of_it)
+
+
+def with_late_additions(plan: Plan, size_bytes: int, least_bytes: int, costs: Costs) -> Iterator[Plan]:
+    """Plans in which others than owners add up as much as fits between the last contribution to an owner and the first sum.
+
+    Parameters
+    ----------
+    plan
+        A plan that scatters over all its levels.
+    size_bytes, least_bytes
+        Of the buffer, and of a chunk at least.
+    costs
+        Of the network.
+    """
+    number = plan.innermost()
+    if number is None or costs.is_blocking:
+        return
+    level, form = plan.levels[number], plan.forms[number]
+    stage = costs.of(level, plan, number)
+    if form.way != SHORTEST or form.num_owners < 2 or stage is None or stage.hops != 1 or level.size < 3:
+        return
+    here = size_bytes * form.num_shares / plan.num_shares
+    share = here / form.num_owners
+    idle = stage.latency_ns / stage.busy_ns  # bytes
+    most_shares = int(here / (least_bytes * plan.pieces))
+
+    def with_form(late: Form) -> Plan:
+        return replace(plan, forms=(*plan.forms[:number], late, *plan.forms[number + 1 :]))
+
+    if form.num_owners == level.size and idle < here:
+        for times in (1, 2, 4):
+            owners = times * level.size
+            most = min(int(idle / (here - idle) * owners), most_shares - owners)
+            if most > 0:
+                yield with_form(replace(form, num_owners=owners, num_whole=most))
+    if stage.shares_ports:
+        late = min(int(idle * level.size / (form.num_owners * share)), level.size - 2)
+        for adders in sorted({1 + late, 1 + late // 2, 1 + late // 4} - {1}, reverse=True):
+            yield with_form(replace(form, num_adders=adders))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import TRUNCATION_HANDICAP, LinkModel
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
 
 _IN_BETWEEN = 2
@@ -38,8 +38,6 @@ _MODEL_BEHIND = 1.5
 """No more schedules that hold their links are made if the best of those of `_FEW` synthesizers is this much behind the leader.
 The others gain more from more chunks."""
 _FEW = 4
-_TRUNCATED = 1.05
-"""Handicap of schedules that ASTRA-sim's truncation makes faster than they are."""
 
 
 @dataclass(slots=True)
@@ -89,7 +87,7 @@ class Leaderboard:
     def _counted_ns(self, made: TimedSchedule) -> float:
         """The time of a result with its handicaps."""
         model = made.schedule.timing.link_model
-        return made.exact_ns * (_TRUNCATED if made.is_truncated else 1) * self.handicaps.get(model, 1.0)
+        return made.exact_ns * (TRUNCATION_HANDICAP if made.is_truncated else 1) * self.handicaps.get(model, 1.0)
 
     def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
         """The time that a candidate has to beat to lead; at the same time, the number of sends."""
