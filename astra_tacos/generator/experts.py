@@ -63,7 +63,8 @@ class Experts:
         of_experts = self._block.weight_gradient(micro_batch)
         price = self._router.input_gradient + self._router.weight_gradient
         routed = self._routed.pop(micro_batch)
-        of_router = self._program.compute(self._block.label("router_backward", micro_batch), price, at, routed)
+        total, label = (self._block.label("router_backward", number) for number in (0, micro_batch))
+        of_router = self._program.accumulate(total, label, price, at, routed)
         return of_router, of_experts, of_router
 
     def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:

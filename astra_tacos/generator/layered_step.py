@@ -156,7 +156,8 @@ class _Ranks:
                 waiting[self.joined[number]] = self.exchange("backward", micro_batch, self.joined[number], at)
             if layer.tensors:
                 price = of_weights if number != first else self.of_first(layer, of_input, of_weights)
-                source = self.program.compute(self.label("weight_gradient", micro_batch, number), price, given, outputs[number])
+                total, label = (self.label("weight_gradient", each, number) for each in (0, micro_batch))
+                source = self.program.accumulate(total, label, price, given, outputs[number])
                 if is_last:
                     self.reduce(number, layer, source)
         for number, source in waiting.items():

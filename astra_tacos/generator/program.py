@@ -88,6 +88,7 @@ class Program:
     updated: Callable[[str], tuple[int, ...]] = lambda owner: ()
     _latest_compute: int | None = None
     _latest_communication: int | None = None
+    _sums: dict[tuple[str, Label], int] = field(default_factory=dict)
 
     def compute(self, label: Label, cost: Cost, *data: int) -> int:
         """Add a compute node, and return its id.
@@ -101,6 +102,28 @@ class Program:
             raise ConfigError(f"{label}: {cost.num_ops:.3g} operations or {cost.num_bytes:.3g} bytes are too many")
         self._latest_compute = self._add(NodeType.COMP, label, data, self._latest_compute, cost=cost)
         return self._latest_compute
+
+    def accumulate(self, total: Label, label: Label, cost: Cost, *data: int) -> int:
+        """Add a compute node with gradients of a micro-batch, which adds them to those of the one before, and return its id.
+
+        Parameters
+        ----------
+        total
+            A name that all micro-batches have for these parameters.
+        label, cost
+            As of any node.
+        *data
+            Ids of the nodes whose results it reads, beside the sum so far.
+
+        Raises
+        ------
+        ConfigError
+            If the cost does not fit the numbers of a trace.
+        """
+        key = self.prefix, total
+        so_far = (self._sums[key],) if key in self._sums else ()
+        self._sums[key] = self.compute(label, cost, *data, *so_far)
+        return self._sums[key]
 
     def collective(self, label: Label, pattern: CommType, group: GroupKind, size_bytes: int, *data: int) -> int:
         """Add a collective, and return its id; for groups of one rank add nothing, and return the last of `data`.

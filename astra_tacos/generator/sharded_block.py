@@ -72,7 +72,8 @@ class ShardedBlock:
     def weight_gradient(self, micro_batch: int) -> int:
         """Add the gradient of the weights, which accumulates over micro-batches, and return the id of its node."""
         label = self.label("weight_gradient", micro_batch)
-        return self._program.compute(label, self._block.weight_gradient, *self._backward.pop(micro_batch))
+        total = self.label("weight_gradient", 0)
+        return self._program.accumulate(total, label, self._block.weight_gradient, *self._backward.pop(micro_batch))
 
     def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
         """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id.

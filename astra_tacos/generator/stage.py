@@ -111,7 +111,7 @@ class _Stage:
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_backward_mb", number)
             whole = gather_rows(self.step, self.program, label, self.step.tokens, at)
-            source = self.program.compute(label, embed, whole)
+            source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, whole)
             if is_last:
                 self.single_bucket("embedding", source)
         else:

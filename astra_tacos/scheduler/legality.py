@@ -4,8 +4,8 @@ This judge shares nothing with the policies but the attribute of origin. It read
 and message is there once, or in parts whose work adds up to it. Every byte of every collective is in one collective of the
 same pattern and group, or, of an All-Reduce, in one Reduce-Scatter and in one All-Gather behind it. Members of a group have
 the same collectives in the same order. Whatever waited for something still waits for all of it, where both are cut into parts
-for the same share of it. Control dependencies between two compute nodes, or between two of communication, only fix an order,
-and may be gone.
+for the same share of it. Control dependencies between two nodes of communication only fix an order, and may be gone; those
+between two compute nodes only where nothing but collectives waits for the data of one of them, or one other such node alone.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class _Rank:
         By the id of an old node, the new ones that it became.
     above
         By the id of a new node, the set of those before it, as bits.
+    gradients
+        Old compute nodes for whose data nothing but collectives waits, or one other such node alone.
     """
 
     rank: int
@@ -61,6 +63,7 @@ class _Rank:
     new: list[Any]
     pieces: dict[int, list[_Piece]] = field(default_factory=dict)
     above: dict[int, int] = field(default_factory=dict)
+    gradients: set[int] = field(default_factory=set)
 
 
 def violations(workload: Workload, prefix: Path) -> tuple[str, ...]:
@@ -79,7 +82,7 @@ def violations(workload: Workload, prefix: Path) -> tuple[str, ...]:
     for number in range(trace.num_ranks):
         old = read_messages(Path(f"{trace.prefix}.{number}.et"))[1]
         new = read_messages(Path(f"{prefix}.{number}.et"))[1]
-        rank = _Rank(number, {node.id: node for node in old}, new)
+        rank = _Rank(number, {node.id: node for node in old}, new, gradients=_gradients(old))
         problems = [*_origins(rank), *_work(rank), *_bytes(rank, workload), *_order(rank)]
         found += (f"rank {number}: {problem}" for problem in problems)
         ranks.append(rank)
@@ -88,6 +91,25 @@ def violations(workload: Workload, prefix: Path) -> tuple[str, ...]:
     if not found:
         found += _agreement(ranks, workload)
     return tuple(found[:_MOST_SHOWN])
+
+
+def _gradients(nodes: list[Any]) -> set[int]:
+    kind = {node.id: node.type for node in nodes}
+    readers: dict[int, list[int]] = {}
+    for node in nodes:
+        for dep in node.data_deps:
+            readers.setdefault(dep, []).append(node.id)
+    found: set[int] = set()
+    while True:
+        more = {
+            number
+            for number, users in readers.items()
+            if kind.get(number) == NodeType.COMP
+            and (all(kind[user] == NodeType.COMM_COLL for user in users) or (len(users) == 1 and users[0] in found))
+        }
+        if more == found:
+            return found
+        found = more
 
 
 def _origins(rank: _Rank) -> Iterator[str]:
@@ -217,7 +239,9 @@ def _waits(rank: _Rank, node: Any, deps: list[int], *, is_data: bool) -> Iterato
     for dep in deps:
         other = rank.old[dep]
         both = (node.type, other.type)
-        only_order = all(kind in _NETWORK for kind in both) or both == (NodeType.COMP, NodeType.COMP)
+        only_order = all(kind in _NETWORK for kind in both)
+        if both == (NodeType.COMP, NodeType.COMP):
+            only_order = node.id in rank.gradients or dep in rank.gradients
         if not is_data and only_order:
             continue
         earlier = [piece for piece in rank.pieces.get(dep, []) if piece.is_last]

@@ -1,7 +1,9 @@
 """Out-of-order backpropagation (Oh et al. 2022, EuroSys): weight gradients are off the critical path of the backward pass.
 
-A compute node is free to move if only communication waits for its data, as for a gradient of weights. Free nodes go when the
-longest way behind them is the longest of those that are ready; all others keep their order. With `share`, only the last ones of
+A compute node is free to move if nothing but collectives waits for its data, as for a gradient of weights, or one node alone that
+is free itself, as for the gradient of a micro-batch to which the next one adds. Where nothing waits for its data, nobody knows
+when it is needed, so it stays. Free nodes go when the longest way behind them is the longest of those that are ready; all others
+keep their order. With `share`, only the last ones of
 each backward pass are free, those of the layers nearest the input (the paper's reverse first-k scheduling): gradients of other
 layers are computed, and sent, as early as before. Activations may have to be kept for longer; memory is not modelled.
 """
@@ -13,23 +15,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from astra_tacos.scheduler.policy import Option, Policy, Setting
-from astra_tacos.scheduler.tasks import Task, TaskGraph
+from astra_tacos.scheduler.tasks import Task, TaskGraph, relations
 from astra_tacos.trace.schema import NodeType
 
 
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
-    stays: set[Task] = set()
-    for task in graph.tasks():
-        if task.kind != NodeType.COMM_COLL:
-            stays.update(task.data)
-    consumers = _consumers(graph)
+    free = free_tasks(graph)
+    consumers = _consumers(graph, free)
     num_moving = 0
     for rank, tasks in enumerate(graph.ranks):
         last: Task | None = None
         for task in sorted(tasks, key=lambda task: task.place):
             if not task.computes:
                 continue
-            task.moves = task not in stays and task.parts == 1
+            task.moves = task in free and task.parts == 1
         _hold(tasks, consumers, values["share"])
         num_moving += sum(task.moves for task in tasks)
         for task in sorted(graph.ranks[rank], key=lambda task: task.place):
@@ -47,8 +46,24 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     return []
 
 
-def _consumers(graph: TaskGraph) -> dict[Task, float]:
-    """For each task, the first place of its rank that waits for communication of its data."""
+def free_tasks(graph: TaskGraph) -> dict[Task, None]:
+    """Compute tasks whose data collectives alone read, or one other such task; none comes before what reads its data."""
+    users: dict[Task, list[Task]] = {}
+    for task in graph.tasks():
+        for dep in task.data:
+            users.setdefault(dep, []).append(task)
+    free: dict[Task, None] = {}
+    for vertex in reversed(relations(graph)[1]):
+        if isinstance(vertex, Task) and vertex.computes:
+            readers = users.get(vertex, [])
+            is_last = bool(readers) and all(reader.kind == NodeType.COMM_COLL for reader in readers)
+            if is_last or (len(readers) == 1 and readers[0] in free):
+                free[vertex] = None
+    return free
+
+
+def _consumers(graph: TaskGraph, free: Mapping[Task, None]) -> dict[Task, float]:
+    """For each task, the first place of its rank that waits for collectives of its data, or of sums that it is part of."""
     first: dict[Task, float] = {}
     for task in graph.tasks():
         for dep in task.data:
@@ -59,6 +74,10 @@ def _consumers(graph: TaskGraph) -> dict[Task, float]:
         if task.kind == NodeType.COMM_COLL:
             for dep in task.data:
                 found[dep] = min(found.get(dep, math.inf), first.get(task, math.inf))
+    for sum_of_later in free:  # the last ones first
+        for dep in sum_of_later.data:
+            if dep in free:
+                found[dep] = min(found.get(dep, math.inf), found.get(sum_of_later, math.inf))
     return found
 
 
