@@ -63,7 +63,7 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
         result = read_json_object(path)
         known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
         known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
-        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_npus)]
+        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_endpoints)]
         wrong = [(name, result[name], value) for name, value in known if result[name] != value]
         missing = [name for name in _NEEDED if name not in result]
         missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]

@@ -79,7 +79,7 @@ def _describe_search(search: dict[str, Any]) -> str:
         return f"{text}, then cut off by --time-limit: the result depends on the machine"
     if search["cut_off_by_budget"]:
         return f"{text}, then the budget was used up: a larger --budget may find a faster schedule"
-    return f"{text}, the others cannot win" if search["candidates_tried"] < search["candidates"] else text
+    return f"{text}, the others promise no gain" if search["candidates_tried"] < search["candidates"] else text
 
 
 def _sizes(sizes: list[int]) -> str:

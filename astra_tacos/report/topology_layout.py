@@ -1,4 +1,4 @@
-"""Positions of the devices of a network in a drawing: by dimension, or by distance for an arbitrary graph.
+"""Positions of the devices of a network in a drawing: by dimension, by layers of a fabric, or by distance for another graph.
 
 Each dimension arranges copies of the drawing of its inner dimensions. Consecutive rings and meshes form a grid (a third one is
 drawn at an angle), other blocks form a circle, and switches stand in the middle of their members.
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from astra_tacos.blocks.building_block import Drawing
 from astra_tacos.config.network import Dimension
 from astra_tacos.report.graph_layout import lay_out_graph
+from astra_tacos.report.layered_layout import lay_out_layers
 from astra_tacos.topology.topology import Topology
 
 Points = NDArray[np.float64]
@@ -84,7 +85,8 @@ def layout(topology: Topology) -> Layout:
     if topology.dimensions and _is_composed(topology):
         positions, controls = _by_dimension(topology)
     else:
-        positions = lay_out_graph(topology)
+        layered = lay_out_layers(topology)
+        positions = lay_out_graph(topology) if layered is None else layered
         controls = positions[topology.link_src] / 2 + positions[topology.link_dst] / 2
     everything = np.concatenate((positions, (positions[topology.link_src] + positions[topology.link_dst]) / 4 + controls / 2))
     low, high = everything.min(axis=0), everything.max(axis=0)

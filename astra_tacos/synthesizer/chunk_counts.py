@@ -21,7 +21,7 @@ from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
 from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.bounds.way_volume import fewest_crossings
-from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, choose_link_model, compute_timing
@@ -176,14 +176,39 @@ def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model:
     max_sends
         Of the schedule.
     """
-    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
-    most = float(whole.class_size_bytes[0]) / (float(rate.min() if link_model == "blocking" else rate.max()) * short_ns)
-    most = min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS_OF_TRIPS / whole.num_chunks)
-    count = int(max(most, 1.0))
+    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
+    count = _most_of_trips(topology, whole, float(rate.min() if link_model == "blocking" else rate.max()), max_sends)
     shift = max(count.bit_length() - 3, 0)  # round numbers, so that similar networks get the same
     return count >> shift << shift
+
+
+def counts_for_trips(topology: Topology, collective: Collective, max_sends: int) -> set[int]:
+    """Numbers of chunks per NPU to try where devices forward: 1, and powers of two from long holds of slow links to short ones.
+
+    A trip waits at every device, longest at slow links; a fast link, though, may hold small chunks for few nanoseconds only.
+
+    Parameters
+    ----------
+    topology
+        The network, one with forwarding devices.
+    collective
+        In any number of chunks.
+    max_sends
+        Of the schedule.
+    """
+    whole = cut_into(collective, 1)
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    least, most = (_most_of_trips(topology, whole, float(each), max_sends) for each in (rate.max(), rate.min()))
+    powers = range((least // 2).bit_length(), most.bit_length())
+    return {1} | {1 << power for power in powers}
+
+
+def _most_of_trips(topology: Topology, whole: Collective, rate: float, max_sends: int) -> int:
+    """Chunks per NPU that hold links of a rate in bytes/ns for a short time, if schedules and collectives may be so large."""
+    short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
+    most = float(whole.class_size_bytes[0]) / (rate * short_ns)
+    return int(max(min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS_OF_TRIPS / whole.num_chunks), 1.0))
 
 
 def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,20 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.startswith(f"written: {tmp_path / 'new' / 'page.html'} (schedule, ")
     # The report is no part of the directory, which synthesize may replace as before.
     assert run("synthesize", *asked, "--output", tmp_path / "run") == 0
+
+
+def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -> None:
+    assert run("fabric", "dgx-a100", "--nodes", 1, "-o", tmp_path / "net") == 0
+    asked = ("--collective", "all-gather", "--size", "1MiB", "--synthesizer", "direct", "--chunks-per-npu", 1)
+    assert run("synthesize", "--network", tmp_path / "net" / "network.yml", *asked, "--output", tmp_path / "run") == 0
+    assert run("report", tmp_path / "run", "--no-compare", "-o", tmp_path / "page.html") == 0
+    encoded = re.search(r'id="at-data">([^<]*)<', (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert encoded
+    block = gzip.decompress(base64.b64decode(encoded[1]))
+    data = json.loads(block[4 : 4 + int.from_bytes(block[:4], "little")])
+    assert data["npus"] == 8
+    assert len(data["others"]) == data["devices"] - 8
+    assert "switch 8 (node0.nvswitch0)" in data["others"]
 
 
 def test_the_same_directory_gives_the_same_bytes(directory: Path, tmp_path: Path) -> None:

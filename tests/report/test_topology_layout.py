@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import networks
+from helpers.fabrics import fabrics
 from hypothesis import given, settings
 
 from astra_tacos.config.network import LinkSpec
+from astra_tacos.fabric.kinds import KINDS, make_fabric
 from astra_tacos.report.topology_layout import curves, layout
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 
 B = (50.0, 500.0)
@@ -18,6 +21,11 @@ LARGE = {
     "switch": (("Switch", 2048, *B),),
     "mesh": (("Mesh", 16384, *B),),
 }
+
+
+FLAT = ("dragonfly", "hxmesh", "mi250")
+"""Kinds with links between devices of one layer, which are drawn by distance."""
+FABRIC_KINDS = sorted(KINDS)
 
 
 def check(topology: Topology) -> None:
@@ -125,3 +133,37 @@ def test_neighbours_in_a_graph_are_near_one_another() -> None:
     linked[topology.link_src, topology.link_dst] = True
     apart = ~linked & ~np.eye(8, dtype=bool)
     assert distance[linked].mean() < distance[apart].mean()
+
+
+@settings(deadline=None)
+@given(fabrics())
+def test_devices_of_fabrics_have_places_of_their_own(topology: Topology) -> None:
+    check(topology)
+
+
+@pytest.mark.parametrize("kind", FABRIC_KINDS)
+def test_fabrics_without_links_inside_layers_are_drawn_in_layers(kind: str) -> None:
+    topology = build_topology(make_fabric(kind), may_forward=True)
+    check(topology)
+    heights = np.round(layout(topology).positions[:, 1], 9)
+    ends = heights[topology.link_src], heights[topology.link_dst]
+    if kind in FLAT:
+        assert len(np.unique(heights)) > 6
+    else:
+        assert np.ptp(heights[: topology.num_endpoints]) == 0
+        assert len(np.unique(heights)) <= 4
+        assert len(np.unique(np.abs(ends[0] - ends[1]).round(6))) == 1  # every link leads to the next layer
+
+
+def test_the_switches_of_nodes_are_below_and_what_joins_nodes_above() -> None:
+    topology = build_topology(make_fabric("rails", nodes=4, npus=4), may_forward=True)
+    drawn = layout(topology).positions
+    row = drawn[0, 1]
+    for device in range(topology.num_endpoints, topology.num_npus):
+        served = topology.link_src[topology.link_dst == device]
+        is_node = bool(np.ptp(served) == len(served) - 1)
+        assert (drawn[device, 1] < row) == is_node
+        if is_node:
+            assert np.isclose(drawn[device, 0], drawn[served, 0].mean())
+    gaps = np.diff(np.sort(drawn[: topology.num_endpoints, 0]))
+    assert gaps[3::4].min() > gaps.min() * 1.5  # there is room between nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from astra_tacos import all_reduce, synthesize
 from astra_tacos.config.network import LinkSpec
+from astra_tacos.fabric.kinds import make_fabric
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.figure.topology_plot import draw_topology, save_topology
 from astra_tacos.report.topology_layout import layout
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 
 B = (50.0, 500.0)
@@ -193,3 +195,26 @@ def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
     topology = replace(networks.dgx1(), name=r"2$ \frac{x$")
     save_topology(topology, tmp_path / "odd.svg")
     assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(lambda: draw_topology(topology))))
+
+
+def test_devices_that_forward_have_marks_of_their_kinds() -> None:
+    topology = build_topology(make_fabric("dgx-a100", nodes=2), may_forward=True)
+    figure = drawn(lambda: draw_topology(topology))
+    kinds = Counter(device.kind for device in topology.forwarding)
+    dots = [len(c.get_offsets()) for c in figure.axes[0].collections if isinstance(c, PathCollection)]
+    assert dots == [topology.num_endpoints, kinds["switch"], kinds["nic"]]
+    texts = " ".join(texts_of(figure))
+    assert "16 NPUs, 36 forwarding devices" in texts
+    assert "52 NPUs" not in texts
+    assert "squares: switches; diamonds: NICs" in " ".join(texts.split())
+
+
+def test_groups_of_a_large_fabric_keep_kinds_apart() -> None:
+    topology = build_topology(make_fabric("rails", nodes=48), may_forward=True)
+    grouped = group(topology)
+    assert grouped.topology.num_devices <= MOST_DEVICES
+    assert {device.kind for device in grouped.topology.forwarding} == {"switch"}
+    assert 1 < grouped.npus <= topology.num_endpoints // grouped.topology.num_endpoints * 4
+    bandwidth = grouped.mean(topology.link_bandwidth_gibps)
+    assert set(np.unique(bandwidth).round(6)) <= set(np.unique(topology.link_bandwidth_gibps).round(6))
+    assert any(f"groups of up to {grouped.npus}" in text for text in texts_of(drawn(lambda: draw_topology(topology))))

@@ -23,6 +23,8 @@ from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -129,3 +131,17 @@ def test_partial_sums_are_refused() -> None:
     entry = on_fabrics(SYNTHESIZERS["one-shot"])
     with pytest.raises(SynthesisError, match="partial sums"):
         entry.make(TWO_LEVELS, what, compute_timing(TWO_LEVELS, what, "pipelined"), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "of", "at_least"),
+    [
+        ("dgx-a100", {"nodes": 2}, "all-reduce", 0.9),  # a single chunk per NPU says nothing of many: tacos stopped at 0.23
+        ("rails", {"nodes": 4}, "all-reduce", 0.95),  # what suits the fastest links is too few for the slow ones: 0.86
+    ],
+)
+def test_the_default_comes_close_to_the_bound(kind, values, of, at_least) -> None:
+    topology = build_topology(make_fabric(kind, **values), may_forward=True)
+    what = make_collective(of, topology.num_npus, 1 << 24, 1, members=topology.endpoints)
+    found = search(topology, what, SearchOptions(chunks_per_npu="auto"))
+    assert lower_bound(topology, what, found.schedule.timing).time_ns >= at_least * found.schedule.collective_time_ns

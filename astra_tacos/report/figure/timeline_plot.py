@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from astra_tacos.config.node_table import SWITCH_KIND
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import (
     COPY,
@@ -28,6 +29,7 @@ from astra_tacos.report.figure.timeline_rows import (
     sends_of_chunk,
 )
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.topology.topology import Topology
 from astra_tacos.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -217,7 +219,7 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, wi
     axes.tick_params(axis="y", length=0)
     if rows.num_rows <= _LABELLED_ROWS[width]:
         ends = zip(topology.link_src[rows.link].tolist(), topology.link_dst[rows.link].tolist(), strict=True)
-        labels = [f"{src} → {dst if dst < topology.num_npus else f'sw {dst}'}" for src, dst in ends]
+        labels = [f"{_device(topology, src)} → {_device(topology, dst)}" for src, dst in ends]
         axes.set_yticks(np.arange(rows.num_rows) + 0.5, labels, fontsize=5.5 if rows.num_rows > 20 else 6.5)
         axes.set_ylabel("link")
         beside = axes.secondary_yaxis("right")
@@ -231,10 +233,18 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, wi
         axes.axhline(group.first, color="black", linewidth=0.6, zorder=5)
 
 
+def _device(topology: Topology, device: int) -> str:
+    """`3` for an NPU, `sw 16`, `nic 20` for other devices."""
+    if device < topology.num_endpoints:
+        return str(device)
+    kind = topology.forwarding[device - topology.num_endpoints].kind if device < topology.num_npus else SWITCH_KIND
+    return f"{'sw' if kind == SWITCH_KIND else kind} {device}"
+
+
 def _title(schedule: Schedule | LockstepSchedule, width: str) -> str:
     topology, collective = schedule.topology, schedule.collective
     what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
-    where = f"{shape_text(topology.describe_shape())} ({topology.num_npus:,} NPUs)"
+    where = f"{shape_text(topology.describe_shape())} ({topology.num_endpoints:,} NPUs)"
     made = f"{schedule.synthesizer}: {format_time(schedule.collective_time_ns).replace(' us', ' µs')}"
     if width == "double":
         return f"{what} on {where}, {made}"

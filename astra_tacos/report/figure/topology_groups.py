@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.network import Dimension
-from astra_tacos.report.graph_layout import lay_out_graph
-from astra_tacos.report.topology_layout import IN_GRIDS
+from astra_tacos.config.node_table import SWITCH_KIND, ForwardingDevice
+from astra_tacos.report.topology_layout import IN_GRIDS, layout
 from astra_tacos.topology.topology import NO_DIMENSION, Topology
 
 MOST_DEVICES = 320
@@ -53,6 +53,11 @@ class Grouped:
         seen = self.link >= 0
         total = np.bincount(self.link[seen], values[seen], minlength=self.topology.num_links)
         return total / np.bincount(self.link[seen], minlength=self.topology.num_links)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether links or devices stand for several."""
+        return len(self.link) > self.topology.num_links
 
     @property
     def links_of_each(self) -> int:
@@ -138,14 +143,18 @@ def _by_dimension(topology: Topology, small: list[int]) -> Grouped:
 
 def _by_place(topology: Topology) -> Grouped:
     """Group an arbitrary graph: devices of one kind in the same square of its layout become one."""
-    positions = lay_out_graph(topology)
+    positions = layout(topology).positions
     low, extent = positions.min(axis=0), max(float(np.ptp(positions, axis=0).max()), 1e-300)
     cell = np.minimum((positions - low) / extent * _CELLS, _CELLS - 1).astype(np.int64)
-    is_switch = np.arange(topology.num_devices) >= topology.num_npus
-    key = np.where(is_switch, _CELLS * _CELLS, 0) + cell[:, 0] * _CELLS + cell[:, 1]
-    names, device = np.unique(key, return_inverse=True)
-    npus = int(np.count_nonzero(names < _CELLS * _CELLS))
-    return _merged(topology, device.reshape(-1), npus, len(names) - npus, (), np.zeros(0, np.int64))
+    kinds = ["", *sorted({device.kind for device in topology.forwarding}), SWITCH_KIND]
+    kind = np.full(topology.num_devices, len(kinds) - 1)
+    kind[: topology.num_endpoints] = 0
+    kind[topology.num_endpoints : topology.num_npus] = [kinds.index(device.kind) for device in topology.forwarding]
+    names, device = np.unique((kind * _CELLS + cell[:, 0]) * _CELLS + cell[:, 1], return_inverse=True)
+    kept = names // (_CELLS * _CELLS)
+    forwarding = tuple(ForwardingDevice(kinds[int(which)]) for which in kept[(kept > 0) & (kept < len(kinds) - 1)])
+    switches = int(np.count_nonzero(kept == len(kinds) - 1))
+    return _merged(topology, device.reshape(-1), len(names) - switches, switches, (), np.zeros(0, np.int64), forwarding)
 
 
 def _merged(
@@ -155,6 +164,7 @@ def _merged(
     switches: int,
     dimensions: tuple[Dimension, ...],
     number: NDArray[np.int64],
+    forwarding: tuple[ForwardingDevice, ...] = (),
 ) -> Grouped:
     src, dst = device[topology.link_src].astype(np.int64), device[topology.link_dst].astype(np.int64)
     count = npus + switches
@@ -176,6 +186,7 @@ def _merged(
         np.bincount(which, topology.link_latency_ns[between], minlength=len(keys)) / links_of_each,
         (keys // (count * count)).astype(np.int16),
         dimensions,
+        forwarding,
     )
-    members = np.bincount(device[: topology.num_npus])
+    members = np.bincount(device[: topology.num_endpoints])
     return Grouped(small, link, number, int(members.max()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.node_table import SWITCH_KIND
 from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, shape_text, wrapped
 from astra_tacos.report.figure.topology_groups import Grouped, group
 from astra_tacos.report.topology_layout import Layout, curves, layout
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NPU, _SWITCH = "#333333", "#ffffff"
+_MARKS = {
+    SWITCH_KIND: ("s", "squares", "switches"),
+    "nic": ("D", "diamonds", "NICs"),
+    "pcie": ("^", "triangles", "PCIe switches"),
+    "cpu": ("h", "hexagons", "CPUs"),
+}
+"""For each of `FORWARDING_KINDS`, matplotlib's marker, and how notes call it and the devices."""
+_SMALLEST_MARK = 3.0
+"""Size of a mark in points below which its shape does not show."""
 _MOST_BANDWIDTHS = 8
 """Number of distinct bandwidths up to which each has a colour of its own."""
 _LINE_INCHES, _PAD_INCHES = 0.15, 0.1
@@ -86,7 +96,9 @@ def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.fl
     shown = grouped.mean(values)
     shades = _bandwidth_shades(topology) if busy is None else _utilisation_shades()
     notes = [line for note in _notes(topology, grouped, busy) for line in wrapped(note, width, _NOTE_SHARE[width]).split("\n")]
-    shape = f"{shape_text(topology.describe_shape())}, {topology.num_npus:,} NPUs"
+    shape = shape_text(topology.describe_shape())
+    if not topology.forwarding:
+        shape += f", {topology.num_npus:,} NPUs"
     title = wrapped(f"{topology.name}: {shape}" if width == "double" else f"{topology.name}\n{shape}", width)
     panel, bar, text, size = _places(drawn, width, title.count("\n") + 1, len(notes))
     figure = Figure(figsize=size)
@@ -216,21 +228,31 @@ def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, s
 
 
 def _add_devices(axes: Axes, grouped: Grouped, drawn: Layout, point: float) -> None:
-    """Draw NPUs as dots, with their numbers if these fit, and switches as squares."""
+    """Draw NPUs as dots, with their numbers if these fit, and other devices as the marks of their kinds."""
     topology = grouped.topology
     diameter = min(max(0.42 * drawn.spacing / point, 1.2), 15.0)
-    digits = len(str(topology.num_npus - 1))
-    npus, switches = drawn.positions[: topology.num_npus], drawn.positions[topology.num_npus :]
+    digits = len(str(topology.num_endpoints - 1))
+    npus = drawn.positions[: topology.num_endpoints]
     has_labels = grouped.npus == 1 and diameter >= _LABEL_POINTS * (0.55 + 0.55 * digits)
     face, edge = ("#ffffff", _NPU) if has_labels else (_NPU, "#ffffff")
     style: dict[str, Any] = {"linewidths": min(0.6, diameter / 8), "zorder": 3, "clip_on": False}
     axes.scatter(npus[:, 0], npus[:, 1], s=diameter**2, color=face, edgecolors=edge, **style)
-    if len(switches):
-        side = min(diameter, 9.0)
-        axes.scatter(switches[:, 0], switches[:, 1], s=side**2, marker="s", color=_SWITCH, edgecolors=_NPU, **style)
+    side = min(max(diameter, _SMALLEST_MARK), 9.0)
+    for kind, devices in _kinds(topology).items():
+        x, y = drawn.positions[devices].T
+        axes.scatter(x, y, s=side**2, marker=_MARKS[kind][0], color=_SWITCH, edgecolors=_NPU, **(style | {"linewidths": 0.6}))
     if has_labels:
         for number, (x, y) in enumerate(npus.tolist()):
             axes.text(x, y, str(number), ha="center", va="center_baseline", fontsize=min(diameter * 0.5, 6.5), zorder=4)
+
+
+def _kinds(topology: Topology) -> dict[str, list[int]]:
+    """The devices that are no NPUs, by kind, in the order of `_MARKS`."""
+    kinds: dict[str, list[int]] = {kind: [] for kind in _MARKS}
+    for number, device in enumerate(topology.forwarding):
+        kinds[device.kind].append(topology.num_endpoints + number)
+    kinds[SWITCH_KIND] += range(topology.num_npus, topology.num_devices)
+    return {kind: devices for kind, devices in kinds.items() if devices}
 
 
 def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | None) -> list[str]:
@@ -245,10 +267,11 @@ def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | Non
         notes.append(f"{index}: {dimension.block} {dimension.size}, {facts}{inside}")
     if not topology.dimensions and busy is not None:
         notes.append(f"{topology.num_links:,} links, {float(np.mean(busy)):.0%} busy")
-    if grouped.npus == 1:
-        notes.append("dots: NPUs" + ("; squares: switches" if topology.has_switches else ""))
+    others = [f"; {mark}: {kind}" for mark, kind in (_MARKS[kind][1:] for kind in _kinds(topology))]
+    if not grouped.is_merged:
+        notes.append("dots: NPUs" + "".join(others))
     else:
-        notes.append(f"dots: groups of up to {grouped.npus:,} NPUs")
+        notes.append(f"dots: groups of up to {grouped.npus:,} NPUs" + "".join(others))
         notes.append(f"lines: means of up to {grouped.links_of_each:,} links")
         notes.append(f"{np.count_nonzero(grouped.link < 0):,} of {topology.num_links:,} links inside groups")
     return notes

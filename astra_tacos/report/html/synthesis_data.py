@@ -39,7 +39,8 @@ def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
     order, groups = links_by_dimension(topology)
     data: Data = {
         "name": topology.name,
-        "npus": topology.num_npus,
+        "npus": topology.num_endpoints,
+        "others": [topology.describe_device(device) for device in range(topology.num_endpoints, topology.num_npus)],
         "devices": topology.num_devices,
         "time": schedule.collective_time_ns,
         "bound": result["bound_ns"],
@@ -180,19 +181,20 @@ def _dimensions(topology: Topology, busy: NDArray[np.float64]) -> list[Data]:
 
 
 def _matrix(topology: Topology, busy: NDArray[np.float64]) -> Data:
-    """Mean use of the links between groups of NPUs of consecutive numbers, and the switches."""
-    groups = min(_MATRIX_GROUPS, topology.num_npus)
-    device = np.arange(topology.num_npus)
+    """Mean use of the links between groups of NPUs of consecutive numbers, and the other devices."""
+    groups = min(_MATRIX_GROUPS, topology.num_endpoints)
+    device = np.arange(topology.num_endpoints)
     of = np.full(topology.num_devices, groups)
-    of[device] = device * groups // topology.num_npus
+    of[device] = device * groups // topology.num_endpoints
     edges = np.searchsorted(of[device], np.arange(groups + 1))
     labels = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in pairwise(edges.tolist())]
-    size = groups + topology.has_switches
+    others = ["other devices" if topology.forwarding else "switches"] * (topology.num_devices > topology.num_endpoints)
+    size = groups + len(others)
     cell = of[topology.link_src] * size + of[topology.link_dst]
     links = np.bincount(cell, minlength=size * size).reshape(size, size)
     total = np.bincount(cell, busy, size * size).reshape(size, size)
     share = np.where(links > 0, total / np.maximum(links, 1), np.nan).astype(np.float32)
-    return {"labels": labels + ["switches"] * topology.has_switches, "links": links, "shares": share}
+    return {"labels": labels + others, "links": links, "shares": share}
 
 
 def _curves(schedule: Schedule | LockstepSchedule) -> Data:

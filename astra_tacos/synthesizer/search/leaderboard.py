@@ -112,6 +112,8 @@ class Leaderboard:
             return _gains_no_more(list(times.values()), steps_left, leader)
         if candidate.stage <= _IN_BETWEEN and count in times:
             return True
+        if candidate.is_advised and list(times) == [1]:
+            return False  # a single chunk per NPU says nothing of many: most of its time is waiting
         if not times or min(times.values()) > _SEEDS_GAIN * leader:
             return True
         if candidate.stage == _IN_BETWEEN:

@@ -19,7 +19,7 @@ from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_of_whole_ns
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_for_trips, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
@@ -31,6 +31,8 @@ MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
 _MOST_OF_UNEQUAL = 16
 _SENDS_AT_A_TIME = 20_000_000
+_MOST_SENDS_OF_TRIPS = 200_000
+"""Where devices forward, of numbers of chunks that no synthesizer advises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +276,11 @@ def known_optimum(
 
 
 def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
-    """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links, or devices forward."""
-    if topology.forwarding:  # what synthesizers advise counts: estimates do not know trips
-        return {1}
+    """Numbers of chunks per NPU to try; 1 alone where even that makes chunks too small for the links."""
     if collective.part_bytes is not None:
-        return _numbers_for_unequal_parts(topology, collective, link_model, max_sends)
+        return {1} if topology.forwarding else _numbers_for_unequal_parts(topology, collective, link_model, max_sends)
+    if topology.forwarding:
+        return counts_for_trips(topology, collective, min(max_sends, _MOST_SENDS_OF_TRIPS))
     try:
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:

@@ -3,9 +3,9 @@
 AT.ready(async () => {
   const data = AT.data;
   const $ = (id) => document.getElementById(id);
-  const device = (d) => (d < data.npus ? `NPU ${d}` : `switch ${d}`);
+  const device = (d) => (d < data.npus ? `NPU ${d}` : (data.others[d - data.npus] ?? `switch ${d}`));
   const linkName = (link) => `${device(data.links.src[link])} → ${device(data.links.dst[link])}`;
-  const short = (d) => (d < data.npus ? String(d) : `sw ${d}`);
+  const short = (d) => (d < data.npus ? String(d) : device(d).replace(/^switch/, "sw").replace(/ \(.*/, ""));
   const shortLink = (link) => `${short(data.links.src[link])} → ${short(data.links.dst[link])}`;
   const dimension = (link) => (data.links.dimension[link] < 0 ? "" : String(data.links.dimension[link]));
   const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
@@ -63,7 +63,7 @@ AT.ready(async () => {
   if (data.layout) {
     parts.drawing = AT.topology($("topology"), {
       layout: data.layout, links: data.links, npus: data.npus, devices: data.devices, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
-      alt: `Drawing of ${data.name}: ${count(data.npus)} NPUs, ${count(data.devices - data.npus)} switches and ${count(data.links.src.length)} links, coloured by the share of time in use.`,
+      alt: `Drawing of ${data.name}: ${count(data.npus)} NPUs, ${count(data.devices - data.npus)} other devices and ${count(data.links.src.length)} links, coloured by the share of time in use.`,
       onNpu: tree ? (npu) => showNpu(npu) : null,
     });
   } else {
@@ -107,7 +107,7 @@ AT.ready(async () => {
     const rows = Array.from(data.rows, shortLink);
     const say = (bar) => {
       const send = bars.send[bar];
-      return `NPU ${sends.src[send]} → ${sends.dst[send]}, ${sends.reduces[send] ? "reduces" : "copies"} ${AT.synthesis.chunksOf(data, bars.message[bar])}, `
+      return `${device(sends.src[send])} → ${short(sends.dst[send])}, ${sends.reduces[send] ? "reduces" : "copies"} ${AT.synthesis.chunksOf(data, bars.message[bar])}, `
         + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
     };
     const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];

@@ -100,7 +100,7 @@ AT.synthesis = {
 
   async matrix(element, { matrix, name }, stem) {
     const { labels, links, shares } = matrix;
-    const shown = labels.map((label) => (label === "switches" ? label : `NPU ${label}`));
+    const shown = labels.map((label) => (/^\d/.test(label) ? `NPU ${label}` : label));
     const rows = () => [["from", "to", "links", "share_of_time_in_use"], ...labels.flatMap((_, a) => labels.flatMap((__, b) => (links[a][b] ? [[shown[a], shown[b], links[a][b], shares[a][b]]] : [])))];
     await AT.chart(element, [{ type: "heatmap", x: shown, y: shown, z: shares, zmin: 0, zmax: 1, colorscale: AT.rampStops, hoverongaps: false, xgap: 0.5, ygap: 0.5,
       colorbar: { title: { text: "in use" }, tickformat: ".0%", thickness: 14 }, hovertemplate: "%{y} to %{x}<br>%{z:.1%} of the time in use<extra></extra>" }],
