@@ -139,6 +139,7 @@ def synthesize(
     from astra_tacos.schedule.moved import moved_to
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import known_optimum
+    from astra_tacos.synthesizer.work import CHECKS, JUDGING
     from astra_tacos.topology.composition import build_topology
     from astra_tacos.topology.sketched import under_sketch
 
@@ -164,7 +165,16 @@ def synthesize(
     if found is None:
         compile_ahead(*kernels, later=later)
         with progress("synthesizing") as on_progress:
-            found, fastest_order = search_and_replay(backend, network, searched, what, options, on_progress, link_order)
+            found, fastest_order = search_and_replay(
+                backend,
+                network,
+                searched,
+                what,
+                options,
+                on_progress,
+                link_order,
+                work_after=JUDGING + (CHECKS if with_checks else 0.0),
+            )
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"

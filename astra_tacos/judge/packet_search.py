@@ -65,6 +65,8 @@ def search_and_replay(
     options: SearchOptions,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     link_order: LinkOrder | None = None,
+    *,
+    work_after: float = 0.0,
 ) -> tuple[SearchResult, LinkOrder | None]:
     """`search_on`; for the packet level, what its replay ends first of several results, and the order of sends in its traces.
 
@@ -81,9 +83,11 @@ def search_and_replay(
         As for `search`, which says what is raised.
     link_order
         How traces keep the order of sends on a link; None for the fastest way.
+    work_after
+        As for `search`, on analytical models.
     """
     if not is_packet_level(backend):
-        return search(topology, collective, options, on_progress), link_order
+        return search(topology, collective, options, on_progress, work_after=work_after), link_order
     is_open = options.link_model == FASTEST
     options = replace(options, link_model=backend.link_model) if is_open else options
     found = search_on(backend, network.ns3, topology, collective, options, on_progress)

@@ -23,7 +23,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.schedule.work_meter import count_work, metered
+from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
@@ -363,6 +363,54 @@ def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch
     assert found.work // found.num_tried >= 1000  # the first one is told to be a thousand times as much
     assert found.num_tried <= 3
     assert found.was_cut_off
+
+
+def test_a_candidate_that_examines_more_than_is_left_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its estimate is far too small: it is begun, but not finished; without a budget that was asked for it is."""
+    entry, counted = SYNTHESIZERS["ring"], []
+
+    def endless(*arguments):
+        schedule = entry.make(*arguments)
+        for done in range(1000):
+            count_work(1_000_000)
+            counted.append(done)
+        return schedule
+
+    monkeypatch.setitem(SYNTHESIZERS, "ring", replace(entry, make=endless, work=lambda *_: 10_000))
+    where = topology(*ALL["ring8"])
+    what = COLLECTIVES["all-to-all"](8, 1000) if "all-to-all" in entry.collectives else COLLECTIVES["broadcast"](8, MIB)
+    found = [search(where, what, SearchOptions(trials=2, budget=4_000_000, threads=threads)) for threads in (1, 3)]
+    assert found[0].describe() == found[1].describe()
+    assert found[0].was_cut_off
+    assert 0 < len(counted) < 2 * 5
+    counted.clear()
+    search(where, what, SearchOptions(trials=2))
+    assert len(counted) == 1000
+
+
+def test_checks_of_the_result_are_a_part_of_a_budget() -> None:
+    where = topology(*ALL["mixed"])
+    what = COLLECTIVES["all-reduce"](where.num_npus, 64 * MIB)
+    options = SearchOptions(chunks_per_npu="auto", max_sends=20_000, budget=150_000)
+    alone, judged = search(where, what, options), search(where, what, options, work_after=10.0)
+    assert judged.was_cut_off
+    assert judged.work + 10 * judged.schedule.num_sends <= 1.25 * 150_000
+    assert judged.schedule.num_sends < alone.schedule.num_sends
+
+
+def test_what_is_dropped_is_stopped() -> None:
+    allowance = Allowance(10)
+    count, done = iter(range(100)), []
+
+    def make() -> None:
+        for at in count:
+            done.append(at)
+            allowance.most = 10 if at < 3 else -1
+            count_work(0)
+
+    with pytest.raises(OutOfWorkError):
+        metered(make, allowance)
+    assert done == [0, 1, 2, 3]
 
 
 def test_estimates_are_near_what_parts_count() -> None:

@@ -12,12 +12,25 @@ from functools import partial
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.schedule.work_meter import metered
+from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, metered
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.topology.topology import Topology
 
-_UnderWay = tuple[Candidate, Future[tuple[TimedSchedule, int]]]
+_OVERSHOOT = 1.25
+"""A candidate that examines more than what is left of a budget that was asked for, times this, is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    candidate: Candidate
+    allowance: Allowance
+    future: Future[tuple[TimedSchedule, int]]
+
+    def drop(self) -> None:
+        """Let it end soon: nobody waits for its result."""
+        self.allowance.most = -1
+        self.future.cancel()
 
 
 @dataclass(slots=True)
@@ -27,6 +40,7 @@ class CandidateRunner:
     So what is tried and what leads does not depend on the number of threads or on how fast they are, unless the time limit
     strikes. A candidate that is likely to need more work than is left of the budget is passed over; cheaper ones after it are
     not. What it is likely to need is its estimate, times how far that of the last one of its synthesizer and link model was off.
+    One that needs much more than is left is stopped if the budget is a limit; what is dropped is stopped, too.
 
     Parameters
     ----------
@@ -34,6 +48,10 @@ class CandidateRunner:
         Where results are entered.
     budget
         Sends that may be examined. The first candidate is made whatever it takes.
+    is_limit
+        Whether candidates are stopped at it, and not only started within it.
+    work_after
+        Sends examined that each send of the result will count as when it is checked and judged, which is a part of the budget.
     workers
         Threads; so many schedules, and one more, are in memory beside the best.
     deadline
@@ -51,9 +69,13 @@ class CandidateRunner:
     budget: float
     workers: int
     deadline: float = math.inf
+    is_limit: bool = False
+    work_after: float = 0.0
     refusals: dict[tuple[str, LinkModel], str] = field(default_factory=dict)
     work: int = 0
     correction: dict[tuple[str, LinkModel], float] = field(default_factory=dict)
+    longest: int = 0
+    """Sends of the longest schedule that has led."""
     passed_over: list[Candidate] = field(default_factory=list)
     """Candidates that did not fit into the budget."""
     not_started: list[Candidate] = field(default_factory=list)
@@ -70,9 +92,9 @@ class CandidateRunner:
                     while rest and len(under_way) < ahead and self._may_start(rest[0], under_way):
                         candidate = rest.popleft()
                         if not self._is_needless(candidate):
-                            under_way.append((candidate, pool.submit(metered, partial(candidate.make, self.topology))))
+                            under_way.append(self._start(pool, candidate))
                     if under_way:
-                        self._finish(*under_way.popleft())
+                        self._finish(under_way.popleft())
                     elif rest and time.monotonic() >= self.deadline:
                         self.not_started += rest
                         rest.clear()
@@ -80,8 +102,8 @@ class CandidateRunner:
                         self.passed_over.append(rest.popleft())
                     on_progress(len(candidates) - len(rest) - len(under_way), len(candidates))
             finally:
-                for _, future in under_way:
-                    future.cancel()
+                for other in under_way:
+                    other.drop()
 
     @property
     def was_cut_off(self) -> bool:
@@ -95,11 +117,11 @@ class CandidateRunner:
 
     def _may_start(self, candidate: Candidate, under_way: deque[_UnderWay]) -> bool:
         """Whether to start a candidate now; while others are running, as far as can be told without their results."""
-        if under_way and under_way[0][0].stage < candidate.stage:
+        if under_way and under_way[0].candidate.stage < candidate.stage:
             return False  # whether it is needless follows from all results of the stages before
         if self._is_needless(candidate):
             return True
-        used = sum(self._likely_work(other) for other, _ in under_way)
+        used = sum(self._likely_work(other.candidate) for other in under_way)
         return self._fits(candidate, used) and (time.monotonic() < self.deadline or self._is_first(under_way))
 
     def _is_first(self, under_way: deque[_UnderWay]) -> bool:
@@ -108,29 +130,61 @@ class CandidateRunner:
     def _likely_work(self, candidate: Candidate) -> float:
         return candidate.work * self.correction.get(candidate.series, 1.0)
 
+    def _start(self, pool: ThreadPoolExecutor, candidate: Candidate) -> _UnderWay:
+        allowance = Allowance(self._most(candidate))
+        return _UnderWay(candidate, allowance, pool.submit(metered, partial(candidate.make, self.topology), allowance))
+
+    def _left(self, candidate: Candidate) -> float:
+        """What is left of the budget, less what will be examined of the result after the search."""
+        return self.budget - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
+
+    def _most(self, candidate: Candidate) -> float:
+        """What a candidate may examine before it is stopped. It never grows, so it may be asked early."""
+        is_first = self.leaderboard.best is None
+        return math.inf if is_first or not self.is_limit else _OVERSHOOT * max(self._left(candidate), 0.0)
+
     def _fits(self, candidate: Candidate, used: float = 0.0) -> bool:
         """Whether a candidate is the first, or fits into the budget beside the work counted and the expected work of others."""
         if not used and self.leaderboard.best is None:
             return True
-        return self.work + used + self._likely_work(candidate) <= self.budget
+        return used + self._likely_work(candidate) <= self._left(candidate)
 
     def _is_needless(self, candidate: Candidate) -> bool:
         return candidate.series in self.refusals or self.leaderboard.passes_over(candidate)
 
-    def _finish(self, candidate: Candidate, future: Future[tuple[TimedSchedule, int]]) -> None:
+    def _finish(self, made: _UnderWay) -> None:
         """Enter a result, unless earlier ones make it needless or exhaust the budget: then it does not count, finished or not."""
+        candidate = made.candidate
         if self._is_needless(candidate):
+            made.drop()
             return
         if not self._fits(candidate):
+            made.drop()
             self.passed_over.append(candidate)
             return
+        most = self._most(candidate)
+        made.allowance.most = most
         try:
-            schedule, counted = future.result()
+            schedule, counted = made.future.result()
         except SynthesisError as error:
             self.refusals[candidate.series] = str(error)
             self.work += candidate.work
+            return
+        except OutOfWorkError:
+            self._stop(candidate, most)
+            return
+        if counted > most:
+            self._stop(candidate, most)
             return
         work = counted or candidate.work
         self.work += work
         self.correction[candidate.series] = work / max(candidate.work, 1)
         self.leaderboard.enter(candidate, schedule)
+        assert self.leaderboard.best is not None
+        self.longest = max(self.longest, self.leaderboard.best.schedule.num_sends)
+
+    def _stop(self, candidate: Candidate, most: float) -> None:
+        """Note that a candidate examined more than it may, so that what it would have led to is not known."""
+        self.passed_over.append(candidate)
+        self.work += int(most)
+        self.correction[candidate.series] = max(most / max(candidate.work, 1), 1.0)

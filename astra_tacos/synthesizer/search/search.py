@@ -134,6 +134,7 @@ def search(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     without: Collection[str] = (),
+    work_after: float = 0.0,
 ) -> SearchResult:
     """Try synthesizers, numbers of chunks and seeds; the best exact time wins, then fewer sends, then the first tried.
 
@@ -151,6 +152,9 @@ def search(
         Called with the number of candidates done and their total.
     without
         Names of synthesizers that are not tried.
+    work_after
+        Sends examined that each send of the result will count as when the caller checks and judges it: a part of a budget that
+        is asked for.
 
     Raises
     ------
@@ -177,7 +181,8 @@ def search(
 
     leaderboard = Leaderboard(most_chunks, handicaps(topology, models))
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
-    runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline)
+    is_limit = options.budget is not None
+    runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline, is_limit, work_after if is_limit else 0.0)
     if candidates:
         most_sends = candidates[-1].cut.collective.least_sends
         threads = options.threads or os.cpu_count() or 1

@@ -38,8 +38,9 @@ class SearchOptions:
     seed
         First seed, 0 to 2**62 - 1.
     budget
-        Sends that the search may examine (see `work`); the first candidate is always made. None for `AUTO_BUDGET` with `auto`,
-        and for no limit with a single synthesizer.
+        Sends that the search may examine (see `work`); the first candidate is always made, others are stopped where they examine
+        a quarter more than is left. None for `AUTO_BUDGET` with `auto`, within which candidates are started, and for no limit
+        with a single synthesizer.
     time_limit_s
         Seconds of wall time after which no more candidates are started, compilation counted; None for no limit. Where it
         strikes, the result depends on the machine, and the search says so.
