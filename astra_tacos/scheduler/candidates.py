@@ -125,6 +125,8 @@ class Candidates:
             run.workload.duration_us,
             run.columns.num_ops,
             run.columns.tensor_size,
+            run.workload.size_bytes,
+            int(run.workload.tag.max(initial=-1)) + 1,
         )
         self._made: dict[tuple[Request, ...], Candidate | str] = {}
 

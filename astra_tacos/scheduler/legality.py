@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.workload import Workload
 from astra_tacos.scheduler.written import FROM
 from astra_tacos.trace.node_bytes import attribute
@@ -28,8 +29,17 @@ _PART = re.compile(r"([0-9]+):([0-9]+)/([0-9]+)")
 _BYTES = re.compile(r"([0-9]+)\[([0-9]+):([0-9]+)\]")
 _NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
 _MOST_SHOWN = 5
-_SAME_OF_MESSAGES = ("comm_size", "comm_src", "comm_dst", "comm_tag")
+_ENDS = ("comm_src", "comm_dst")
+_MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
 _WORK = ("num_ops", "tensor_size")
+_BY_SHARE = (
+    (NodeType.COMP, NodeType.COMM_COLL),
+    (NodeType.COMM_COLL, NodeType.COMP),
+    (NodeType.COMP, NodeType.COMM_SEND),
+    (NodeType.COMM_COLL, NodeType.COMM_SEND),
+    (NodeType.COMM_RECV, NodeType.COMP),
+)
+"""What is waited for and what waits: where both are cut, shares may wait for shares."""
 
 
 @dataclass(slots=True)
@@ -48,8 +58,8 @@ class _Rank:
 
     Parameters
     ----------
-    rank, old, new
-        Its number, and its nodes by id.
+    rank, num_ranks, old, new
+        Its number, how many ranks there are, and its nodes by id.
     pieces
         By the id of an old node, the new ones that it became.
     above
@@ -59,6 +69,7 @@ class _Rank:
     """
 
     rank: int
+    num_ranks: int
     old: dict[int, Any]
     new: list[Any]
     pieces: dict[int, list[_Piece]] = field(default_factory=dict)
@@ -82,14 +93,14 @@ def violations(workload: Workload, prefix: Path) -> tuple[str, ...]:
     for number in range(trace.num_ranks):
         old = read_messages(Path(f"{trace.prefix}.{number}.et"))[1]
         new = read_messages(Path(f"{prefix}.{number}.et"))[1]
-        rank = _Rank(number, {node.id: node for node in old}, new, gradients=_gradients(old))
+        rank = _Rank(number, trace.num_ranks, {node.id: node for node in old}, new, gradients=_gradients(old))
         problems = [*_origins(rank), *_work(rank), *_bytes(rank, workload), *_order(rank)]
         found += (f"rank {number}: {problem}" for problem in problems)
         ranks.append(rank)
         if len(found) >= _MOST_SHOWN:
             return tuple(found[:_MOST_SHOWN])
     if not found:
-        found += _agreement(ranks, workload)
+        found += [*_agreement(ranks, workload), *_deliveries(ranks, workload)]
     return tuple(found[:_MOST_SHOWN])
 
 
@@ -167,8 +178,11 @@ def _work(rank: _Rank) -> Iterator[str]:
                     yield f"a part of node {old} has no {name}: ASTRA-sim skips it"
                 if whole is not None and sum(int(attribute(piece.node, name)) for piece in pieces) != int(whole):
                     yield f"{name} of the parts of node {old} does not add up"
-        elif any(attribute(pieces[0].node, name) != attribute(node, name) for name in _SAME_OF_MESSAGES):
-            yield f"message {old} is another one"
+        elif node.type in _MESSAGES:
+            same = all(attribute(piece.node, name) == attribute(node, name) for piece in pieces for name in _ENDS)
+            sizes = [int(attribute(piece.node, "comm_size")) for piece in pieces]
+            if not same or sum(sizes) != int(attribute(node, "comm_size")) or min(sizes) < 1:
+                yield f"message {old} is another one"
 
 
 def _bytes(rank: _Rank, workload: Workload) -> Iterator[str]:
@@ -245,10 +259,13 @@ def _waits(rank: _Rank, node: Any, deps: list[int], *, is_data: bool) -> Iterato
         if not is_data and only_order:
             continue
         earlier = [piece for piece in rank.pieces.get(dep, []) if piece.is_last]
-        by_share = is_data and len(earlier) > 1 and len(starts) > 1 and set(both) == {NodeType.COMP, NodeType.COMM_COLL}
+        by_share = is_data and len(earlier) > 1 and len(starts) > 1 and (other.type, node.type) in _BY_SHARE
+        # Pieces of collectives end at whole shards, so each may end a byte of every rank later than the work beside it.
+        sizes = [int(attribute(one, "comm_size")) for one in (node, other) if one.type == NodeType.COMM_COLL]
+        spare = max((Fraction(len(earlier) * rank.num_ranks, max(size, 1)) for size in sizes), default=Fraction(0))
         for piece in starts:
             for before in earlier:
-                if by_share and before.begin >= piece.end:
+                if by_share and before.begin + spare >= piece.end:
                     continue
                 if not rank.above[piece.node.id] >> before.node.id & 1:
                     yield f"node {piece.node.id} (of {node.id}) does not wait for node {before.node.id} (of {dep})"
@@ -282,3 +299,41 @@ def _content(text: str, instance_of: dict[int, int]) -> str:
     if text.isdecimal():
         return str(instance_of[int(text)])
     return _BYTES.sub(lambda match: f"{instance_of[int(match[1])]}[{match[2]}:{match[3]}]", text)
+
+
+def _deliveries(ranks: list[_Rank], workload: Workload) -> Iterator[str]:
+    """A receive gets that share of the message which it was to get."""
+    trace = workload.run.workload
+    sent, received = match_messages(trace, workload.issue)
+    receive_of = {
+        (int(trace.rank[one]), int(trace.node_id[one])): (int(trace.rank[other]), int(trace.node_id[other]))
+        for one, other in zip(sent.tolist(), received.tolist(), strict=True)
+    }
+    share_of = [
+        {piece.node.id: (old, piece.begin, piece.end) for old, pieces in one.pieces.items() for piece in pieces} for one in ranks
+    ]
+    for (sender, node), (receiver, other) in _matched(ranks).items():
+        source, *share = share_of[sender][node]
+        target, *got = share_of[receiver][other]
+        if receive_of.get((sender, source)) != (receiver, target) or share != got:
+            yield f"node {other} of rank {receiver} receives node {node} of rank {sender}, another message or part"
+
+
+def _matched(ranks: list[_Rank]) -> dict[tuple[int, int], tuple[int, int]]:
+    """The rank and id of the receive of each send: first come, first served, by tag, ends and size."""
+    waiting: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for kind in _MESSAGES:
+        for one in ranks:
+            for node in one.new:
+                if node.type != kind:
+                    continue
+                src, dst = (
+                    (one.rank, attribute(node, "comm_dst")) if kind == _MESSAGES[0] else (attribute(node, "comm_src"), one.rank)
+                )
+                key = int(attribute(node, "comm_tag")), int(src), int(dst), int(attribute(node, "comm_size"))
+                if kind == NodeType.COMM_SEND:
+                    waiting.setdefault(key, []).append((one.rank, node.id))
+                elif waiting.get(key):
+                    found[waiting[key].pop(0)] = one.rank, node.id
+    return found

@@ -26,8 +26,10 @@ class Setting:
         Smallest collective that ASTRA-sim does not raise: a byte per rank.
     has_roofline
         Whether operations and bytes say how long tasks compute; else whole microseconds do.
-    duration_us, num_ops, tensor_size
+    duration_us, num_ops, tensor_size, size_bytes
         By row of the workload.
+    free_tag
+        The first tag behind those of the workload's messages.
     """
 
     duration_of: Durations
@@ -36,6 +38,8 @@ class Setting:
     duration_us: Any
     num_ops: Any
     tensor_size: Any
+    size_bytes: Any
+    free_tag: int
 
 
 @dataclass(frozen=True, slots=True)

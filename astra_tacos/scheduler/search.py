@@ -74,6 +74,10 @@ def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
     return tuple(request.name for request in requests)
 
 
+def _exposed(made: Candidate) -> int:
+    return int(made.exposed_ns.sum())
+
+
 def tried(made: Candidate) -> Tried:
     """What a candidate took."""
     means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
@@ -144,7 +148,9 @@ class _Search:
 
     def keep(self, made: Candidate) -> bool:
         """Make a candidate the best one if it is; its run must not end later than the run as it is."""
-        if made.cost_ns >= self.best_ns or made.end_ns > self.candidates.before.end_ns:
+        if made.cost_ns > self.best_ns or made.end_ns > self.candidates.before.end_ns:
+            return False
+        if made.cost_ns == self.best_ns and (self.best is None or _exposed(made) >= _exposed(self.best)):
             return False
         self.best, self.best_ns = made, made.cost_ns
         return True

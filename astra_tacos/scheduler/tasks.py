@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.schema import NodeType
 
+SAME_TAG = -1
 _ON_NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
 
 
@@ -42,6 +43,8 @@ class Task:
         Of a send, the receive of its message.
     urgency
         Of a send, as that of an `Operation`.
+    tag
+        Of a part of a message, its tag; SAME_TAG for that of the message.
     """
 
     __slots__ = (
@@ -58,6 +61,7 @@ class Task:
         "rank",
         "row",
         "sends_to",
+        "tag",
         "urgency",
     )
 
@@ -70,6 +74,7 @@ class Task:
         self.sends_to: Task | None = None
         self.moves = self.on_cpu = False
         self.urgency: tuple[float, ...] = ()
+        self.tag = SAME_TAG
 
     @property
     def deps(self) -> list[Task]:
@@ -90,7 +95,7 @@ class Task:
         """The same task of a rank, without dependencies and without what it belongs to."""
         other = Task(rank, row, self.kind, self.place, self.duration_ns)
         other.part, other.parts, other.moves, other.urgency = self.part, self.parts, self.moves, self.urgency
-        other.on_cpu = self.on_cpu
+        other.on_cpu, other.tag = self.on_cpu, self.tag
         return other
 
     def cut(self, parts: int) -> list[Task]:

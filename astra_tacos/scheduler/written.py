@@ -20,7 +20,7 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.scheduler.list_schedule import ListSchedule
 from astra_tacos.scheduler.reading import Source
 from astra_tacos.scheduler.symmetry import expanded
-from astra_tacos.scheduler.tasks import Task, TaskGraph, tasks_of
+from astra_tacos.scheduler.tasks import SAME_TAG, Task, TaskGraph, tasks_of
 from astra_tacos.trace.node_bytes import set_attribute
 from astra_tacos.trace.node_messages import encode_messages
 from astra_tacos.trace.schema import CommType
@@ -110,6 +110,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
     own = rows[:count]
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
     duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
+    tag = trace.tag[own]
     for place, task in enumerate(tasks):
         before = len(dep)
         dep += (row_of[other] for other in task.deps)
@@ -119,8 +120,10 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
         if task.operation is not None and task.operation.is_changed:
             size[place], pattern[place] = task.operation.size_bytes, task.operation.pattern
         if task.parts > 1:
-            for column in (duration, num_ops, tensor_size):
+            for column in (duration, num_ops, tensor_size, *((size,) if task.tag != SAME_TAG else ())):
                 column[place] = _share(int(column[place]), task)
+        if task.tag != SAME_TAG:
+            tag[place] = task.tag
     changed = replace(
         columns,
         comm_type=np.tile(pattern, copies),
@@ -144,7 +147,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
         np.tile(duration, copies),
         np.tile(size, copies),
         trace.peer[rows],
-        trace.tag[rows],
+        np.tile(tag, copies),
         np.concatenate(([0], np.cumsum(np.tile(num_deps, copies)))),
         np.tile(np.array(dep, np.int64), copies) + whose,
         None,
@@ -215,9 +218,11 @@ def _message(task: Task, new: Ordered, source: Source, id_of_instance: dict[int,
         node.name = f"{old.name}_part{task.part}"
         node.duration_micros = _share(int(old.duration_micros), task)
         for attribute in node.attr:
-            if attribute.name in ("num_ops", "tensor_size"):
-                kind = attribute.WhichOneof("value")
+            kind = attribute.WhichOneof("value")
+            if attribute.name in ("num_ops", "tensor_size", *(("comm_size",) if task.tag != SAME_TAG else ())):
                 setattr(attribute, kind, _share(int(getattr(attribute, kind)), task))
+            elif attribute.name == "comm_tag":
+                setattr(attribute, kind, task.tag)
     elif task.operation is not None and task.operation.is_changed:
         operation = task.operation
         origin = " ".join(f"{id_of_instance[one.instance]}[{one.begin}:{one.end}]" for one in operation.content)

@@ -44,7 +44,16 @@ KINDS: dict[str, Any] = {
     "zero": {"parallelism": Parallelism(dp=4), "shards_optimizer": True},
     "moe": {"parallelism": Parallelism(dp=4, ep=2), "model": small_model(hidden=256, ffn=1024, layers=2, experts=4, top_k=2)},
 }
-SCHEDULES = [*POLICIES, "bytescheduler:partition=100KB,credit=400KB", "dear", "lina:partition=100KB", "p3", "mgwfbp"]
+SCHEDULES = [
+    *POLICIES,
+    "pipeline:messages=yes",
+    "reorder,pipeline:pieces=3,messages=yes,priority",
+    "bytescheduler:partition=100KB,credit=400KB",
+    "dear",
+    "lina:partition=100KB",
+    "p3",
+    "mgwfbp",
+]
 
 
 def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
