@@ -133,9 +133,10 @@ def synthesize(
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
-    from astra_tacos.judge.native import native_times
+    from astra_tacos.judge.native import NativeTimesAhead
     from astra_tacos.judge.packet_search import search_and_replay
     from astra_tacos.judge.robust import robust
+    from astra_tacos.run.backend import backend_of_model
     from astra_tacos.schedule.moved import moved_to
     from astra_tacos.sweep.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import known_optimum
@@ -162,8 +163,11 @@ def synthesize(
     if not replays_packets:
         compile_ahead(*finding_optimum(searched, what, options), later=(*kernels, *later))
         found = known_optimum(searched, what, options)
+    rivals = NativeTimesAhead(network, what, options.reduce_bandwidth_gbps)
     if found is None:
         compile_ahead(*kernels, later=later)
+        if not replays_packets:
+            rivals.begin(backend or backend_of_model(models[0]))
         with progress("synthesizing") as on_progress:
             found, fastest_order = search_and_replay(
                 backend,
@@ -192,7 +196,7 @@ def synthesize(
         judged = judge_schedule(schedule, network, backend, link_order, in_flight, beside=True)
         if sketch is None:
             judged = with_other_choices(judged, schedule, network, options)
-        natives = native_times(network, what, judged.backend, options.reduce_bandwidth_gbps)
+        natives = rivals.on(judged.backend)
         padded = _padded(schedule)
         slower = natives.faster_than(judged.possible_ns, padded or _why_slower(found, options))
         judged = replace(judged, notes=(*filter(None, [note]), *judged.notes, *filter(None, [padded]), *slower))
@@ -297,6 +301,8 @@ def _why_slower(found: SearchResult, options: SearchOptions) -> str:
         return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
     if found.was_cut_off:
         return "the budget cut the search off: a larger --budget may find a faster schedule"
+    if found.is_near_bound:
+        return "the schedule is within 0.5% of what any algorithm needs, and no other one was tried"
     return "no schedule that was tried is as fast"
 
 

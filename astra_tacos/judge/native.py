@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -234,6 +235,34 @@ def native_times(
         if native.possible_ns is not None and native.possible_ns < least_ns:
             possible, least_ns = native, native.possible_ns
     return NativeTimes(pattern, fastest, possible)
+
+
+class NativeTimesAhead:
+    """`native_times` of a collective, begun in another thread before it is known which backend counts.
+
+    Parameters
+    ----------
+    network, collective, reduce_bandwidth_gbps
+        As `native_times` takes them.
+    """
+
+    def __init__(self, network: NetworkConfig, collective: Collective, reduce_bandwidth_gbps: float = 0.0) -> None:
+        self._arguments = network, collective, reduce_bandwidth_gbps
+        self._begun: tuple[Backend, Future[NativeTimes]] | None = None
+
+    def begin(self, backend: Backend) -> None:
+        """Begin with the backend that is likely to count."""
+        network, collective, rate = self._arguments
+        pool = ThreadPoolExecutor(1)
+        self._begun = backend, pool.submit(native_times, network, collective, backend, rate)
+        pool.shutdown(wait=False)
+
+    def on(self, backend: Backend) -> NativeTimes:
+        """The times on the backend that counts."""
+        if self._begun is not None and self._begun[0] == backend:
+            return self._begun[1].result()
+        network, collective, rate = self._arguments
+        return native_times(network, collective, backend, rate)
 
 
 def native_time_ns(

@@ -16,7 +16,7 @@ from astra_tacos import lower_bound, read_run, replay_run
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.workload import export_workload
-from astra_tacos.judge.native import NativeSystem, native_time_ns, native_times
+from astra_tacos.judge.native import NativeSystem, NativeTimesAhead, native_time_ns, native_times
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.timing import compute_timing
@@ -144,3 +144,12 @@ def test_a_collective_that_is_not_native_is_refused() -> None:
     assert (times.fastest, times.fastest_possible) == (None, None)
     assert times.refusal == "ASTRA-sim has no native broadcast"
     assert times.to_json() == {"fastest": None, "fastest_possible": None, "refusal": times.refusal}
+
+
+def test_times_that_are_begun_ahead_are_those_of_the_backend_that_counts() -> None:
+    network, what = config(("Ring", 4, 50.0, 500.0)), make_collective("all-reduce", 4, 1 << 16)
+    ahead = NativeTimesAhead(network, what)
+    ahead.begin(CONGESTION_AWARE)
+    for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE):
+        assert ahead.on(backend) == native_times(network, what, backend)
+        assert NativeTimesAhead(network, what).on(backend) == native_times(network, what, backend)

@@ -55,6 +55,8 @@ class SearchResult:
         follows from the arguments alone.
     refusals
         By synthesizer, why it was not tried.
+    is_near_bound
+        Whether there was no search, as a synthesizer had a schedule within 0.5% of what any algorithm needs.
     """
 
     schedule: Schedule
@@ -65,6 +67,7 @@ class SearchResult:
     was_cut_off: bool
     ran_out_of_time: bool
     refusals: dict[str, str]
+    is_near_bound: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The search in the words of a certificate."""
@@ -276,7 +279,7 @@ def known_optimum(
             exact_ns = exact_symmetric_ns(best) if has_one_size else exact_time_ns(schedule)
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
-            return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals)
+            return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals, True)
     return None
 
 

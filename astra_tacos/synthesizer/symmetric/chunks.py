@@ -29,7 +29,7 @@ _WORSE = 1.1
 """No numbers of chunks are looked at beyond one whose bound is so many times the least: their latencies add up."""
 _NEAR = 0.995
 _MOST_TRUNCATION = 1 / (1 - MOST_TRUNCATED)
-_GAINS = ((100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
+_GAINS = ((20_000, 0.9999), (100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
 """More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
