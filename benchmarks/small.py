@@ -80,6 +80,17 @@ def dragonfly(groups: int, routers: int) -> NetworkConfig:
     return graph(pairs)
 
 
+def dragonfly_36() -> NetworkConfig:
+    """9 groups of 4 NPUs, 50 GB/s in groups, and a link of 25 GB/s between any two of them, two for each NPU."""
+    links = []
+    for group in range(9):
+        links += [LinkSpec(group * 4 + a, group * 4 + b, 50.0, 500.0) for a in range(4) for b in range(4) if a != b]
+        for far in range(8):
+            other = (group + 1 + far) % 9
+            links.append(LinkSpec(group * 4 + far // 2, other * 4 + (7 - far) // 2, 25.0, 500.0))
+    return NetworkConfig("small.yml", (), tuple(links))
+
+
 def slow(network: NetworkConfig, *ends: tuple[int, int]) -> NetworkConfig:
     overrides = tuple(LinkSpec(*each, 12.5, None) for pair in ends for each in (pair, pair[::-1]))
     return NetworkConfig(network.source, network.dimensions, link_overrides=overrides)
@@ -186,6 +197,7 @@ KNOWN = (
     Known("switch 8 x switch 4 at 450/50", NODES, 64 * MIB, 215_100, 165_400, "broadcast", root=0),
     Known("switch 16 x switch 2 at 150/12.5", PAIR_OF_NODES, 64 * MIB, 565_900, 417_100, "broadcast", root=0),
     Known("ring 2 x fully connected 3 x switch 5 at 200/100/50", MIXED, 64 * MIB, 273_000, 214_500, "broadcast", root=0),
+    Known("dragonfly 36 at 50/25", dragonfly_36(), 64 * MIB, 394_300, 316_800, "broadcast", root=0),
     Known("random 3-regular 16 (possible: the bound)", NETWORKS["random 3-regular 16"], 64 * MIB, None, None, "all-to-all"),
     Known("torus 4x4 at 50/25 (possible: the bound)", NETWORKS["torus 4x4 at 50/25"], 64 * MIB, None, None, "all-to-all"),
     Known("hetero_3d_64npus", HETERO_3D, 64 * MIB, 616_000, 298_000),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.fabrics import adding_fabrics
-from helpers.networks import topologies
+from helpers.networks import topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS
@@ -63,6 +64,30 @@ def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, net
     root = data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None
     try:
         found = search(network, make_collective(collective, network.num_npus, size, 1, root), options)
+    except (ConfigError, SynthesisError):  # fewer bytes than chunks, or chunks of less than 1 ns
+        return
+    check(found)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & UNEQUAL.keys()])
+@examples(20)
+@given(data=st.data())
+def test_nor_is_one_of_parts_of_unequal_sizes(name: str, data: st.DataObject) -> None:
+    """Parts from single bytes, which ASTRA-sim truncates to nothing, to megabytes; nodes and rails, as `permutations` needs."""
+    inner, outer = (
+        (data.draw(st.sampled_from(("Switch", "FullyConnected"))), data.draw(st.integers(2, 3)), *each)
+        for each in ((100.0, data.draw(st.sampled_from((0.0, 50.0)))), (25.0, data.draw(st.sampled_from((1.0, 500.0)))))
+    )
+    network = topology(inner, outer)
+    random = np.random.default_rng(data.draw(st.integers(0, 999)))
+    parts = random.integers(0, data.draw(st.sampled_from((8, 400, 30_000, 1 << 20))), (network.num_npus, network.num_npus))
+    parts[0, 1] += 1
+    options = SearchOptions(
+        name, data.draw(st.sampled_from(("auto", 1, 3))), 20_000, data.draw(st.sampled_from((*LINK_MODELS, "auto"))), trials=1
+    )
+    what = make_collective("all-to-allv", network.num_npus, 0, 1, part_bytes=parts)
+    try:
+        found = search(network, what, options)
     except (ConfigError, SynthesisError):  # fewer bytes than chunks, or chunks of less than 1 ns
         return
     check(found)
