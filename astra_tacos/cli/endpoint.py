@@ -34,6 +34,7 @@ _MOST_ROWS = 12
 @click.option("--cores", type=click.IntRange(1), default=80, show_default=True, help="Cores of an NPU.")
 @click.option("--core-bandwidth", type=float, default=79.68, show_default=True, metavar="GB/s", help="What a core moves.")
 @click.option("--npu-memory", type=float, default=900.0, show_default=True, metavar="GB/s", help="Memory bandwidth of an NPU.")
+@click.option("--peak", type=float, metavar="TFLOP/s", help="Peak performance of an NPU; by default that of the system file.")
 @click.option("--comm-cores", type=click.IntRange(0), help="Cores that communicate; by default the best number of those tried.")
 @click.option("--comm-memory", type=float, metavar="GB/s", help="Memory bandwidth that communication gets; by default the best.")
 @backend_option()
@@ -46,6 +47,7 @@ def endpoint(
     cores: int,
     core_bandwidth: float,
     npu_memory: float,
+    peak: float | None,
     comm_cores: int | None,
     comm_memory: float | None,
     backend: Backend | None,
@@ -72,7 +74,7 @@ def endpoint(
     partition = None if comm_memory is None else Partition(comm_cores or 0, comm_memory)
     compile_ahead(*PLANNING)
     with points_to_lint(), progress("trying partitions") as on_progress:
-        npu = Npu(cores, core_bandwidth, npu_memory)
+        npu = Npu(cores, core_bandwidth, npu_memory, peak)
         result = divide_endpoint(inputs, output, mode, npu, partition, backend=backend, on_progress=on_progress)
     if as_json:
         print_json({"endpoint": result.to_json(), "output": str(output)})

@@ -170,6 +170,12 @@ def divide_endpoint(
         )
     if partition is not None:
         npu.check(partition)
+    if npu.peak_tflops is not None:
+        if not run.system.roofline_enabled:
+            raise ConfigError(
+                f"{run.system.source}: no roofline (roofline-enabled 1), expected one for an NPU of another peak performance"
+            )
+        run = replace(run, system=replace(run.system, peak_perf_tflops=npu.peak_tflops))
     model = choose_backend(backend, network)
     whole = replay_run(run, model)
     traffic = traffic_of(run, whole)

@@ -30,6 +30,8 @@ class Npu:
         10**9 bytes per second that a core moves for communication: 64 bytes a cycle at 1.245 GHz.
     memory_gbps
         Memory bandwidth in 10**9 bytes per second.
+    peak_tflops
+        Peak performance in 10**12 operations per second; None for that of the run's system file.
 
     Raises
     ------
@@ -40,13 +42,15 @@ class Npu:
     cores: int = 80
     core_gbps: float = 64 * 1.245
     memory_gbps: float = 900.0
+    peak_tflops: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not 1 <= self.cores <= 1 << 20:
             raise ConfigError(f"cores: found {self.cores:,}, expected 1 to {1 << 20:,}")
-        for name, value in (("core-bandwidth", self.core_gbps), ("memory-bandwidth", self.memory_gbps)):
-            if not (math.isfinite(value) and 0 < value <= 1e9):
+        rates = {"core-bandwidth": self.core_gbps, "memory-bandwidth": self.memory_gbps, "peak": self.peak_tflops}
+        for name, value in rates.items():
+            if value is not None and not (math.isfinite(value) and 0 < value <= 1e9):
                 raise ConfigError(f"{name}: found {value}, expected a number above 0")
 
     def check(self, partition: Partition) -> None:

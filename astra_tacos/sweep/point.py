@@ -46,6 +46,7 @@ INPUT_COLUMNS: dict[str, str] = {
     "workload": "str",
     "baseline": "str",
     "placement": "str",
+    "endpoint": "str",
     "backend": "str",
 }
 """Columns of every row that are known before a point runs, in order, with their types; all but the first two may be null."""
@@ -83,6 +84,8 @@ class WorkloadTask:
         SHA-256 over the content of all these files and of the traces that the system file names.
     placement
         Where ranks are: a matrix as in `generate --placement`, or `BEST_PLACEMENT`; None for where they are in the files.
+    endpoint
+        What drives communication, as `parse_endpoint` reads it; None for the run as it is.
     """
 
     workload: str
@@ -95,6 +98,7 @@ class WorkloadTask:
     options: SearchOptions
     digest: str
     placement: str | None = None
+    endpoint: str | None = None
 
 
 _PATHS = frozenset({"workload", "system", "comm_group", "remote_memory", "directory"})

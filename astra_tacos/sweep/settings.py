@@ -12,6 +12,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.config.decimal_text import parse_decimal
 from astra_tacos.config.system import NATIVE_ALGORITHMS
 from astra_tacos.config.yaml_text import describe
+from astra_tacos.endpoint.choice import EXPECTED, parse_endpoint
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import MODELS
 from astra_tacos.run.placement_matrix import read_placement
@@ -165,6 +166,18 @@ def _placement(value: object, where: str) -> str | None:
     return str(value)
 
 
+def _endpoint(value: object, where: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        parse_endpoint(value if isinstance(value, str) else "")
+    except ConfigError as error:
+        if isinstance(value, str) and value:
+            raise ConfigError(f"{where}: {error}") from None
+        raise _refuse(value, where, f"{EXPECTED}, or null") from None
+    return str(value)
+
+
 _ONLY_COLLECTIVE, _ONLY_WORKLOAD = (COLLECTIVE,), (WORKLOAD,)
 SETTINGS: dict[str, Setting] = {
     "collective": Setting(_choice(COLLECTIVES), "collective", _ONLY_COLLECTIVE, ("all-reduce", None)),
@@ -185,6 +198,7 @@ SETTINGS: dict[str, Setting] = {
     "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
     "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
     "placement": Setting(_placement, "placement", _ONLY_WORKLOAD),
+    "endpoint": Setting(_endpoint, "endpoint", _ONLY_WORKLOAD),
     "backend": Setting(_choice(tuple(MODELS), may_be_null=True), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""

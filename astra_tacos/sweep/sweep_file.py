@@ -259,6 +259,7 @@ class _Resolver:
             _search_options(settings),
             run.digest,
             settings["placement"],
+            settings["endpoint"],
         )
         return task, error
 

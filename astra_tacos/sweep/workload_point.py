@@ -9,12 +9,14 @@ from typing import Any
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.network_yaml import write_network
+from astra_tacos.endpoint.choice import parse_endpoint
+from astra_tacos.endpoint.endpoint import Divided, divide_endpoint
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import BEST_PLACEMENT, WorkloadTask
@@ -32,7 +34,7 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
     _check_files(task)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            result = _plan(network, task, conditions, Path(scratch))
+            divided, result = _plan(network, task, conditions, Path(scratch))
         except AstraTacosError as error:
             raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # the scratch directory no longer exists
     return {
@@ -45,6 +47,14 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         "exposed_ns": result.exposed_after_ns,
         "num_collectives": result.num_collectives,
         "num_cases": len(result.cases),
+    } | ({} if divided is None else _endpoint_results(divided))
+
+
+def _endpoint_results(divided: Divided) -> dict[str, Any]:
+    return {
+        "comm_cores": divided.partition.cores,
+        "comm_memory_gbps": divided.partition.memory_gbps,
+        "driven_gbps": divided.network_gbps,
     }
 
 
@@ -65,7 +75,7 @@ def _check_files(task: WorkloadTask) -> None:
         )
 
 
-def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, folder: Path) -> PlanResult:
+def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, folder: Path) -> tuple[Divided | None, PlanResult]:
     network_file = folder / "network.yml"
     write_network(network, network_file)
     inputs = RunInputs(
@@ -83,12 +93,17 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         "cache": _path(conditions.cache),
         "compare_backends": False,
     }
+    divided = None
+    if task.endpoint is not None:
+        chosen = parse_endpoint(task.endpoint)
+        found = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
+        divided, inputs = found.written, planned_inputs(folder / "divided", inputs)
     if task.placement == BEST_PLACEMENT:
-        return plan_placed(inputs, folder / "plan", seed=task.options.seed, **options)
+        return divided, plan_placed(inputs, folder / "plan", seed=task.options.seed, **options)
     if task.placement is not None:
         (folder / "placed").mkdir()
         inputs = write_placed(folder / "placed", inputs, read_placement(task.placement))
-    return plan(inputs, folder / "plan", **options)
+    return divided, plan(inputs, folder / "plan", **options)
 
 
 def _path(text: str | None) -> Path | None:

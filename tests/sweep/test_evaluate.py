@@ -15,10 +15,12 @@ from astra_tacos.cli.generate import generate
 from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.config.network_yaml import write_network
+from astra_tacos.endpoint.endpoint import divide_endpoint
+from astra_tacos.endpoint.npu import Partition
 from astra_tacos.errors import ReplayError, VerificationError
 from astra_tacos.kernels.compiled import Kernel
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate, warm_up
 from astra_tacos.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
@@ -203,6 +205,37 @@ def test_a_workload_runs_where_its_ranks_are_placed(run: Path, tmp_path: Path, m
     assert ends["best"] <= min(ends.values())
     outcome = evaluate(workload_point(run, network, placement="a:4x2"), Conditions())
     assert (outcome.status, outcome.error) == ("error", "placement: found a:4x2, expected levels of 2 x 4, outermost first")
+
+
+def test_a_workload_gives_a_part_of_its_npus_to_communication(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a row says is what `endpoint` and then `plan` find, and an endpoint that takes nothing changes nothing."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 2, 25.0, 500.0)))
+    ends: dict[str | None, dict[str, Any]] = {}
+    for text in (None, "ideal", "ace", "host", "host:comm-cores=2,comm-memory=20", "ideal:peak=1"):
+        outcome = evaluate(workload_point(run, network, endpoint=text), Conditions())
+        assert outcome.status == "ok", outcome.error
+        assert set(outcome.results) <= set(RESULT_COLUMNS)
+        ends[text] = plain(outcome)
+    assert list(tmp_path.iterdir()) == []
+    for name, value in ends[None].items():
+        assert ends["ideal"][name] == value
+    assert ends["ideal"]["predicted_ns"] <= min(ends["ace"]["predicted_ns"], ends["host"]["predicted_ns"])
+    assert ends["ideal:peak=1"]["predicted_ns"] > ends["ideal"]["predicted_ns"]
+    assert (ends["ideal"]["comm_cores"], ends["ideal"]["comm_memory_gbps"]) == (0, 0.0)
+    write_network(network, tmp_path / "network.yml")
+    inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
+    divided = divide_endpoint(inputs, tmp_path / "divided", "host", partition=Partition(2, 20.0)).written
+    options = SearchOptions("ring", trials=1, threads=1)
+    planned = plan(planned_inputs(tmp_path / "divided", inputs), tmp_path / "plan", baseline="ring", options=options)
+    row = ends["host:comm-cores=2,comm-memory=20"]
+    assert (row["predicted_ns"], row["before_ns"]) == (planned.after_ns, planned.before_ns)
+    assert (row["comm_cores"], row["comm_memory_gbps"], row["driven_gbps"]) == (2, 20.0, divided.network_gbps)
+    outcome = evaluate(workload_point(run, network, endpoint="ace:comm-memory=0"), Conditions())
+    assert (outcome.status, outcome.error) == (
+        "error",
+        "communication gets no cores or no memory bandwidth, so that it would take for ever",
+    )
 
 
 def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

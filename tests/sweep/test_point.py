@@ -37,6 +37,7 @@ OTHER = {
     "backend": "congestion-aware",
     "baseline": "ring",
     "placement": "tp:1x2,dp:2x2",
+    "endpoint": "ace",
     "digest": "1" * 64,
 }
 OTHER_OPTIONS = {

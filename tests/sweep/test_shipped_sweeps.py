@@ -15,7 +15,7 @@ from astra_tacos.sweep.operations import FUNCTIONS
 from astra_tacos.sweep.point import INPUT_COLUMNS
 from astra_tacos.sweep.sweep_file import read_sweep_file
 
-SIZES = {"algorithms": 120, "failed_links": 25, "plan_transformer": 4, "split_of_600": 45}
+SIZES = {"algorithms": 120, "endpoints": 8, "failed_links": 25, "plan_transformer": 4, "split_of_600": 45}
 DOCS = Path(__file__).parents[2] / "docs" / "sweep.md"
 SHOWN = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
 

@@ -236,6 +236,26 @@ def test_a_run_to_plan(tmp_path: Path) -> None:
     assert found.points[0].kind == "workload" and found.points[0].inputs["size_bytes"] is None
 
 
+def test_endpoints_of_a_run(tmp_path: Path) -> None:
+    asked = ["host", "ace:memory=1200,peak=312", "ideal", None, "host:cores=64,comm-cores=6,comm-memory=450"]
+    found = sweep(tmp_path, point=WORKLOAD, axes={"endpoint": asked})
+    assert [point.task.endpoint for point in found.points] == asked  # type: ignore[union-attr]
+    assert [point.inputs["endpoint"] for point in found.points] == asked
+    for wrong, message in (
+        (7, r"point\.endpoint is 7, expected host, ace or ideal"),
+        ("gpu", "point.endpoint: endpoint: found 'gpu', expected host, ace or ideal"),
+        ("host:", "found 'host:'"),
+        ("host:cores=1.5", "cores: found '1.5', expected a whole number"),
+        ("ace:cores=4,cores=5", "found 'cores=5', expected cores, core-bandwidth"),
+        ("host:comm-cores=4", "found comm-cores, expected comm-cores and comm-memory for host"),
+        ("ideal:comm-memory=4", "expected neither comm-cores nor comm-memory for ideal"),
+        ("host:cores=4,comm-cores=4,comm-memory=3", "cores for communication: found 4, expected 0 to 3"),
+        ("ace:memory=-1", "memory-bandwidth: found -1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            sweep(tmp_path, point=WORKLOAD | {"endpoint": wrong})
+
+
 def test_placements_of_a_run(tmp_path: Path) -> None:
     found = sweep(tmp_path, point=WORKLOAD, axes={"placement": [None, "best", "tp:1x2,dp:2x2"]})
     assert [point.task.placement for point in found.points] == [None, "best", "tp:1x2,dp:2x2"]  # type: ignore[union-attr]
