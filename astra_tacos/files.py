@@ -30,7 +30,12 @@ def check_writable(path: Path) -> None:
         raise ConfigError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
         return
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    _check_folder(path, path.absolute())
+
+
+def _check_folder(path: Path, target: Path) -> None:
+    """Check that the folder of `target`, or the nearest one above that exists, takes what is written to `path`."""
+    folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
 
@@ -52,9 +57,11 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
     Raises
     ------
     ConfigError
-        If anything else is there, or it is the current directory.
+        If anything else is there, it is the current directory, or its folder cannot be written to.
     """
-    temporaries.recover(path.resolve())
+    target = path.resolve()
+    _check_folder(path, target)
+    temporaries.recover(target)
     if not path.exists():
         return
     if not path.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -51,13 +52,20 @@ HEAVY = (
 )
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All parts of a file's syntax."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def level(room: str) -> int:
     return next(index for index, rooms in enumerate(LEVELS) if room in rooms)
 
 
+@functools.cache
 def imported_modules(path: Path) -> set[str]:
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         modules |= {name.removeprefix("astra_tacos.") for name in names if name.startswith("astra_tacos.")}
@@ -81,7 +89,7 @@ def test_imports_go_one_way() -> None:
 def test_text_files_have_an_encoding() -> None:
     """Without one they are read and written in that of the user's locale."""
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             function = ast.unparse(node.func)
@@ -114,7 +122,7 @@ def private_imports(path: Path) -> set[str]:
     """What a file imports of another folder although its name begins with an underscore."""
     own = ".".join(path.relative_to(PACKAGE).parts[:-1])
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         names = (
             [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) and node.module else []
         )
@@ -192,7 +200,7 @@ def test_only_a_blocks_own_file_knows_it_by_name() -> None:
         place = path.relative_to(PACKAGE)
         if place.parts[0] == "blocks":
             continue
-        texts = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        texts = {node.value for node in nodes(path) if isinstance(node, ast.Constant)}
         found |= {(place.as_posix(), name) for name in texts & set(BUILDING_BLOCKS)}
     assert found == set(NAMES_OF_OTHER_THINGS)
 
@@ -201,11 +209,12 @@ def is_kernel_file(path: Path) -> bool:
     return path.parent.name == "kernels" or (path.name.startswith("_") and path.name.endswith("_kernels.py"))
 
 
+@functools.cache
 def compiled_functions(path: Path) -> list[tuple[str, ast.FunctionDef]]:
     """Functions of a file that numba compiles, and by which decorator."""
     return [
         (decorator.id, node)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list
         if isinstance(decorator, ast.Name) and decorator.id in MOST_PARAMETERS
@@ -246,7 +255,7 @@ def test_one_module_prints() -> None:
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE) == Path("cli/console.py"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func)
                 prints = name in ("print", "click.echo", "click.secho", "Console", "sys.stdout.write", "sys.stderr.write")

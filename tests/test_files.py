@@ -121,6 +121,14 @@ def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, ca
     assert len(found) == (3 if can_exchange else 5)  # a kill before each step, and none
 
 
+def test_a_folder_that_takes_nothing_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file is no directory"):
+        check_replaceable(tmp_path / "file" / "new" / "out", "test", lambda names: True)
+    check_replaceable(tmp_path / "new" / "out", "test", lambda names: True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def supports_exchange(folder: Path) -> bool:
     places = [folder / "one", folder / "other"]
     for place in places:

@@ -124,6 +124,7 @@ def sweep(
 def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
     """Compute what is missing, by a scheduler that is there or one of our own."""
     from astra_tacos.sweep.cluster import open_client
+    from astra_tacos.sweep.point import synthesizers_of
 
     if not run.missing:
         return
@@ -131,7 +132,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
         compile_ahead(*ALL_SEARCHING, *ROOTED, *CHECKING, *PLANNING)
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
     with contextlib.ExitStack() as stack:
-        client = remote or stack.enter_context(open_client(None, threads))
+        client = remote or stack.enter_context(open_client(None, threads, synthesizers_of(run.missing.values())))
         show = stack.enter_context(sweep_progress())
 
         def look(progress: Progress) -> None:

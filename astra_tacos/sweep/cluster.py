@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -38,15 +38,17 @@ _ADDRESS = "expected the address of one, such as tcp://host:8786"
 
 
 @contextlib.contextmanager
-def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
+def open_client(address: str | None, workers: int | None, names: Sequence[str] = ()) -> Iterator[Client]:
     """A client of the scheduler at `address`. With None, start one in this process with `workers` threads (None: one per core).
+
+    Its processes load the kernels of the synthesizers `names` while it starts.
 
     Raises
     ------
     ConfigError
         If no scheduler answers there, or its workers have another version of this package.
     """
-    with _quiet(), _local(workers or os.cpu_count() or 1) if address is None else _remote(address) as client:
+    with _quiet(), _local(workers or os.cpu_count() or 1, names) if address is None else _remote(address) as client:
         # Dask gives up waits of its own when it closes, and its loop would tell of that whenever they are collected.
         loop: Any = client.loop
         loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
@@ -59,9 +61,9 @@ def num_threads(client: Client) -> int:
 
 
 @contextlib.contextmanager
-def _local(workers: int) -> Iterator[Client]:
+def _local(workers: int, names: Sequence[str]) -> Iterator[Client]:
     try:
-        start_processes(workers)
+        start_processes(workers, names)
         import dask  # takes half a second, and so do they
         from distributed import Client, Scheduler, SpecCluster, Worker
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from astra_tacos.sweep.effort import guess_seconds
 from astra_tacos.sweep.guard import Guard
 from astra_tacos.sweep.outcome import TIMEOUT, Conditions
-from astra_tacos.sweep.point import Point
+from astra_tacos.sweep.point import Point, synthesizers_of
 
 _SAMPLES = 12
 _SECONDS = 20.0
@@ -52,7 +52,7 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
         return Estimate(0.0, 0.0, 0, False)
     keys = list(points)
     sample = [keys[len(keys) * number // _SAMPLES] for number in range(_SAMPLES)] if len(keys) > _SAMPLES else keys
-    guard = Guard()
+    guard = Guard(synthesizers_of(points.values()))
     measured: dict[str, float] = {}
     is_least = False
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +53,12 @@ class _Warnings(logging.Handler):
         self.texts.append(_one_line(record.getMessage()))
 
 
-def warm_up() -> None:
-    """Compile or load the kernels of every synthesizer, so that no point's time includes that."""
+def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
+    """Compile or load the kernels of some synthesizers, so that no point's time includes that."""
     network = NetworkConfig("", (Dimension(RING.name, 2, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
-    for name, synthesizer in SYNTHESIZERS.items():
+    for name in names:
         for collective in ("all-reduce", "all-to-all", "broadcast"):  # they use every kernel that the others use
-            if collective not in synthesizer.collectives:
+            if collective not in SYNTHESIZERS[name].collectives:
                 continue
             options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)
             evaluate(Point(0, {}, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -38,22 +38,28 @@ class Guard:
     """Computes points in a process, one at a time.
 
     One thread may use a guard; only `stop` may be called from other threads.
+
+    Parameters
+    ----------
+    names
+        Synthesizers whose kernels the process loads before the first point. Points load what else they need.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names
         self._process: _Process | None = None
         self._key: str | None = None
 
     def start(self) -> None:
         """Start the process, unless it runs already."""
-        self._process = self._process or _Process()
+        self._process = self._process or _Process(self._names)
 
     def wait_until_warm(self) -> None:
         """Start the process, if there is none, and wait until it has loaded its kernels.
 
         If the process ends before that, this method raises nothing: the next `compute` finds it ended.
         """
-        process = self._process = self._process or _Process()
+        process = self._process = self._process or _Process(self._names)
         with contextlib.suppress(_Died):
             process.wait_until_warm()
 
@@ -106,8 +112,9 @@ class Guard:
 
     def _ask(self, message: dict[str, Any], conditions: Conditions) -> Outcome:
         process = self._ready(conditions)
-        begin = time.monotonic()
         process.send(message)
+        process.wait_until_loaded()
+        begin = time.monotonic()
         while True:
             wait = _POLL_S if conditions.memory_bytes is not None else 1.0
             if conditions.timeout_s is not None:
@@ -134,7 +141,7 @@ class Guard:
         process = self._process
         if process is not None and not (process.is_alive() and (limit is None or process.has_room(limit))):
             self.close()
-        process = self._process = self._process or _Process()
+        process = self._process = self._process or _Process(self._names)
         process.wait_until_warm()
         return process
 
@@ -142,12 +149,12 @@ class Guard:
 class _Process:
     """A running `point_process`, and a thread that reads its answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self._scratch = create_scratch_directory()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         paths = os.pathsep.join(path for path in sys.path if path)
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "astra_tacos.sweep.point_process", str(self._scratch)],
+            [sys.executable, "-P", "-m", "astra_tacos.sweep.point_process", str(self._scratch), *names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -167,13 +174,17 @@ class _Process:
         return self._child.pid
 
     def wait_until_warm(self) -> None:
-        """Wait until the kernels are loaded, which the process reports as its first answer."""
-        if self._is_warm:
-            return
-        while self.receive(60.0) is None:
+        """Wait until the first kernels are loaded, which the process reports as its first answer."""
+        if not self._is_warm:
+            self.wait_until_loaded()
+            self._is_warm = True
+
+    def wait_until_loaded(self) -> None:
+        """Wait until the process says that kernels are loaded, at its start or for a point."""
+        while (answer := self.receive(60.0)) is None:
             pass
-        self._is_warm = True
-        self._warm_bytes = self.resident_bytes()
+        if answer["loaded"] or not self._warm_bytes:
+            self._warm_bytes = self.resident_bytes()
 
     def has_room(self, limit: int) -> bool:
         """Whether earlier points left free at least half of the memory that a new process would have free.

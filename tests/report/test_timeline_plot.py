@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
+from astra_tacos.topology.topology import Topology
 
 
 def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:
@@ -36,14 +38,21 @@ def rounds() -> LockstepSchedule:
     return lockstep_rounds(topology, what, compute_timing(topology, what, "blocking"), 1, threads=1)
 
 
+@functools.cache
+def links_of(topology: Topology) -> list[tuple[int, int]]:
+    """The ends of all links."""
+    return list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+
+
 def naive_link_of_send(schedule: Schedule, send: int) -> tuple[int, int]:
     """Ends of the first link that a send uses, by looking for its NPUs among the links."""
     topology = schedule.topology
     src, dst = int(schedule.src[send]), int(schedule.dst[send])
-    links = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    links = links_of(topology)
     if (src, dst) in links:
         return src, dst
-    shared = [device for device in range(topology.num_npus, topology.num_devices) if {(src, device), (device, dst)} <= set(links)]
+    switches = range(topology.num_npus, topology.num_devices)
+    shared = [device for device in switches if (src, device) in links and (device, dst) in links]
     assert len(shared) == 1
     return src, shared[0]
 
@@ -67,7 +76,7 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_mode
     expected = {REDUCE: [], COPY: []}
     for send in range(schedule.num_sends):
         ends = naive_link_of_send(schedule, send)
-        link = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)).index(ends)
+        link = links_of(topology).index(ends)
         size_class = schedule.collective.chunk_class[schedule.chunk[send]]
         start = int(schedule.start_ns[send])
         end = int(schedule.end_ns[send]) if link_model == "blocking" else start + int(timing.link_hold_ns[link, size_class])

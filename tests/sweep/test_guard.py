@@ -104,7 +104,8 @@ def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
-        assert json.loads(process.stdout.readline()) == {}  # kernels are loaded before the first point
+        assert json.loads(process.stdout.readline()) == {"loaded": []}
+        assert json.loads(process.stdout.readline()) == {"loaded": ["tacos"]}  # before the time of the point begins
         assert json.loads(process.stdout.readline())["status"] == "ok"
         process.stdin.close()
         assert process.stdout.read() == ""

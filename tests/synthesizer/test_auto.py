@@ -45,7 +45,7 @@ def columns(of) -> list[bytes]:
 def test_threads_change_nothing(network: str) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    runs = [search(where, what, replace(SMALL, threads=threads)) for threads in (1, 2, 5)]
+    runs = [search(where, what, replace(SMALL, threads=threads)) for threads in (1, 3)]
     for run in runs[1:]:
         assert columns(run.schedule) == columns(runs[0].schedule)
         assert run.describe() == runs[0].describe()
@@ -67,7 +67,7 @@ PAIRS = [
 def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bool) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
-    options = replace(SMALL, chunks_per_npu="auto" if recut else None)
+    options = replace(SMALL, chunks_per_npu="auto" if recut else None, max_sends=4_000, trials=2)
     tolerance = 1.005  # no one climbs to more chunks that has fallen behind, and what is so near the bound is not improved
     best = search(where, what, options)
     assert verify(best.schedule) == ()
@@ -308,7 +308,7 @@ def test_a_keyword_of_synthesize_is_an_option_of_the_search() -> None:
     assert [p.name for p in keywords] == [field.name for field in fields(SearchOptions)]
 
 
-@examples(15)
+@examples(8)
 @given(network=topologies(), data=st.data())
 def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("all-reduce", "all-gather", "all-to-all")))
@@ -329,7 +329,7 @@ def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, d
     with pytest.MonkeyPatch.context() as patch:
         for key, entry in SYNTHESIZERS.items():
             patch.setitem(SYNTHESIZERS, key, replace(entry, make=slowly(entry.make)))
-        others = [search(network, what, replace(options, threads=threads)) for threads in (2, 3)]
+        others = [search(network, what, replace(options, threads=threads)) for threads in (3,)]
     for other in others:
         assert other.describe() == one.describe()
         assert columns(other.schedule) == columns(one.schedule)
@@ -470,7 +470,7 @@ def test_auto_is_legal_not_below_the_bound_and_replays_as_predicted(network, dat
 
 
 @pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & COLLECTIVES.keys()])
-@examples(6)  # with the number of chunks as given, test_contract has more of them
+@examples(4)  # with the number of chunks as given, test_contract has more of them
 @given(network=topologies(), data=st.data())
 def test_so_is_a_search_for_the_best_of_one_synthesizer(name: str, network, data: st.DataObject) -> None:
     check_search(name, network, data)
