@@ -148,7 +148,7 @@ def partitions(members: list[int]) -> Iterator[list[list[int]]]:
             yield [*others[:at], [members[0], *others[at]], *others[at + 1 :]]
 
 
-@examples(20)
+@examples(10)
 @given(questions())
 def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) -> None:
     """A message between parts uses a link between them, or one into and one out of a switch: of these, the fewest are counted."""

@@ -20,7 +20,6 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.trace.schema import NodeType
 
 NETWORKS = {
-    "ring": (("Ring", 16),),
     "torus": (("Ring", 4), ("Ring", 4)),
     "pods": (("FullyConnected", 4), ("Switch", 4)),
     "switch": (("Switch", 16),),

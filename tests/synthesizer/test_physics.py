@@ -46,7 +46,7 @@ def check(found: SearchResult) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & COLLECTIVES.keys()])
-@examples(20)
+@examples(12)
 @given(network=topologies(12), data=st.data())
 def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, network, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives & COLLECTIVES.keys())))

@@ -69,7 +69,7 @@ def codes(verdict: ProgramVerdict) -> set[str]:
 @pytest.mark.parametrize("network", sorted(ALL))
 def test_every_schedule_verifies_as_a_trace(tmp_path: Path, network: str, collective: str, link_order: str) -> None:
     of = topology(*ALL[network])
-    for chunks in (1, 2, 3):
+    for chunks in (1, 3) if link_order == "serial" else (2,):
         made = schedule(of, collective, of.num_npus * 6000 + 1, chunks)
         export_chakra(made, tmp_path / f"a{chunks}", link_order)  # type: ignore[arg-type]
         verdict = verify_trace(read_trace(tmp_path / f"a{chunks}"), None, of)
