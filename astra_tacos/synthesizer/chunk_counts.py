@@ -122,7 +122,7 @@ def counts_of_whole_ns(topology: Topology, chunk_bytes: float, counts: Collectio
     chunk_bytes
         Size of a chunk if there is one per NPU.
     counts
-        Numbers of chunks per NPU; results are between the smallest and the largest one.
+        Numbers of chunks per NPU; results are up to half as many more than the largest one, if chunks take 1 ns or more then.
     """
     rates = bytes_per_ns(np.array(sorted(set(topology.link_bandwidth_gibps.tolist()))))[:, None]
 
@@ -133,7 +133,7 @@ def counts_of_whole_ns(topology: Topology, chunk_bytes: float, counts: Collectio
 
     found = set()
     for count in counts:
-        low, high = max(min(counts), -(-2 * count // 3)), min(max(counts), 3 * count // 2)
+        low, high = max(min(counts), -(-2 * count // 3)), 3 * count // 2
         near = np.arange(low, high + 1)
         if truncated(np.array([count]))[0] <= MOST_TRUNCATED:
             continue

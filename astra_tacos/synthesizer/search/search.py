@@ -240,7 +240,8 @@ def _all_candidates(
             advised = {name: _advice(name, topology, collective, model, most) for name in names}
             counts = _numbers_of_chunks(topology, collective, model, most)
             cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
-        timed = [_timed(topology, what, model, options, what is cuts[0]) for what in cuts]
+        any_algorithm_ns = _any_algorithm_ns(topology, cuts[0], model)
+        timed = [_timed(topology, what, model, options, any_algorithm_ns, what is cuts[0]) for what in cuts]
         listed, refused = list_candidates(topology, timed, advised, options.trials, options.seed)
         candidates += listed
         refusals = refused | refusals
@@ -296,7 +297,9 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
     counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
     if link_model == "blocking":  # latencies make delays so long that little is truncated
         return counts
-    return counts | counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
+    found = counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
+    most = max(max(counts), min(max_sends // tried[0].num_sends * tried[0].chunks_per_npu, MAX_CHUNKS_PER_NPU))
+    return counts | {count for count in found if count <= most}
 
 
 def _numbers_for_unequal_parts(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
@@ -326,8 +329,31 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
         return 0
 
 
-def _timed(topology: Topology, collective: Collective, link_model: LinkModel, options: SearchOptions, is_smallest: bool) -> Cut:
-    """A cut with its delays and bounds."""
+def _any_algorithm_ns(topology: Topology, collective: Collective, link_model: LinkModel) -> int:
+    """What any algorithm needs, whatever the number of chunks (but for the rounding of their sizes to whole bytes)."""
+    timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, may_be_instant=True)
+    return lower_bound(topology, collective, timing).time_ns
+
+
+def _timed(
+    topology: Topology,
+    collective: Collective,
+    link_model: LinkModel,
+    options: SearchOptions,
+    any_algorithm_ns: int,
+    is_smallest: bool,
+) -> Cut:
+    """A cut with its delays and bounds.
+
+    Parameters
+    ----------
+    topology, collective, link_model, options
+        As for `search`.
+    any_algorithm_ns
+        What any algorithm needs.
+    is_smallest
+        Whether there is none with fewer chunks.
+    """
     is_fixed, refusal = not options.chooses_chunks, None
     try:
         timing = compute_timing(topology, collective, link_model, options.reduce_bandwidth_gbps)
@@ -336,5 +362,4 @@ def _timed(topology: Topology, collective: Collective, link_model: LinkModel, op
         refusal, chunked_ns = str(error), 0
         sizes, rate = collective.class_size_bytes, options.reduce_bandwidth_gbps
         timing = timing_of_sizes(topology, sizes, link_model, rate, may_be_instant=True)
-    any_algorithm = lower_bound(topology, collective, timing)
-    return Cut(collective, timing, any_algorithm.time_ns, chunked_ns, is_smallest, is_fixed, refusal)
+    return Cut(collective, timing, any_algorithm_ns, chunked_ns, is_smallest, is_fixed, refusal)
