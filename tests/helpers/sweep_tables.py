@@ -73,7 +73,12 @@ def _collective_row(point: int, dimensions: tuple[tuple[str, int, float], ...], 
     try:
         made = certify(
             synthesize(
-                topology, make_collective("all-reduce", topology.num_npus, size, 2), synthesizer=synthesizer, trials=1, threads=1
+                topology,
+                make_collective("all-reduce", topology.num_npus, size, 2),
+                synthesizer=synthesizer,
+                link_model="blocking",
+                trials=1,
+                threads=1,
             )
         )
     except AstraTacosError as error:
