@@ -1,4 +1,4 @@
-"""Draws the pictures of plots.md by running its commands: python docs/site/draw_pictures.py"""
+"""Draws the pictures of plots.md and fabrics/ by running their commands: python docs/site/draw_pictures.py"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from astra_tacos.cli.main import cli
 
 HERE = Path(__file__).parents[1]
-PAGE = HERE / "plots.md"
+PAGES = (HERE / "plots.md", *sorted((HERE / "fabrics").glob("*.md")))
 PROGRAM = "    astra-tacos "
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "configs").symlink_to(HERE.parent / "configs")
         with contextlib.chdir(folder):
-            for arguments in commands(PAGE):
+            for arguments in (arguments for page in PAGES for arguments in commands(page)):
                 CliRunner().invoke(cli, arguments, catch_exceptions=False)
         for picture in sorted(folder.glob("*.svg")):
             shutil.copy(picture, HERE / "images" / picture.name)
