@@ -131,6 +131,7 @@ _PUBLIC = {
         "AstraTacosError": "errors",
         "ConfigError": "errors",
         "MissingExtraError": "errors",
+        "OutputError": "errors",
         "SynthesisError": "errors",
         "VerificationError": "errors",
         "ReplayError": "errors",

@@ -19,7 +19,15 @@ from astra_tacos.collective.scatter import scatter
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.endpoint.endpoint import EndpointResult, divide_endpoint
 from astra_tacos.endpoint.npu import Npu, Partition
-from astra_tacos.errors import AstraTacosError, ConfigError, MissingExtraError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.errors import (
+    AstraTacosError,
+    ConfigError,
+    MissingExtraError,
+    OutputError,
+    ReplayError,
+    SynthesisError,
+    VerificationError,
+)
 from astra_tacos.export import EXPORTERS
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.exporter import Exported, Exporter, export_schedule
@@ -103,6 +111,7 @@ __all__ = [
     "NetworkConfig",
     "NodeType",
     "Npu",
+    "OutputError",
     "Parallelism",
     "Partition",
     "PlanResult",

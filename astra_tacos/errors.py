@@ -11,6 +11,10 @@ class ConfigError(AstraTacosError):
     """An input (file, option or argument) is not as expected."""
 
 
+class OutputError(ConfigError):
+    """An output cannot be written, or must not take the place of what is there. The inputs are not at fault."""
+
+
 class MissingExtraError(AstraTacosError):
     """The operation needs a package that an optional extra of this package installs."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos import temporaries
-from astra_tacos.errors import AstraTacosError, ConfigError
+from astra_tacos.errors import AstraTacosError, OutputError
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
@@ -23,11 +23,11 @@ def check_writable(path: Path) -> None:
 
     Raises
     ------
-    ConfigError
+    OutputError
         If not, and why.
     """
     if not path.name or path.is_dir():
-        raise ConfigError(f"{path}: is a directory, expected a file to write")
+        raise OutputError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
         return
     _check_folder(path, path.absolute())
@@ -37,7 +37,7 @@ def _check_folder(path: Path, target: Path) -> None:
     """Check that the folder of `target`, or the nearest one above that exists, takes what is written to `path`."""
     folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
+        raise OutputError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
 
 
 def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool]) -> None:
@@ -56,7 +56,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
 
     Raises
     ------
-    ConfigError
+    OutputError
         If anything else is there, it is the current directory, or its folder cannot be written to.
     """
     target = path.resolve()
@@ -65,11 +65,11 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
     if not path.exists():
         return
     if not path.is_dir():
-        raise ConfigError(f"{path}: exists and is not a directory: choose another output")
+        raise OutputError(f"{path}: exists and is not a directory: choose another output")
     if not is_own({entry.name for entry in path.iterdir()}):
-        raise ConfigError(f"{path}: exists and is not a {what}: choose another output")
+        raise OutputError(f"{path}: exists and is not a {what}: choose another output")
     if path.resolve() == Path.cwd():
-        raise ConfigError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+        raise OutputError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 
 
 def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
@@ -84,12 +84,12 @@ def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
 
     Raises
     ------
-    ConfigError
+    OutputError
         If one is.
     """
     inside = [file for file in inputs if file is not None and path.resolve() in file.resolve().parents]
     if inside:
-        raise ConfigError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
+        raise OutputError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -114,11 +114,11 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
     Raises
     ------
-    ConfigError
+    OutputError
         If `path` is a directory or cannot be written, also if the disk becomes full in the block.
     """
     if not path.name or path.is_dir():
-        raise ConfigError(f"{path}: is a directory, expected a file to write")
+        raise OutputError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
         with _named(path, path), temporaries.scratch_directory() if suffix else contextlib.nullcontext() as scratch:
             temporary = path if scratch is None else scratch / f"output{suffix}"
@@ -152,7 +152,7 @@ def replaced_directory(path: Path) -> Iterator[Path]:
 
     Raises
     ------
-    ConfigError
+    OutputError
         If the parent of `path` cannot be written to, or the disk becomes full in the block.
     """
     target = path.resolve()  # a link stays, what it leads to is replaced
@@ -235,4 +235,4 @@ def _named(path: Path, written: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(written):
             raise
-        raise ConfigError(f"{path}: cannot be written ({error.strerror or error})") from None
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.errors import ConfigError, OutputError, ReplayError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -118,9 +118,11 @@ def show(table: Table) -> None:
 
 @contextlib.contextmanager
 def points_to_lint() -> Iterator[None]:
-    """Errors that come from the files of a run end with where to learn more about them."""
+    """Errors that come from the files of a run, not from its output, end with where to learn more about them."""
     try:
         yield
+    except OutputError:
+        raise
     except (ConfigError, ReplayError) as error:
         raise type(error)(f"{error}; {LINT_SAYS_MORE}") from None
 

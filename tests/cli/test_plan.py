@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from helpers.lint_runs import RunFiles, coll, comp
 
+from astra_tacos.cli.console import points_to_lint
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.report import report
 from astra_tacos.errors import ConfigError
+from astra_tacos.files import replaced_file
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,12 @@ def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
         result = CliRunner().invoke(plan, [*given, "--output", str(output)])
         assert isinstance(result.exception, ConfigError)
         assert str(result.exception).endswith("; for details, run `astra-tacos lint` on the same files") is has_hint
+
+
+def test_a_full_disk_does_not_point_to_lint() -> None:
+    full = Path("/dev/full")
+    with pytest.raises(ConfigError, match=r"No space left on device\)$"), points_to_lint(), replaced_file(full) as file:
+        file.write_bytes(b"a plan")
 
 
 def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -118,8 +119,10 @@ def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
     suffix = path.suffix.lower()
     with matplotlib.rc_context(_RC):
         figure = draw()
-        with replaced_file(path) as temporary:
-            figure.savefig(temporary, format=suffix[1:], metadata=_NO_DATE[suffix])
+        content = io.BytesIO()  # matplotlib's PDF writer hides the error of a full disk behind one of its own
+        figure.savefig(content, format=suffix[1:], metadata=_NO_DATE[suffix])
+    with replaced_file(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
 
 
 def time_unit(least_ns: float) -> tuple[str, float]:
