@@ -21,8 +21,8 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `possible_ns` is what the schedule can really
     take: `predicted_ns`, or `exact_ns` where truncation makes that more than 0.5% shorter; bandwidths are of this time. `bound`
     is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links), and
-    `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. Link shares are of the predicted
-    time.
+    `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. `below_bound_ns` is what truncation
+    takes off the bound itself. Link shares are of the predicted time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     bounds = all_bounds(topology, collective, timing)
@@ -68,6 +68,7 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
         "chunked_bound": None if chunked is None else chunked.name,
         "chunked_bound_where": None if chunked is None else chunked.where,
         "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
+        "below_bound_ns": max(bound.time_ns - time, 0),
         "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
         "algorithm_bandwidth_gbps": algorithm_bandwidth,
         "bus_bandwidth_gbps": algorithm_bandwidth * collective.bus_factor,
@@ -84,6 +85,16 @@ def efficiency_of(time_ns: int, bound_ns: int) -> float | None:
     if time_ns + 1 < bound_ns * (1 - MOST_TRUNCATED):
         return None
     return min(bound_ns / time_ns, 1.0)
+
+
+def below_bound(time_ns: int, bound_ns: int) -> str:
+    """What results say of a time that is less than the bound; "" if it is not.
+
+    The bound holds for the bytes; ASTRA-sim truncates the time of each message on each link to whole nanoseconds.
+    """
+    if time_ns >= bound_ns:
+        return ""
+    return f"{bound_ns - time_ns:,} ns less than the bound, as ASTRA-sim truncates the time of each message"
 
 
 def is_optimal(time_ns: int, bound_ns: int) -> bool:

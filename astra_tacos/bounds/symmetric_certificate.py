@@ -64,6 +64,7 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
         "chunked_bound": chunked.name,
         "chunked_bound_where": chunked.where,
         "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
+        "below_bound_ns": max(bound.time_ns - time, 0),
         "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
         "algorithm_bandwidth_gbps": algorithm_bandwidth,
         "bus_bandwidth_gbps": algorithm_bandwidth * task.num_phases * (task.num_npus - 1) / task.num_npus,

@@ -120,6 +120,8 @@ def _fold(name: str) -> str:
 
 def _notes(rows: Iterable[CompareRow]) -> list[str]:
     """Why there are gaps: each reason once, with the sizes if it does not hold for all."""
+    from astra_tacos.bounds.certificate import below_bound
+
     rows = list(rows)
     sizes: dict[str, list[int]] = {}
     reasons: dict[tuple[str, str], list[int]] = {}
@@ -141,6 +143,13 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         ]
     if any(row.time_ns is not None and row.efficiency is None and row.synthesizer not in _NATIVES for row in rows):
         notes.append(f"{_TOO_FAST} faster than the bound, because ASTRA-sim truncates the time of such small chunks")
+    for row in rows:
+        less = (
+            ""
+            if row.time_ns is None or row.bound_ns is None or row.efficiency is None
+            else below_bound(row.time_ns, row.bound_ns)
+        )
+        notes += [f"{format_size(row.size_bytes)}: {row.synthesizer}: {less}"] if less else []
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")

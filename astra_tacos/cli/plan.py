@@ -282,6 +282,10 @@ def _print(
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    if result.before_impossible:
+        rows.append(("the run before", f"not physically possible: {result.before_impossible}"))
+    if result.after_impossible:
+        rows.append(("the planned run", f"not physically possible: {result.after_impossible}"))
     rows += _native_rows(result) + _bound_rows(result)
     rows += _message_rows(result)
     rows += _judge_rows(result)
@@ -324,7 +328,7 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
     searched = f"{native.num_replays} tried" + (", more would take too many messages" if native.was_cut_off else "")
     rows = []
     if native.fastest_possible is None:
-        why = native.refusal if native.fastest is None else f"no network is as fast as those that end ({searched})"
+        why = native.refusal if native.fastest is None else f"what ends is not physically possible ({searched})"
         rows.append(("best native", f"none: {why}"))
     else:
         rows.append(("best native", f"{native.fastest_possible.end_ns:,} ns: {native.fastest_possible} ({searched})"))
@@ -336,8 +340,12 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
     """What the run takes at least, and how close the planned one is."""
+    from astra_tacos.bounds.certificate import below_bound
+
     bound = result.bound
     share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
+    less = below_bound(result.after_ns, bound.end_ns)
+    share += f"; the run takes {less}" if less and result.efficiency is not None else ""
     rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
     if bound.in_step_ns is not None:
         is_met = bound.in_step_ns <= result.after_ns

@@ -222,6 +222,8 @@ def _print(result: dict[str, Any]) -> None:
             print_table(title, *best_table(result[name]))
         if result[f"{name}_more"]:
             echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
+    if result["below_bound"]:
+        echo(f"\n{result['below_bound']:,} points take less than their bound, as ASTRA-sim truncates the time of each message")
     if errors:
         echo("")
     for each in errors:

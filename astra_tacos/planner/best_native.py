@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.judge.native import PACKETS_OF_MESSAGE
+from astra_tacos.judge.possibility import why_idle, why_incomplete, why_too_early
 from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import CONGESTION_AWARE, Backend
-from astra_tacos.run.run import PATTERN_KEYS, Run
-from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.trace.schema import CommType
 
 MOST_MESSAGES = 1 << 21
-"""Messages of all replays of a search together; a replay takes some microseconds each."""
+"""Messages of all replays of a search together, and as many of those that say what is possible: about a microsecond each."""
+MOST_MESSAGES_OF_ONE = 1 << 23
+_ALWAYS = 2
+"""So many replays of each sort are made, however many messages they have."""
+_NOT_JUDGED = "not known: a replay with queues takes too many messages"
 MOST_REPLAYS = 100
 _SPLITS = (2, 4, 8, 16)
 _MOST_SPLIT = 3
@@ -105,12 +110,13 @@ def best_native(
     backend: Backend,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     most_messages: int | None = None,
+    known: tuple[NativeConfiguration, RunOutcome] | None = None,
 ) -> BestNative:
     """Search the native configurations of a run: algorithms by pattern and dimension, optimization, splits and policy.
 
-    One algorithm for everything comes first, then one pattern in one dimension at a time, then splits with as many active chunks
-    or fewer, and the scheduling policies, each from the best possible ones that were found before, and last the run's own. Where
-    the backend has no queues, all are also replayed with queues: one that takes longer there is not physically possible.
+    The run's own comes first, then one algorithm for everything, then one pattern in one dimension at a time, then splits with as
+    many active chunks or fewer, and the scheduling policies, each from the best possible ones that were found before. Which are
+    physically possible (`judge.possibility`) is asked of the fastest first, until enough are.
 
     Parameters
     ----------
@@ -122,87 +128,137 @@ def best_native(
         Called with how many configurations were tried, and about how many there are.
     most_messages
         How many messages the planned run may have, whose native collectives run as in `base`; None for any number.
+    known
+        A configuration that was replayed already, and its outcome.
     """
-    search = _Search(workload, backend, on_progress)
+    search = _Search(workload, backend, on_progress, known)
     search.climb()
-    ran = search.ran()
-    fastest, possible = (min(runs, key=search.rank, default=None) for runs in (ran, search.possible()))
-    few = [run for run in search.possible() if most_messages is None or run.num_messages <= most_messages]
-    base = min(few, key=search.rank, default=None)
-    return BestNative(fastest, possible, base, search.num_replays, search.was_cut_off, "" if ran else search.refusal)
+    fastest = search.fastest()
+    possible = search.possible(1)
+    few = search.possible(1, most_messages)
+    return BestNative(
+        fastest=None if fastest is None else search.judged(fastest),
+        fastest_possible=search.judged(possible[0]) if possible and not search.idle else None,
+        base=search.judged(few[0]) if few else None,
+        num_replays=search.num_replays,
+        was_cut_off=search.was_cut_off,
+        refusal="" if fastest is not None else search.refusal,
+    )
 
 
-def why_impossible(run: Run, backend: Backend, end_ns: int) -> str:
-    """Why no network lets a run of native collectives end so early; "" if one may, or that is not known."""
-    if backend.models_congestion:
-        return ""
-    try:
-        queued_ns = replay_run(run, CONGESTION_AWARE).end_ns
-    except AstraTacosError as error:
-        return f"where messages queue, {error}"
-    if end_ns >= (1 - MOST_TRUNCATED) * queued_ns:
-        return ""
-    return f"no queues; it ends at {queued_ns:,} ns where messages queue"
+class _End(NamedTuple):
+    """How a replay ended."""
+
+    end_ns: int
+    num_messages: int
 
 
 class _Search:
     """Replays of a run in native configurations, each once."""
 
-    def __init__(self, workload: Workload, backend: Backend, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        backend: Backend,
+        on_progress: Callable[[int, int], None],
+        known: tuple[NativeConfiguration, RunOutcome] | None,
+    ) -> None:
         self._run, self._backend, self._on_progress = workload.own_run, backend, on_progress
         of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
         self.patterns = tuple(key for key in COMM_KEYS if key in of_run)
         self._num_dims = max(1, len(workload.run.network.dimensions))
         whole = workload.instances.pattern[workload.instances.num_members == workload.run.workload.num_ranks]
         self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
-        # Where there are no queues, everything is replayed with queues, too.
-        self._messages = max(int(native_messages(workload).sum()), 1) * (1 if backend.models_congestion else 2)
+        self._in_groups = frozenset(of_run - self._over_dims)
+        self._messages = max(int(native_messages(workload).sum()), 1)
         if not backend.is_analytical:
             self._messages += int(workload.run.network.ns3.num_packets(_bytes(workload)) / PACKETS_OF_MESSAGE)
-        self._left = MOST_MESSAGES
-        self._own = configuration_of(workload.run)
-        self._runs: dict[NativeConfiguration, NativeRun | None] = {}
+        self._left = self._left_to_judge = MOST_MESSAGES
+        own = configuration_of(workload.run)
+        self._own = None if own is None else own.fitted(self._num_dims, self._in_groups)
+        self._ends: dict[NativeConfiguration, _End | None] = {}
+        self._reasons: dict[NativeConfiguration, str | None] = {}
+        self.idle = why_idle(self._run)
+        """What moves no data in any configuration."""
         self.was_cut_off = False
         self.refusal = "" if self.patterns else "the run has no collective that ASTRA-sim has"
+        if known is not None and self.patterns:
+            configuration, outcome = known
+            fitted = configuration.fitted(self._num_dims, self._in_groups)
+            self._ends[fitted] = _End(outcome.end_ns, outcome.num_messages)
 
     @property
     def num_replays(self) -> int:
-        return len(self._runs)
+        return len(self._ends)
 
-    def ran(self) -> list[NativeRun]:
-        """The runs that end."""
-        return [run for run in self._runs.values() if run is not None]
+    def fastest(self) -> NativeConfiguration | None:
+        """The fastest one; None if none ends."""
+        return next(iter(self._ranked()), None)
 
-    def possible(self) -> list[NativeRun]:
-        """Those that are physically possible."""
-        return [run for run in self.ran() if not run.impossible]
+    def possible(self, count: int, most_messages: int | None = None) -> list[NativeConfiguration]:
+        """So many of the fastest that are physically possible, but for what is idle in all, and have few enough messages."""
+        found = []
+        for configuration in self._ranked():
+            end = self._ends[configuration]
+            assert end is not None  # it is ranked
+            if (most_messages is None or end.num_messages <= most_messages) and self._reason(configuration) == "":
+                found.append(configuration)
+                if len(found) == count:
+                    break
+        return found
 
-    def rank(self, run: NativeRun) -> tuple[int, int, bool]:
+    def judged(self, configuration: NativeConfiguration) -> NativeRun:
+        """The run of a configuration, and why it is impossible."""
+        end = self._ends[configuration]
+        assert end is not None  # it was found among those that end
+        reason = self._reason(configuration)
+        impossible = self.idle or (_NOT_JUDGED if reason is None else reason)
+        return NativeRun(configuration, self.patterns, end.end_ns, impossible, end.num_messages)
+
+    def _ranked(self) -> list[NativeConfiguration]:
         """The fastest first; of equally fast ones, those of the fewest messages; of these, the run's own."""
-        return run.end_ns, run.configuration.splits, run.configuration != self._own
+        ends = {configuration: end.end_ns for configuration, end in self._ends.items() if end is not None}
+        return sorted(ends, key=lambda each: (ends[each], each.splits, each != self._own))
+
+    def _reason(self, configuration: NativeConfiguration) -> str | None:
+        """Why a configuration is physically impossible; "" if it is not, None if that takes too many messages to know."""
+        if configuration not in self._reasons:
+            end = self._ends[configuration]
+            assert end is not None  # as `judged`
+            run = configuration.run(self._run)
+            reason: str | None = why_incomplete(run)
+            if not reason and not self._backend.models_congestion:
+                if end.num_messages <= self._left_to_judge or len(self._reasons) < _ALWAYS:
+                    self._left_to_judge -= end.num_messages
+                    reason = why_too_early(run, self._backend, end.end_ns)
+                else:
+                    self.was_cut_off = True
+                    reason = None
+            self._reasons[configuration] = reason
+        return self._reasons[configuration]
 
     def climb(self) -> None:
         """Try one list of configurations after another, each made from the best so far."""
         if not self.patterns:
             return
         own = self._own
+        if own is not None:
+            self._try(own)
         policy = own.policy if own is not None else self._run.system.scheduling_policy
         for optimization in (BASELINE, LOCAL_BW_AWARE) if self._num_dims > 1 and "all-reduce" in self._over_dims else (BASELINE,):
             for name in NATIVE_ALGORITHMS:
-                everywhere = ((name,) * self._num_dims,) * len(COMM_KEYS)
-                self._try(NativeConfiguration(everywhere, optimization=optimization, policy=policy))
+                names = tuple((name,) if key in self._in_groups else (name,) * self._num_dims for key in COMM_KEYS)
+                self._try(NativeConfiguration(names, optimization=optimization, policy=policy))
         for make in self._mixes():
             self._vary(1, make)
         self._vary(_MOST_SPLIT, _splits)
         for vary in (_active_chunks, _policies):
             self._vary(1, vary)
-        if own is not None:
-            self._try(own)
 
     def _vary(self, count: int, make: Variants) -> None:
         """Try configurations made from each of so many that are the best so far."""
-        for best in sorted(self.possible() or self.ran(), key=self.rank)[:count]:
-            for configuration in make(best.configuration):
+        for best in self.possible(count) or self._ranked()[:count]:
+            for configuration in make(best):
                 self._try(configuration)
 
     def _mixes(self) -> list[Variants]:
@@ -217,21 +273,20 @@ class _Search:
         return [partial(_algorithms, *place) for place in places] if len(places) > 1 else []
 
     def _try(self, configuration: NativeConfiguration) -> None:
-        if configuration in self._runs:
+        if configuration in self._ends:
             return
         messages = self._messages * configuration.splits
-        if messages > self._left or self.num_replays >= MOST_REPLAYS:
+        is_many = messages > self._left and self.num_replays >= _ALWAYS
+        if is_many or messages > MOST_MESSAGES_OF_ONE or self.num_replays >= MOST_REPLAYS:
             self.was_cut_off = True
             self.refusal = self.refusal or f"about {messages:,} messages are too many to replay"
             return
         self._left -= messages
-        run = configuration.run(self._run)
         try:
-            outcome = replay_run(run, self._backend)
-            why = why_impossible(run, self._backend, outcome.end_ns)
-            self._runs[configuration] = NativeRun(configuration, self.patterns, outcome.end_ns, why, outcome.num_messages)
+            outcome = replay_run(configuration.run(self._run), self._backend)
+            self._ends[configuration] = _End(outcome.end_ns, outcome.num_messages)
         except AstraTacosError as error:
-            self._runs[configuration] = None
+            self._ends[configuration] = None
             self.refusal = self.refusal or str(error)
         self._on_progress(self.num_replays, max(self.num_replays, len(NATIVE_ALGORITHMS) * (2 + self._num_dims)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from astra_tacos.config.system import BASELINE, COMM_KEYS, SystemConfig
 from astra_tacos.run.run import NATIVE, Run
+
+_IN_GROUPS = "ring"
+"""What a group of some ranks runs if the system names several algorithms (`CommunicatorGroup.cc`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class NativeConfiguration:
     Parameters
     ----------
     algorithms
-        One per dimension, by pattern in the order of `COMM_KEYS`.
+        One per dimension, by pattern in the order of `COMM_KEYS`; one alone where only groups of some ranks run the pattern, each
+        of which is one dimension: with longer lists, ASTRA-sim runs `ring` in them.
     splits, active_chunks
         `preferred-dataset-splits` and `active-chunks-per-dimension`.
     optimization, policy
@@ -66,6 +71,27 @@ class NativeConfiguration:
             scheduling_policy=self.policy,
         )
 
+    def fitted(self, num_dims: int, in_groups: Collection[str]) -> NativeConfiguration:
+        """The same with as many algorithms as each pattern needs.
+
+        A dimension without an algorithm, as no collective of the run asks for one there, gets the last one that is named.
+
+        Parameters
+        ----------
+        num_dims
+            Dimensions of the network.
+        in_groups
+            The patterns that only groups of some ranks run.
+        """
+
+        def fit(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
+            if key in in_groups:
+                return names if len(names) == 1 else (_IN_GROUPS,)
+            return (*names, *names[-1:] * (num_dims - len(names)))
+
+        pairs = zip(COMM_KEYS, self.algorithms, strict=True)
+        return replace(self, algorithms=tuple(fit(key, names) for key, names in pairs))
+
     def run(self, run: Run) -> Run:
         """The run with its collectives native in this configuration."""
         return native_run(run, self.system(run.system))
@@ -80,18 +106,18 @@ def native_run(run: Run, system: SystemConfig) -> Run:
 def configuration_of(run: Run) -> NativeConfiguration | None:
     """The configuration that a run has; None if it has custom collectives, or leaves open what native ones do.
 
-    A dimension without an algorithm, as no collective of the run asks for one there, gets the last one that is named.
+    A pattern without algorithms, as the run does not have it, gets those of the first that has some.
     """
     system = run.system
     if np.any(run.implementation != NATIVE) or not system.preferred_dataset_splits or not system.native:
         return None
     known = next(iter(system.native.values()))
-    num_dims = max(1, len(run.network.dimensions))
-    named = [system.native.get(key, known) for key in COMM_KEYS]
-    algorithms = tuple((*names, *names[-1:] * (num_dims - len(names))) for names in named)
-    optimization = system.collective_optimization or BASELINE
     return NativeConfiguration(
-        algorithms, system.preferred_dataset_splits, system.active_chunks_per_dimension, optimization, system.scheduling_policy
+        tuple(system.native.get(key, known) for key in COMM_KEYS),
+        system.preferred_dataset_splits,
+        system.active_chunks_per_dimension,
+        system.collective_optimization or BASELINE,
+        system.scheduling_policy,
     )
 
 

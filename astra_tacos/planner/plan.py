@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
+from astra_tacos.judge.possibility import why_impossible
 from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
@@ -26,7 +27,7 @@ from astra_tacos.planner.joint_sets import JointSet
 from astra_tacos.planner.joint_synthesis import JointCollective, synthesize_joint
 from astra_tacos.planner.joint_workload import JointWorkload, apart
 from astra_tacos.planner.message_limit import limit_messages
-from astra_tacos.planner.native_configuration import NativeConfiguration
+from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_bound import run_bound
@@ -41,7 +42,7 @@ from astra_tacos.planner.workload import Workload, baseline_run, find_workload, 
 from astra_tacos.planner.written_run import WrittenRun, write_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
 from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
@@ -135,15 +136,15 @@ def plan(
     start = baseline_run(workload, baseline)
     check_dimensions(start)
     kept = SynthesisCache(cache)
-    native = best_native(workload, model, on_native, limit)
+    judges = judges_of_run(network, model)
+    before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
+    native = best_native(workload, model, on_native, limit, _known(start, before[model]))
     base = _base(start, workload, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions, extras = _solve_all(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
     )
     bound = run_bound(workload, build_topology(network, may_forward=True), solutions)
-    judges = judges_of_run(network, model)
-    before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
     with replaced_directory(output) as folder:
         runs = _Candidates(folder, inputs, workload)
         best = runs.best(solutions, base, before[model] if base.native is None else replay_or_reason(base.run, model), model)
@@ -173,6 +174,7 @@ def plan(
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *((_ONLY_REPLAYED,) if network.forwarding else ()), *notes)
         recording = _recording(workload, best.after, before[model])
+        before_ns = {each: None if isinstance(end, str) else end.end_ns for each, end in before.items()}
         result = plan_result(
             workload,
             best.solutions,
@@ -188,6 +190,10 @@ def plan(
             limit,
             joint_figures(best),
             recording,
+            (
+                _impossible(start, model, before_ns),
+                _impossible(best.run, model, {each.judge.backend: each.after_ns for each in judged} | {model: best.after.end_ns}),
+            ),
         )
         rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json() | checked, rows, COLUMNS)
@@ -201,6 +207,18 @@ class _Base:
 
     run: Run
     native: NativeConfiguration | None = None
+
+
+def _impossible(run: Run, model: Backend, ends_ns: Mapping[Backend, int | None]) -> str:
+    """Why no network lets a run end so early as on a model, given its ends on some; "" if one may, or it does not end."""
+    end_ns = ends_ns.get(model)
+    return "" if end_ns is None else why_impossible(run, model, end_ns, ends_ns.get(CONGESTION_AWARE))
+
+
+def _known(start: Run, end: RunOutcome | str) -> tuple[NativeConfiguration, RunOutcome] | None:
+    """The native configuration of the run before, and its replay; None if it has none, or does not end."""
+    configuration = configuration_of(start)
+    return None if configuration is None or isinstance(end, str) else (configuration, end)
 
 
 def _base(start: Run, workload: Workload, native: BestNative) -> _Base:

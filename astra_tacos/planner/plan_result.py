@@ -130,6 +130,8 @@ class PlanResult:
         End of the run; before is None if that run does not end.
     before_reason
         Why not.
+    before_impossible, after_impossible
+        Why no network lets them end so early; "" if one may.
     exposed_before_ns, exposed_after_ns
         Largest exposed communication of a rank.
     approximate
@@ -159,7 +161,9 @@ class PlanResult:
     num_collectives: int
     before_ns: int | None
     before_reason: str
+    before_impossible: str
     after_ns: int
+    after_impossible: str
     exposed_before_ns: int | None
     exposed_after_ns: int
     cases: tuple[CaseFigures, ...]
@@ -202,6 +206,7 @@ class PlanResult:
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
+        own |= {"below_bound_ns": max(self.bound.end_ns - self.after_ns, 0)}
         own |= self.messages.to_json()
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
@@ -227,6 +232,7 @@ def plan_result(
     limit: int,
     joint: tuple[JointFigures, ...],
     recording: Recording,
+    impossible: tuple[str, str],
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -258,6 +264,8 @@ def plan_result(
         Collectives of several groups that run joint schedules.
     recording
         The replays, before and after.
+    impossible
+        Why no network lets the run before end so early, and the planned one; "" if one may.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -307,7 +315,9 @@ def plan_result(
         num_collectives=workload.instances.num_instances,
         before_ns=None if isinstance(before, str) else before.end_ns,
         before_reason=before if isinstance(before, str) else "",
+        before_impossible=impossible[0],
         after_ns=after.end_ns,
+        after_impossible=impossible[1],
         exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
         exposed_after_ns=int(after.exposed_comm_ns.max()),
         judged=judged,

@@ -203,9 +203,11 @@ def _transmit(message, now, code, state):
         return DONE
     state.link_busy[link] = True
     state.link_origin[link] = state.messages[message].origin
-    serialisation = size / code.link_bytes_per_ns[link]
+    serialisation = size / (code.pair_bytes_per_ns[pair] if code.cuts_through else code.link_bytes_per_ns[link])
     if not code.link_latency_ns[link] + serialisation < LATEST_NS:
         return OUT_OF_TIME
+    # A message that cuts through moves on as soon as its head is there.
+    awaited = 0.0 if code.cuts_through and code.hop_link[state.messages[message].hop + 1] != NONE else serialisation
     held = np.int64(serialisation)
     state.link_bytes[link] += size
     state.link_busy_ns[link] += held
@@ -216,8 +218,8 @@ def _transmit(message, now, code, state):
         state.record_size[record] = size
         state.record_pair[record] = pair
         state.record_start_ns[record] = now
-    end = now + np.int64(code.link_latency_ns[link] + serialisation)
-    if now + held == 0 or end == 0:
+    end = now + np.int64(code.link_latency_ns[link] + awaited)
+    if (now + held == 0 or end == 0) and not code.cuts_through:
         state.scalar[CULPRIT] = message
         return ENDS_AT_ZERO
     if end >= LATEST_NS or now + held >= LATEST_NS:

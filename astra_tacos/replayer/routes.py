@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +31,7 @@ class Routes:
     """Message p crosses the links `link[first_hop[p]]`, `link[first_hop[p] + 1]`, ... until an entry of -1.
 
     In a model without links, a message p of b bytes takes int(`direct_latency_ns[p]` + b / `direct_bytes_per_ns[p]`) ns instead.
+    Where messages cut through, `direct_bytes_per_ns[p]` is the rate of the slowest link.
     """
 
     first_hop: NDArray[np.int64]
@@ -53,6 +54,7 @@ class NetworkModel(Protocol):
     link_dst: NDArray[np.int32]
     link_latency_ns: NDArray[np.float64]
     link_bytes_per_ns: NDArray[np.float64]
+    cuts_through: bool
     hands_over: bool
     """As in `Code`."""
 
@@ -80,6 +82,7 @@ class CongestionUnaware:
         If the network is a graph without dimensions or overrides links, or if this model lacks a dimension's building block.
     """
 
+    cuts_through = False
     hands_over = False
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -120,6 +123,7 @@ class CongestionAware:
     forward: then messages take the fixed routes of `DeviceRoutes`, over these devices and where need be over other NPUs.
     """
 
+    cuts_through = False
     hands_over = False
 
     def __init__(self, network: NetworkConfig) -> None:
@@ -156,6 +160,26 @@ class CongestionAware:
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
         return advance_messages
+
+
+class CutThrough(CongestionAware):
+    """Links are FIFO queues, but a message moves on as soon as its head is at the end of a link.
+
+    It takes the latencies of its route and the time of its slowest link, which it keeps from others on each link of the route: as
+    on the congestion-unaware model where nobody waits, with all links of the route instead of those of one dimension. ASTRA-sim
+    has no such model. No network needs to store a message before it passes it on, and none has a link that carries two at once:
+    a run that ends as early here is physically possible.
+    """
+
+    cuts_through = True
+
+    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+        """See `NetworkModel.routes`."""
+        routes = CongestionAware.routes(self, src, dst)
+        if not len(src):
+            return routes
+        rates = np.append(self.link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
+        return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
 
 
 def _listed(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:

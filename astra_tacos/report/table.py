@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from astra_tacos.bounds.certificate import below_bound
 from astra_tacos.units import format_size, format_time
 
 _MOST_SIZES = 4
@@ -58,7 +59,9 @@ def describe_efficiency(result: dict[str, Any]) -> str:
     if result["efficiency"] is None:
         return "none: faster than the bound, because ASTRA-sim truncates the time of such small chunks; use larger ones"
     share = f"{result['efficiency']:.2%} of the bound"
-    return f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
+    text = f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
+    less = below_bound(result["predicted_ns"], result["bound_ns"])
+    return f"{text} ({less})" if less else text
 
 
 def _describe_chunked(result: dict[str, Any]) -> str:

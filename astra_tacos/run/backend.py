@@ -123,6 +123,16 @@ CONGESTION_UNAWARE = Backend(
     branch=None,
     branch_source="",
 )
+CUT_THROUGH = Backend(
+    name="cut-through",
+    models_congestion=True,
+    link_model="blocking",
+    binary="",
+    most_dimensions=None,
+    branch=None,
+    branch_source="",
+)
+"""No backend of ASTRA-sim: what is physically possible is judged by it (`judge.possibility`)."""
 PACKET = Backend(
     name="packet",
     models_congestion=True,

@@ -33,6 +33,9 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
         "points": num_points,
         "statuses": {status: counts[status] for status in STATUSES if counts[status]},
     }
+    result["below_bound"] = sum(
+        1 for row in rows if None not in (row.get("predicted_ns"), row.get("bound_ns")) and row["predicted_ns"] < row["bound_ns"]
+    )
     varying = [name for name in axes if len({row.get(name) for row in rows}) > 1]
     for name, column in (("best_time", "predicted_ns"), ("best_time_cost", "time_cost")):
         result[name], result[f"{name}_more"] = _best(rows, column, varying)

@@ -13,6 +13,7 @@ from helpers.plans import planned, written
 
 from astra_tacos.config.system import COMM_KEYS
 from astra_tacos.errors import AstraTacosError
+from astra_tacos.judge.possibility import why_too_early
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
@@ -20,7 +21,9 @@ from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
 
@@ -113,10 +116,90 @@ def test_planning_from_splits_is_no_different(tmp_path: Path) -> None:
 
 
 def test_a_run_of_too_many_messages_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MOST_MESSAGES", 10)
+    monkeypatch.setattr(search, "MOST_MESSAGES_OF_ONE", 10)
     best = found(written(tmp_path, two_patterns()))
     assert best == BestNative(None, None, None, 0, True, best.refusal)
     assert "too many to replay" in best.refusal
+
+
+def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two configurations are replayed, with queues, too, even where one takes all messages of a search."""
+    monkeypatch.setattr(search, "MOST_MESSAGES", 10)
+    inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (3, 2)))
+    best = found(inputs, CONGESTION_UNAWARE)
+    assert best.was_cut_off and best.num_replays == 2
+    own_ns = replay_run(read_inputs(inputs), CONGESTION_UNAWARE).end_ns
+    assert best.fastest_possible is not None and best.fastest_possible.end_ns <= own_ns
+
+
+def test_what_was_replayed_before_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = find_workload(written(tmp_path, two_patterns()))
+    own = configuration_of(workload.run)
+    assert own is not None
+    replayed = []
+
+    def watched(run: Run, backend: object) -> RunOutcome:
+        replayed.append(configuration_of(run))
+        return replay_run(run, CONGESTION_AWARE)
+
+    monkeypatch.setattr(search, "replay_run", watched)
+    outcome = replay_run(workload.run, CONGESTION_AWARE)
+    assert best_native(workload, CONGESTION_AWARE, known=(own, outcome)) == found(written(tmp_path, two_patterns()))
+    assert own not in replayed[: len(replayed) // 2] and own in replayed
+
+
+def test_possible_is_asked_of_the_fastest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def watched(run: Run, backend: Backend, end_ns: int) -> str:
+        asked.append(end_ns)
+        return why_too_early(run, backend, end_ns)
+
+    monkeypatch.setattr(search, "why_too_early", watched)
+    best = found(written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24)), CONGESTION_UNAWARE)
+    assert best.fastest is not None and best.fastest_possible is not None
+    assert best.fastest.end_ns in asked and best.fastest_possible.end_ns in asked
+    assert len(asked) < best.num_replays
+
+
+def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
+    """In groups of some ranks ASTRA-sim runs rings where several algorithms are named, and what is named where it is one."""
+    rank = [coll(0, [], size=1 << 16, group=1)]
+    files = RunFiles([rank] * 4 + [[comp(0)]] * 4, groups={"1": [0, 1, 2, 3]}, topology=("FullyConnected", "Ring"), npus=(4, 2))
+    inputs = written(tmp_path, files)
+    best = found(inputs, CONGESTION_UNAWARE)
+    assert best.fastest_possible is not None
+    assert best.fastest_possible.configuration.algorithms[0] == ("direct",)
+    run = read_inputs(inputs)
+    listed = replace(best.fastest_possible.configuration, algorithms=(("direct", "direct"),) * 4)
+    ring = replace(listed, algorithms=(("ring", "ring"),) * 4)
+    ends = {each: replay_run(each.run(run), CONGESTION_UNAWARE).end_ns for each in (listed, ring)}
+    assert ends[listed] == ends[ring] > 2 * best.fastest_possible.end_ns
+    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
+    assert result.best_native_ns == best.fastest_possible.end_ns >= result.after_ns
+    assert replay_run(read_inputs(after), CONGESTION_UNAWARE).end_ns == result.after_ns
+
+
+def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> None:
+    """The planned Broadcast moves data, so the plan may take longer than what computes nothing, and says why."""
+    rank = [coll(0, [], CommType.BROADCAST, size=1), coll(1, [0], size=4096), comp(2, [1], us=9)]
+    files = RunFiles([rank] * 16, topology=("Switch", "Switch"), npus=(8, 2), bandwidth=3.7)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    idle = "ASTRA-sim's own Broadcast only waits, so 16 of its nodes move no data"
+    assert result.best_native_ns is None and result.native.base is not None
+    assert result.native.fastest is not None and result.native.fastest.impossible == result.before_impossible == idle
+    assert result.after_impossible == ""
+    assert result.to_json()["best_native"] is None
+
+
+def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> None:
+    """Trees are the fastest "All-Gather" of 64 ranks: a rank gets three shards of 63 at most."""
+    files = RunFiles([[coll(0, [], AG, size=1 << 20)]] * 64, topology=("Switch",), npus=(64,))
+    best = found(written(tmp_path, files))
+    assert best.fastest is not None and best.fastest_possible is not None
+    assert best.fastest.configuration.algorithms[1] == ("doubleBinaryTree",)
+    assert best.fastest.impossible.endswith("of what the pattern needs at most")
+    assert best.fastest_possible.configuration.algorithms[1] != ("doubleBinaryTree",)
 
 
 def test_a_configuration_in_words() -> None:

@@ -35,12 +35,13 @@ from hypothesis import strategies as st
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.backend import BACKENDS, CUT_THROUGH
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.trace.schema import CommType, NodeType
 
 AWARE, UNAWARE = BACKENDS
+ANALYTICAL = BACKENDS | {CUT_THROUGH.name: CUT_THROUGH}
 ALL_GATHER = CommType.ALL_GATHER
 
 # ---- Recorded runs of ASTRA-sim ----
@@ -152,7 +153,7 @@ def transmissions_by_link(outcome: RunOutcome) -> list[list[tuple[int, int, int]
 
 def check_against_twin(run: Run, backend: str) -> None:
     try:
-        outcome = replay_run(run, backend, record_transmissions=True)
+        outcome = replay_run(run, ANALYTICAL[backend], record_transmissions=True)
     except ConfigError as refusal:
         if "in ascending order" not in str(refusal):  # which is refused whether a rank comes to that message or not
             with pytest.raises(NaiveCrash):
@@ -172,7 +173,7 @@ def check_against_twin(run: Run, backend: str) -> None:
     st.integers(0, 2**32 - 1),
     st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS + EVERY_BLOCK),
     st.integers(1, 14),
-    st.sampled_from(list(BACKENDS)),
+    st.sampled_from(list(ANALYTICAL)),
 )
 def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int, backend: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -182,14 +183,14 @@ def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int,
 NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0, unsorted_group=0, roofline=0, memory=3, cpu=0.3)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ANALYTICAL)
 @pytest.mark.parametrize("dimensions", [*ONE_DIMENSION[3:7], SEVERAL_DIMENSIONS[1]])
 def test_equals_the_twin_in_long_runs(tmp_path: Path, dimensions: Dimensions, backend: str) -> None:
     """Crowded: only the order of events at one instant tells who queues first."""
     run = read_back(2, dimensions, 150, str(tmp_path), NO_STALLS)
     twin = naive_replay_run(run, backend)
     assert not twin.stalled
-    assert_equals_twin(run, replay_run(run, backend, record_transmissions=True), twin)
+    assert_equals_twin(run, replay_run(run, ANALYTICAL[backend], record_transmissions=True), twin)
 
 
 def test_goes_on_where_it_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

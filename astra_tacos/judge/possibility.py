@@ -1,0 +1,118 @@
+"""Whether a network can do what a replay says of a run: one rule for native runs, for planned ones and for the user's own.
+
+A run is *physically possible* if
+
+- its native collectives move what they have to: ASTRA-sim's Broadcast only waits, and some of its algorithms move less than a
+  pattern needs (`doubleBinaryTree` is an All-Reduce of a part, whatever the pattern); and
+- where the backend has no queues, it takes no longer where they are, but for what truncated delays may shorten: no link carries
+  two messages at once. It need not store a message before it passes it on, so this is replayed on the model `CutThrough`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.errors import AstraTacosError
+from astra_tacos.replayer.casting import cast_collectives
+from astra_tacos.replayer.collective_program import CollectiveProgram
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CUT_THROUGH, Backend
+from astra_tacos.run.groups import used_groups
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.trace.schema import CommType, NodeType
+
+_NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]] = {
+    CommType.ALL_REDUCE: lambda inside, members: np.ones(inside.shape),
+    CommType.ALL_GATHER: lambda inside, members: (members - inside).astype(np.float64),
+    CommType.REDUCE_SCATTER: lambda inside, members: inside / members,
+    CommType.ALL_TO_ALL: lambda inside, members: inside * (members - inside) / members,
+}
+"""How many times a node's bytes have to enter so many of the members, fewer than all, whatever the algorithm."""
+_LEAST_MOVED = 0.95
+"""Algorithms that halve sizes lose less than the rest of it to whole bytes; those that move too little lose a quarter or more."""
+
+
+def why_impossible(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> str:
+    """Why no network lets a run end so early; "" if one may.
+
+    Parameters
+    ----------
+    run
+        The run.
+    backend
+        The network model of the replay.
+    end_ns
+        Its end there.
+    queued_ns
+        Its end on a model with queues, if it is known: where that is no later, no other is asked.
+    """
+    why = why_idle(run) or why_incomplete(run)
+    if why or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
+        return why
+    return why_too_early(run, backend, end_ns)
+
+
+def why_idle(run: Run) -> str:
+    """Which Broadcasts of a run move nothing, whatever its algorithms are; "" if there are none."""
+    if run.system.replay_only:
+        return ""
+    is_broadcast = (run.workload.kind == NodeType.COMM_COLL) & (run.columns.comm_type == CommType.BROADCAST)
+    rows = np.flatnonzero(is_broadcast & (run.workload.size_bytes > 0))
+    groups = used_groups(run, rows)
+    among_several = np.array([len(groups.members[group]) > 1 for group in groups.group.tolist()], np.bool_)
+    idle = int(np.count_nonzero(among_several))
+    return f"ASTRA-sim's own Broadcast only waits, so {idle:,} of its nodes move no data" if idle else ""
+
+
+def why_incomplete(run: Run) -> str:
+    """Which native collective moves less than its pattern needs, by what enters members that follow one another; "" if none."""
+    casts = cast_collectives(run)
+    rows = np.flatnonzero((casts.native >= 0) & (run.implementation == NATIVE) & (run.columns.involved_dims < 0))
+    programs = casts.cast_program[casts.native[rows]]
+    for number, first in zip(*np.unique(programs, return_index=True), strict=True):
+        program, row = casts.programs[int(number)], int(rows[first])
+        moved = share_moved(program, CommType(int(run.columns.comm_type[row])), int(run.workload.size_bytes[row]))
+        if moved < _LEAST_MOVED:
+            return f"{program.source} of {program.num_positions} ranks moves {moved:.0%} of what the pattern needs at most"
+    return ""
+
+
+def share_moved(program: CollectiveProgram, pattern: CommType, size_bytes: int) -> float:
+    """What enters some members that follow one another, as a share of what has to: the least such share, at most 1.
+
+    Sizes of messages are whole bytes, so one more byte counts for each.
+    """
+    count = program.num_positions
+    send = np.flatnonzero(program.kind == NodeType.COMM_SEND)
+    source = np.repeat(np.arange(count), np.diff(program.rank_first))[send]
+    pair = (source + 1) * (count + 1) + program.peer[send] + 1
+    sent = np.bincount(pair, program.size_bytes[send] + 1.0, (count + 1) ** 2).reshape(count + 1, count + 1)
+    total = sent.cumsum(axis=0).cumsum(axis=1)
+    begin, end = np.triu_indices(count + 1, 1)
+    begin, end = begin[end - begin < count], end[end - begin < count]
+    within = total[end, end] - total[begin, end] - total[end, begin] + total[begin, begin]
+    entering = total[count, end] - total[count, begin] - within
+    needed = size_bytes * _NEEDED[pattern](end - begin, count)
+    return min(1.0, float((entering / np.maximum(needed, 1e-9)).min(initial=1.0)))
+
+
+def why_too_early(run: Run, backend: Backend, end_ns: int) -> str:
+    """Why messages do not get through so early; "" if they do, or the backend has queues itself."""
+    if backend.models_congestion:
+        return ""
+    try:
+        queued_ns = replay_run(run, CUT_THROUGH).end_ns
+    except AstraTacosError as error:
+        return f"where messages queue, {error}"
+    if _is_as_early(end_ns, queued_ns):
+        return ""
+    return f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
+
+
+def _is_as_early(end_ns: int, queued_ns: int) -> bool:
+    """Whether a run takes no longer where messages queue, but for what truncated delays may shorten."""
+    return end_ns >= (1 - MOST_TRUNCATED) * queued_ns
