@@ -26,6 +26,7 @@ from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
 from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import ConfigError
 from astra_tacos.planner.case_bound import collective_of_group, least_ns, quick_bound
 from astra_tacos.planner.distinct_collective import NO_CASE, DistinctCollective
 from astra_tacos.planner.global_order import match_messages
@@ -139,10 +140,13 @@ def _groups(workload: Workload, topology: Topology) -> _Groups:
 
 
 def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: Topology) -> Collective | None:
-    """The collective of a group on the whole network; None for patterns of which nothing is known."""
+    """The collective of a group on the whole network; None where nothing is known: of some patterns, of less than a byte each."""
     if case.collective not in COLLECTIVES:
         return None
-    return collective_of_group(case, members, topology)
+    try:
+        return collective_of_group(case, members, topology)
+    except ConfigError:
+        return None  # fewer bytes than members: the case stays as it was, for that reason
 
 
 def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -469,3 +469,12 @@ def test_a_group_that_only_others_connect_is_named(tmp_path: Path) -> None:
     files = RunFiles(ranks=ranks, groups={"1": [0, 2], "2": [1, 3]}, topology=("Ring",))
     with pytest.raises(ConfigError, match=r"network.yml: the ranks of the group 0, 2 cannot reach one another without other"):
         plan(written_on_links(tmp_path, files), tmp_path / "plan")
+
+
+def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_path: Path) -> None:
+    rank = [coll(0, size=4096), coll(1, [0], CommType.REDUCE_SCATTER, size=7)]
+    result, after = quickly_planned(written(tmp_path, RunFiles([rank] * 8)), tmp_path / "plan")
+    small = next(case for case in result.cases if case.collective == "reduce-scatter")
+    assert (small.algorithm, small.first_group, small.first_node) == ("native", tuple(range(8)), (0, 1))
+    assert small.reason == "reduce-scatter of 7 bytes in a group of 8: less than a byte per chunk, expected more"
+    assert replay_run(read_inputs(after)).end_ns == result.after_ns
