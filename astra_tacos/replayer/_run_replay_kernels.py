@@ -203,11 +203,15 @@ def _transmit(message, now, code, state):
         return DONE
     state.link_busy[link] = True
     state.link_origin[link] = state.messages[message].origin
-    serialisation = size / (code.pair_bytes_per_ns[pair] if code.cuts_through else code.link_bytes_per_ns[link])
+    serialisation = size / code.link_bytes_per_ns[link]
     if not code.link_latency_ns[link] + serialisation < LATEST_NS:
         return OUT_OF_TIME
-    # A message that cuts through moves on as soon as its head is there.
-    awaited = 0.0 if code.cuts_through and code.hop_link[state.messages[message].hop + 1] != NONE else serialisation
+    awaited = serialisation
+    if code.cuts_through:  # A message moves on as soon as its head is there; its tail comes as the slowest link lets it.
+        is_last = code.hop_link[state.messages[message].hop + 1] == NONE
+        awaited = size / code.pair_bytes_per_ns[pair] if is_last else 0.0
+        if not code.link_latency_ns[link] + awaited < LATEST_NS:
+            return OUT_OF_TIME
     held = np.int64(serialisation)
     state.link_bytes[link] += size
     state.link_busy_ns[link] += held

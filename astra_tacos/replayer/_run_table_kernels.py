@@ -147,7 +147,7 @@ class Code(NamedTuple):
     pair_bytes_per_ns: F64  # [pairs], or where messages cut through
     link_latency_ns: F64  # [links]
     link_bytes_per_ns: F64  # [links]
-    cuts_through: bool  # a message holds each of its links for as long as the slowest takes, and may be on several at once
+    cuts_through: bool  # a message may be on several of its links at once
     hands_over: bool  # another kernel carries the messages, from the list of `OUT_HEAD` on
     # Workload.
     slot: U8  # [workload rows]

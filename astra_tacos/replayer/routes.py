@@ -165,10 +165,10 @@ class CongestionAware:
 class CutThrough(CongestionAware):
     """Links are FIFO queues, but a message moves on as soon as its head is at the end of a link.
 
-    It takes the latencies of its route and the time of its slowest link, which it keeps from others on each link of the route: as
-    on the congestion-unaware model where nobody waits, with all links of the route instead of those of one dimension. ASTRA-sim
-    has no such model. No network needs to store a message before it passes it on, and none has a link that carries two at once:
-    a run that ends as early here is physically possible.
+    Where nobody waits it takes the latencies of its route and the time of its slowest link, as on the congestion-unaware model,
+    but of all links instead of those of one dimension; it keeps each link from others for the time of that link. ASTRA-sim has no
+    such model. No network needs to store a message before it passes it on, and none has a link that carries two at once: a run
+    that ends as early here is physically possible.
     """
 
     cuts_through = True

@@ -375,9 +375,8 @@ def _transmissions(compiled: Compiled, state: kernels.Progress) -> Transmissions
     count = int(state.scalar[kernels.NUM_RECORDS])
     link, size = state.record_link[:count].copy(), state.record_size[:count].copy()
     start_ns = state.record_start_ns[:count].copy()
-    code, pair = compiled.code, state.record_pair[:count]
-    rate = code.pair_bytes_per_ns[pair] if code.cuts_through else code.link_bytes_per_ns[link]
-    held = (size / rate).astype(np.int64)
+    held = (size / compiled.code.link_bytes_per_ns[link]).astype(np.int64)
+    pair = state.record_pair[:count]
     src, dst = compiled.pair_src[pair].astype(np.int32), compiled.pair_dst[pair].astype(np.int32)
     columns = (compiled.used_links[link], src, dst, size, start_ns, start_ns + held)
     for column in columns:

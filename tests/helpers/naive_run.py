@@ -236,21 +236,20 @@ class CutThroughLinks(AwareLinks):
 
     def transmit(self, src: int, dst: int, size: int, arrive: Action) -> None:
         route = naive_route(self.network, src, dst)
-        serialisation_ns = size / min(bytes_per_ns for _, bytes_per_ns, _ in route)
-        self.cross([(link, latency_ns) for link, _, latency_ns in route], size, serialisation_ns, arrive)
+        self.cross(route, size, size / min(bytes_per_ns for _, bytes_per_ns, _ in route), arrive)
 
-    def cross(self, route: list[Any], size: int, serialisation_ns: float, arrive: Action) -> None:
+    def cross(self, route: list[Any], size: int, slowest_ns: float, arrive: Action) -> None:
         if not route:
             arrive()
             return
-        (link, latency_ns), *rest = route
+        (link, bytes_per_ns, latency_ns), *rest = route
 
         def occupy() -> None:
             self.busy.add(link)
-            now, held_ns = self.simulation.now, int(serialisation_ns)
+            now, held_ns = self.simulation.now, int(size / bytes_per_ns)
             self.simulation.seen.carried[link].append((now, now + held_ns, size))
-            takes_ns = int(latency_ns) if rest else int(latency_ns + serialisation_ns)
-            self.simulation.schedule_packet(takes_ns, lambda: self.cross(rest, size, serialisation_ns, arrive))
+            takes_ns = int(latency_ns) if rest else int(latency_ns + slowest_ns)
+            self.simulation.schedule_packet(takes_ns, lambda: self.cross(rest, size, slowest_ns, arrive))
             self.simulation.schedule_packet(held_ns, free)
 
         def free() -> None:

@@ -22,7 +22,16 @@ from astra_tacos.linter.lint import lint
 from astra_tacos.replayer.astra_sim import backend_of
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, MODELS, STOCK, choose_backend, default_backend
+from astra_tacos.run.backend import (
+    BACKENDS,
+    CONGESTION_AWARE,
+    CONGESTION_UNAWARE,
+    CUT_THROUGH,
+    MODELS,
+    STOCK,
+    choose_backend,
+    default_backend,
+)
 from astra_tacos.run.run import read_run
 
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
@@ -36,8 +45,8 @@ GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1,
 
 
 def test_every_backend_has_its_network_model() -> None:
-    assert set(NETWORK_MODELS) == set(MODELS.values())
-    for backend in MODELS.values():
+    assert set(NETWORK_MODELS) == {*MODELS.values(), CUT_THROUGH}
+    for backend in NETWORK_MODELS:
         assert pickle.loads(pickle.dumps(backend)) == backend
         assert bool(len(NETWORK_MODELS[backend](network(("Ring", 4))).link_src)) is backend.models_congestion
 
