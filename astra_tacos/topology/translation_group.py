@@ -241,7 +241,8 @@ def why_not_symmetric(dimensions: Sequence[Dimension]) -> str | None:
         return "the network is a list of links, expected a product of dimensions"
     for dimension in dimensions:
         if dimension.building_block.translations(dimension.size) is None:
-            return f"{dimension.block} {dimension.size} has ends or corners, expected a block that looks the same from every NPU"
+            where = f"{dimension.block} {dimension.size}"
+            return f"{where} has ends or corners, or states no translations, expected a block that looks the same from every NPU"
     return None
 
 
