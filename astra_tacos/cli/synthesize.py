@@ -182,18 +182,18 @@ def synthesize(
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
-    note = ""
+    note, level = "", None
     if is_open:
         with progress("replaying packet by packet"):
             chosen = robust(network, topology, what, options, backend, found)
-        found, link_order, note = chosen.found, chosen.link_order, chosen.note
+        found, link_order, note, level = chosen.found, chosen.link_order, chosen.note, chosen.level
     schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
     backend = backend_that_runs(schedule, backend, asked)
     if with_checks:
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = judge_schedule(schedule, network, backend, link_order, in_flight, beside=True)
+        judged = judge_schedule(schedule, network, backend, link_order, in_flight, beside=True, level=level)
         if sketch is None:
             judged = with_other_choices(judged, schedule, network, options)
         natives = rivals.on(judged.backend)

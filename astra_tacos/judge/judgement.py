@@ -14,7 +14,7 @@ from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import LinkOrder, keeps_timing, schedule_trace
 from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
-from astra_tacos.judge.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, packet_level
+from astra_tacos.judge.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, PacketLevel, packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
 from astra_tacos.schedule.instant import stops_queues
@@ -122,6 +122,7 @@ def judge_schedule(
     in_flight: int | None = None,
     *,
     beside: bool = False,
+    level: PacketLevel | None = None,
 ) -> Judgement:
     """The times of a schedule's traces on the judges of its network.
 
@@ -141,13 +142,15 @@ def judge_schedule(
     beside
         Whether to replay its traces on the packet level, too, though it was made for an analytical model: for less than a
         second, coarsely if there are many packets.
+    level
+        What that replay says, if the caller knows.
     """
     judgement = _judged(schedule, network, backend, link_order, in_flight)
     if not beside and judgement.backend.is_analytical:
         return judgement
     most = MOST_PACKETS_BESIDE if judgement.backend.is_analytical else MOST_PACKETS
     try:
-        level = packet_level(schedule, network, link_order, in_flight, most)
+        level = level or packet_level(schedule, network, link_order, in_flight, most)
     except AstraTacosError as error:
         notes = () if judgement.backend.is_analytical else (f"packet level: {error}",)
         return replace(judgement, packet_text=f"- ({error})", notes=(*judgement.notes, *notes))

@@ -50,6 +50,8 @@ def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes
     assert all(after[figure] <= MOST_LOSS * time_ns for figure, time_ns in before.items() if time_ns)  # type: ignore[operator]
     taken = replay_trace(schedule_trace(made, "x", chosen.link_order), network, "packet").collective_time_ns
     assert (chosen.level.time_ns, chosen.level.predicted_ns) == (taken, packet_time_ns(made, network.ns3))
+    told = judge_schedule(made, network, link_order=chosen.link_order, beside=True)
+    assert judge_schedule(made, network, link_order=chosen.link_order, beside=True, level=chosen.level) == told
     plain = replay_trace(schedule_trace(found.schedule, "x"), network, "packet").collective_time_ns
     assert taken <= plain
     is_kept = chosen.level.ratio <= MOST_LONGER
