@@ -21,6 +21,7 @@ from astra_tacos.config.network import read_network
 from astra_tacos.config.remote_memory import read_remote_memory
 from astra_tacos.config.system import read_system
 from astra_tacos.errors import AstraTacosError, ConfigError
+from astra_tacos.importer.simai import read_simai_workload
 from astra_tacos.optimizer.expression import parse_constraint
 from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network
 from astra_tacos.optimizer.libra_workload import read_libra_workload
@@ -54,6 +55,12 @@ MEMORY = b'{"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 10
 WORKLOAD = b"\n".join(
     b"layer%d -1 500 ALLGATHER 4096 300 ALLREDUCE 1048576 200 REDUCESCATTER 65536 100" % number for number in range(3)
 )
+SIMAI = b"""HYBRID_TRANSFORMER_FWD_IN_BCKWD \
+model_parallel_NPU_group: 2 ep: 2 all_gpus: 8 checkpoints: 1 0 checkpoint_initiates: 1 1
+2
+embedding -1 1500 ALLREDUCE 65536 700 NONE 0 800 ALLREDUCE 1048576 100
+experts -1 2000 ALLTOALL_EP 4096 2000 ALLTOALL_EP 4096 1 REDUCESCATTER_DP_EP 8192 100
+"""
 SWEEP = b"""name: x
 point:
   network:
@@ -126,6 +133,7 @@ READERS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
         WORKLOAD,
         lambda path: read_libra_workload(path, SHAPE, dict.fromkeys(PHASES, (4, 2))),
     ),
+    "simai.txt": (SIMAI, read_simai_workload),
     "sweep.yml": (SWEEP, read_sweep_file),
     "compare.csv": (comparison(), read_rows),
     "compare.json": (

@@ -1,4 +1,4 @@
-"""`astra-tacos import`: a run of PyTorch's traces, or of a collective algorithm that somebody else made."""
+"""`astra-tacos import`: a run of PyTorch's traces, of a workload text, or of a collective algorithm that somebody else made."""
 
 from __future__ import annotations
 
@@ -49,15 +49,18 @@ def import_run(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Make a run of the traces that PyTorch writes: execution traces of the host, Kineto traces, or both, of each rank.
+    """Make a run of the traces that PyTorch writes (of the host, of Kineto, or both, of each rank), or of SimAI's workload text.
 
     \b
     astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
+    astra-tacos import workload.txt --network N.yml --output DIR
     astra-tacos import PROGRAM.xml --size 64MiB --network N.yml --output DIR
 
     FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `repair`.
+
+    A workload text of SimAI has a row of computation and collectives for each layer; its header says how many ranks there are.
 
     A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.

@@ -1,4 +1,4 @@
-"""`import_run`: from PyTorch's traces to a run that ASTRA-sim finishes."""
+"""`import_run`: from traces of PyTorch, or a workload text of SimAI, to a run that ASTRA-sim finishes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 from astra_tacos.errors import ConfigError
 from astra_tacos.importer.documents import read_documents
 from astra_tacos.importer.garbage import garbage_kept
-from astra_tacos.importer.rank_nodes import rank_nodes
+from astra_tacos.importer.layer_nodes import layer_groups, layer_nodes, rounded_gathers
+from astra_tacos.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.importer.rank_sources import RankSource, find_ranks
+from astra_tacos.importer.simai import is_simai_workload, read_simai_workload
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import ALL_RANKS
 from astra_tacos.repairer.inputs import RepairInputs
+from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.reading import draft_of
 from astra_tacos.repairer.repair import RepairResult, check_repair_output, chosen_steps, finish_run
 from astra_tacos.run.backend import Backend
@@ -48,14 +51,14 @@ def import_run(
     inputs: RepairInputs = RepairInputs(Path(PREFIX)),  # noqa: B008 (frozen)
     options: ImportOptions = ImportOptions(),
 ) -> RepairResult:
-    """Make a run of PyTorch's execution traces, of Kineto traces, or of both, and write it as a run directory.
+    """Make a run of PyTorch's execution traces, of Kineto traces, of both, or of a workload text: a run directory.
 
     With Kineto traces, compute nodes have measured durations. The steps of `repair` follow, so that the run ends.
 
     Parameters
     ----------
     files
-        JSON files, also compressed by gzip, and tar archives of such files.
+        JSON files, also compressed by gzip, and tar archives of such files; or one workload text of SimAI.
     output
         Directory to write; an imported run that is there is replaced.
     inputs
@@ -66,7 +69,8 @@ def import_run(
     Raises
     ------
     ConfigError
-        If a file is no trace of PyTorch, a rank is missing, or the run has a fault that no step of `repair` mends.
+        If a file is no trace of PyTorch and no workload text, a rank is missing, there are too many nodes, or the run has a fault
+        that no step of `repair` mends.
     ReplayError
         If the run would not end.
     """
@@ -74,24 +78,68 @@ def import_run(
     check_repair_output(output, inputs)
     steps = chosen_steps(options.without)
     log = Log(_STEP)
+    paths = [Path(file) for file in files]
     with garbage_kept():
-        sources = find_ranks(read_documents(Path(file) for file in files))
-        num_ranks = _num_ranks(sources, options.num_ranks)
-        planned = [rank_nodes(rank, source, log) for rank, source in enumerate(sources)]
-        ranks = [[node.to_draft(node_id) for node_id, node in enumerate(nodes)] for nodes in planned]
-    if not any(nodes for nodes in ranks):
+        if any(map(is_simai_workload, paths)):
+            made = _of_layers(paths, options.num_ranks, log)
+        else:
+            made = _of_traces(paths, options.num_ranks, log)
+    draft, defaults = draft_of(PREFIX, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
+    if draft.network.num_npus != made.num_ranks:
+        found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
+        raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
+    draft.metadata.extend(new_metadata() for _ in made.ranks)
+    return finish_run(draft, output, steps, defaults, options.without, notes=made.notes, changes=log.changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """The nodes of each rank and the groups, what they are of, and what to say of numbers of ranks that differ."""
+
+    ranks: list[list[DraftNode]]
+    groups: dict[str, list[int]]
+    num_ranks: int
+    notes: tuple[str, ...]
+    of_ranks: str
+    hint: str = ""
+
+
+def _drafted(ranks: list[list[RankNode]]) -> list[list[DraftNode]]:
+    return [[node.to_draft(node_id) for node_id, node in enumerate(nodes)] for nodes in ranks]
+
+
+def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
+    """What PyTorch's traces say."""
+    sources = find_ranks(read_documents(paths))
+    num_ranks = _num_ranks(sources, asked)
+    ranks = _drafted([rank_nodes(rank, source, log) for rank, source in enumerate(sources)])
+    if not any(ranks):
         raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
     if sources[0].device is None:
         log.add("computation takes no time", "there is no Kineto trace, and a host's trace has no times", is_assumed=True)
     notes = tuple(f"rank {rank}: {source.names}" for rank, source in enumerate(sources))
-    draft, defaults = draft_of(PREFIX, ranks, _groups(sources), inputs, options.backend, num_ranks)
-    if draft.network.num_npus != num_ranks:
-        hint = " (--ranks N replicates a single one)" if len(sources) == 1 else ""
-        raise ConfigError(
-            f"{draft.network.source}: found {draft.network.num_npus:,} NPUs, but the traces are of {num_ranks:,} ranks{hint}"
-        )
-    draft.metadata.extend(new_metadata() for _ in ranks)
-    return finish_run(draft, output, steps, defaults, options.without, notes=notes, changes=log.changes)
+    hint = " (--ranks N replicates a single one)" if len(sources) == 1 else ""
+    return _Made(ranks, _groups(sources), num_ranks, notes, "the traces are of", hint)
+
+
+def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
+    """What a workload text says."""
+    if len(paths) > 1 or asked is not None:
+        raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone, without --ranks")
+    workload = read_simai_workload(paths[0])
+    if workload.num_ranks < 2:
+        raise ConfigError(f"{paths[0]}:1: one GPU a pipeline stage, expected 2 or more, as ASTRA-sim has no network of 1 NPU")
+    if workload.pp > 1:
+        what = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
+        log.add(what, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)
+    if rounded := rounded_gathers(workload):
+        what = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
+        log.add(what, "ASTRA-sim's sizes are whole bytes of each rank")
+    ranks = layer_nodes(workload)
+    if not any(ranks):
+        raise ConfigError(f"{paths[0]}: no computation of a us and no collective, expected layers that take time")
+    note = f"tensor {workload.tp} x data {workload.dp}, experts over {workload.ep}: {workload.source}"
+    return _Made(_drafted(ranks), layer_groups(workload), workload.num_ranks, (note,), "the workload has")
 
 
 def _num_ranks(sources: list[RankSource], asked: int | None) -> int:

@@ -90,13 +90,14 @@ def _of_host(rank: int, source: RankSource) -> list[RankNode]:
 
 
 @dataclass(slots=True)
-class _Rounding:
+class Rounding:
     """Whole us of parts of a sum: no us is lost or gained in the sum."""
 
     exact: float = 0.0
     given: int = 0
 
     def take(self, us: float) -> int:
+        """The whole us of the next part."""
         self.exact += us
         whole = max(round(self.exact) - self.given, 0)
         self.given += whole
@@ -145,7 +146,7 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
     builder = _Builder(rank, groups)
     calls = _described(rank, device, host, log)
     timeline = _HostTime(builder, device.begin_us)
-    busy: dict[int, _Rounding] = {}
+    busy: dict[int, Rounding] = {}
     streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
     waits = False
     pending = list(reversed(device.calls))
@@ -164,7 +165,7 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
                 found = _last_ended(others, event.begin_us, call is None)
                 deps += [] if found is None else [found]
         waits = False  # a communication's own launch waits for an event, too
-        us = busy.setdefault(event.stream, _Rounding()).take(event.end_us - event.begin_us)
+        us = busy.setdefault(event.stream, Rounding()).take(event.end_us - event.begin_us)
         if call is not None:
             added = builder.communicate(call, us, tuple(deps))
         else:
@@ -188,7 +189,7 @@ class _HostTime:
     builder: _Builder
     at_us: float
     last: tuple[int, ...] = ()
-    rounding: _Rounding = field(default_factory=_Rounding)
+    rounding: Rounding = field(default_factory=Rounding)
 
     def advance(self, until_us: float) -> tuple[int, ...]:
         """Add the host's time until then; returns the nodes that come before it."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
+from helpers.compute_ledger import unexplained
 from helpers.lint_runs import RunFiles
+from helpers.mutated_runs import mutated_runs, published_run
+from helpers.peers import peers
 from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.repairer.inputs import RepairInputs
@@ -15,6 +20,8 @@ from astra_tacos.repairer.repair import repair
 from astra_tacos.trace.node_messages import read_messages
 from astra_tacos.trace.reader import trace_files
 from astra_tacos.trace.schema import NodeType
+
+_PUBLISHED, _WHY_NOT = peers("traces/t2d_group0")
 
 
 def compute_us(prefix: Path, most: int) -> int:
@@ -53,3 +60,36 @@ def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
             folder / "third",
         )
         assert third.changes == (), "a run that was mended needs nothing"
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(run=mutated_runs())
+def test_a_few_faults_change_no_computation_silently(run: RunFiles) -> None:
+    """Node by node: what a repair does to computation, it says, with rank and node."""
+    mended_or_refused(run)
+
+
+@pytest.mark.skipif(not _PUBLISHED, reason=_WHY_NOT)
+def test_faults_in_a_published_run() -> None:
+    folder = _PUBLISHED[0]
+    inputs = folder / "inputs"
+    sound = published_run(folder / "trace" / "trace", inputs / "sys.json", inputs / "network.yml", inputs / "comm_group.json")
+
+    @settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
+    @given(run=mutated_runs(st.just(sound)))
+    def every_run(run: RunFiles) -> None:
+        mended_or_refused(run)
+
+    every_run()
+
+
+def mended_or_refused(run: RunFiles) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        inputs = RepairInputs(**run.write(folder))
+        try:
+            result = repair(inputs, folder / "out")
+        except AstraTacosError as error:
+            assert "\n" not in str(error) and not (folder / "out").exists()
+            return
+        assert not unexplained(inputs.workload, folder / "out" / "workload" / "w", result.changes, len(result.outcome.finish_ns))
