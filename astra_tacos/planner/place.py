@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -162,7 +163,9 @@ def place(
                 end_ns = replay_run(read_inputs(write_permuted(scratch, inputs, workload, each.npu_of_rank)), model).end_ns
                 replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
             except (ConfigError, ReplayError) as error:
-                failure = error
+                # The files of this placement will be gone.
+                text = str(error).replace(str(scratch / WORKLOAD / inputs.workload.name), str(inputs.workload))
+                failure = failure or type(error)(text.replace(f"{scratch}{os.sep}", ""))
             on_progress(number + 1, len(chosen))
         if not replayed:
             assert failure is not None  # the run itself was tried

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.errors import ReplayError
 from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import describe, place, placed_inputs
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import PLACE_FILE, RunInputs, check_output
 from astra_tacos.run.backend import Backend
+
+_NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
 
 
 def plan_placed(
@@ -27,6 +30,7 @@ def plan_placed(
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 
     `place.json` is then beside `plan.json`. The time before is that of the run in the placement that was planned; notes name it.
+    A run that ends in no placement is planned as it is, and a note says so.
 
     Parameters
     ----------
@@ -46,7 +50,10 @@ def plan_placed(
     options |= {"backend": backend, "on_progress": on_progress}
     with tempfile.TemporaryDirectory(prefix="astra_tacos_") as scratch:
         folder = Path(scratch)
-        found = place(inputs, folder / "placed", backend=backend, seed=seed)
+        try:
+            found = place(inputs, folder / "placed", backend=backend, seed=seed)
+        except ReplayError as error:
+            return plan(inputs, output, **options, more_notes=(f"{_NOT_PLACED}: {error}",))
         own = plan(inputs, folder / "own", **options)
         plans = [(folder / "own", own)]
         if found.best.npu_of_rank is not found.own.npu_of_rank:

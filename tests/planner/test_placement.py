@@ -14,7 +14,7 @@ from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planned, written
 
 from astra_tacos.config.network import Dimension
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.planner.permuted_run import write_permuted
 from astra_tacos.planner.place import find_placements, place, placed_inputs
 from astra_tacos.planner.placed_plan import plan_placed
@@ -201,3 +201,18 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
     assert groups["1"] == sorted(told["npu_of_rank"][rank] for rank in GROUPS["1"])
     with pytest.raises(ConfigError, match="to be placed before it is planned"):
         plan_placed(planned_inputs(tmp_path / "plan", two), tmp_path / "again", options=QUICK)
+
+
+def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) -> None:
+    """The order of native collectives deadlocks; the plan's does not. The note names the files of the user."""
+    groups = {"1": [0, 1, 2, 3], "2": [0, 1, 2, 3]}
+    orders = [(1, 2), (2, 1), (1, 2), (2, 1)]
+    ranks = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=second)] for first, second in orders]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups))
+    with pytest.raises(ReplayError, match="deadlock") as error:
+        place(inputs, tmp_path / "placed")
+    assert str(error.value).startswith(str(inputs.workload))
+    result = plan_placed(inputs, tmp_path / "plan", options=QUICK)
+    assert result.before_ns is None
+    assert f"the run before does not end in any placement: {inputs.workload}: deadlock" in result.notes[0]
+    assert replay_run(read_inputs(planned_inputs(tmp_path / "plan", inputs))).end_ns == result.after_ns
