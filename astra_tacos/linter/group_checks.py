@@ -12,7 +12,8 @@ from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
 from astra_tacos.run.patterns import pattern_name
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.shared_plans import twice_freed
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.units import format_size
 
@@ -178,6 +179,30 @@ def plan_clash(facts: Facts) -> Iterator[Found]:
         yield view.at(int(collectives.row[entry]), what, remedy, severity)
 
 
+def plans_shared(facts: Facts) -> Iterator[Found]:
+    """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
+
+    It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), after all cycles are
+    printed, or not: that depends on the memory allocator alone. The plan of a group of fewer than all ranks frees a list of one
+    algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
+
+    Remedy: take the cycles and ignore the abort, or give the nodes custom traces of their own (`plan` does).
+    """
+    view, collectives, system = facts.workload, facts.collectives, facts.system
+    if view is None or collectives is None:
+        return
+    has_own = np.isin(view.trace.node_id[collectives.row[collectives.planner]], list(system.per_node))
+    is_shared = np.zeros(len(collectives.row), np.bool_)
+    for pattern, key in PATTERN_KEYS.items():
+        is_shared |= (collectives.comm_type == pattern) & (key in system.custom or len(system.native.get(key, ())) == 1)
+    is_shared &= ~has_own
+    is_shared &= ~facts.spans_network(collectives.group)
+    columns = (column[is_shared] for column in (collectives.rank, collectives.group, collectives.comm_type))
+    for kind, (rank, first, second) in twice_freed(*columns).items():
+        message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
+        yield Found(f"{message}: ASTRA-sim may abort at its end", "ignore that abort: all cycles are printed before")
+
+
 def _program(prefixes: tuple[str, ...], number: int) -> str:
     return "the native algorithm" if number == NATIVE else prefixes[number]
 
@@ -201,4 +226,5 @@ CHECKS = (
     Check("G07", Severity.ERROR, "group beyond the network", group_beyond),
     Check("G08", Severity.ERROR, "native collective in a group of one", group_of_one),
     Check("G09", Severity.ERROR, "plan of another node", plan_clash),
+    Check("G10", Severity.WARNING, "algorithm freed twice", plans_shared),
 )

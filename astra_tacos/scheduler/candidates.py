@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import AstraTacosError
+from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import Run
+from astra_tacos.run.shared_plans import shared_plans
 from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.durations import CollectiveDurations
 from astra_tacos.scheduler.exposure import exposed_of_ranks
@@ -129,6 +131,10 @@ class Candidates:
             int(run.workload.tag.max(initial=-1)) + 1,
         )
         self._made: dict[tuple[Request, ...], Candidate | str] = {}
+        self._shared = shared_plans(self._implemented(run)).keys()
+
+    def _implemented(self, run: Run) -> Run:
+        return run if self._collectives is None else self._collectives.implemented(run)
 
     def rewritten(self, requests: Sequence[Request]) -> tuple[TaskGraph, tuple[str, ...]]:
         """The run's tasks after some policies, and what these could not do."""
@@ -172,7 +178,13 @@ class Candidates:
     ) -> Candidate:
         new = ordered(graph, list_schedule(graph, self.setting.duration_of, sequence))
         run = run_of(new, self.workload.run)
-        outcome = replay_with(self._collectives, run, self.backend)
+        implemented = self._implemented(run)
+        if more := shared_plans(implemented).keys() - self._shared:
+            pattern = pattern_name(min(more))
+            raise ConfigError(
+                f"two groups of a rank would run {pattern} by one algorithm: ASTRA-sim may abort at its end (lint: G10)"
+            )
+        outcome = replay_run(implemented, self.backend)
         found = None
         if self.steps is not None:
             found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)

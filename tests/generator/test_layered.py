@@ -29,7 +29,8 @@ def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
     groups = folder / "comm_group.json"
     files = (folder / "workload" / "w", folder / "system.json", network, groups if groups.is_file() else None)
     memory = folder / "remote_memory.json"
-    assert not is_realistic or lint(*files, memory).findings == ()
+    found = {finding.code for finding in lint(*files, memory).findings}
+    assert not is_realistic or found <= {"G10"}  # what ASTRA-sim does at its end with native collectives in one dimension
     return replay_run(read_run(*files, memory), "congestion-aware").end_ns
 
 

@@ -481,6 +481,18 @@ GROUPS = [
         severity=WARNING,
         count=2,
     ),
+    Case(
+        "G10",
+        RunFiles(
+            [
+                [coll(1, group=first), coll(2, [1], group=second)]
+                for first, second in ((1, 3), (1, 4), (2, 3), (2, 4))  # rows and columns of 2 x 2 ranks
+            ],
+            groups={"1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]},
+        ),
+        "rank 0 runs ALL_REDUCE in groups 1 and 3 by one algorithm, which is freed twice: ASTRA-sim may abort at its end",
+        severity=WARNING,
+    ),
 ]
 
 NODES = [
@@ -840,6 +852,7 @@ ORDERS = [
         0,
         1,
         WARNING,
+        also=("G10",),
     ),
 ]
 ORDERS += [

@@ -115,7 +115,8 @@ def test_a_circle_needs_the_same_collectives_all_the_way_round() -> None:
 def test_cliques_of_one_rank_are_no_circle(tmp_path: Path) -> None:
     groups = {"1": [0, 1], "2": [0, 2], "3": [0, 3]}
     ranks = [[coll(1, group=1), coll(2, group=2), coll(3, group=3)], [coll(1, group=1)], [coll(2, group=2)], [coll(3, group=3)]]
-    assert lint(**RunFiles(ranks, groups=groups).write(tmp_path)).findings == ()
+    # All-Reduces in two groups of a rank: ASTRA-sim frees their algorithm twice.
+    assert {finding.code for finding in lint(**RunFiles(ranks, groups=groups).write(tmp_path)).findings} == {"G10"}
 
 
 def test_a_per_node_trace_that_no_node_names_is_not_opened(tmp_path: Path) -> None:

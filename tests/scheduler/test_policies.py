@@ -23,6 +23,7 @@ from astra_tacos.generator.step import Step
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.shared_plans import shared_plans
 from astra_tacos.scheduler.candidates import Candidates
 from astra_tacos.scheduler.legality import violations
 from astra_tacos.scheduler.policies import POLICIES
@@ -171,6 +172,23 @@ def test_gradients_of_all_micro_batches_come_before_their_reduction(tmp_path: Pa
     for task in graph.tasks():
         task.data = [dep for dep in task.data if dep not in gradients]
     assert not set(gradients) & set(free_tasks(graph))
+
+
+def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:
+    """Tensor parallel ranks gather and scatter, data parallel ones reduce: halves of All-Reduces would share plans with them."""
+    network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), bandwidth=5)
+    model = small_model(hidden=256, ffn=1024, layers=2)
+    step = Step(model, Parallelism(dp=2, tp=2), batch=8, sequence_parallel=True)
+    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
+    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    # The loss is reduced in tensor parallel groups, gradients in others, so All-Reduces share plans already.
+    assert set(shared_plans(workload.run)) == {CommType.ALL_REDUCE}
+    assert not isinstance(candidates.make(parse_schedule("priority") or ()), str)
+    refused = candidates.make(parse_schedule("decouple") or ())
+    assert isinstance(refused, str) and "ASTRA-sim may abort at its end (lint: G10)" in refused
 
 
 FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice")
