@@ -32,7 +32,7 @@ from astra_tacos.scheduler.reading import read_graph
 from astra_tacos.scheduler.request import SYSTEMS, Request, describe, parse_schedule
 from astra_tacos.scheduler.schedule_run import schedule_run
 from astra_tacos.scheduler.search import search
-from astra_tacos.scheduler.written import rows_of
+from astra_tacos.scheduler.written import rows_of, write_scheduled
 from astra_tacos.trace.node_bytes import attribute, set_attribute
 from astra_tacos.trace.node_messages import encode_messages, read_messages
 from astra_tacos.trace.reader import read_names
@@ -88,8 +88,6 @@ def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> None:
     """Candidates are written whether or not they are faster, and judged by their files."""
-    from astra_tacos.scheduler.written import write_scheduled
-
     inputs = made(tmp_path, kind, steps=1)
     workload = find_workload(inputs)
     candidates = Candidates(workload, replay_run(workload.run), replay_run(workload.run).backend)
@@ -172,6 +170,25 @@ def test_gradients_of_all_micro_batches_come_before_their_reduction(tmp_path: Pa
     for task in graph.tasks():
         task.data = [dep for dep in task.data if dep not in gradients]
     assert not set(gradients) & set(free_tasks(graph))
+
+
+def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> None:
+    """Tensor parallel groups and data parallel ones reduce in turns, so two buckets can each have what the other waits for."""
+    network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), ("Ring", 2), bandwidth=5)
+    step = Step(small_model(hidden=64, ffn=256, layers=2), Parallelism(dp=1, tp=4, pp=2), 4, batch=1, steps=2)
+    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
+    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    for number, schedule in enumerate(("fuse", "dear", "fuse:rule=mgwfbp", "horovod")):
+        candidate = candidates.make(parse_schedule(schedule) or ())
+        assert not isinstance(candidate, str), candidate
+        (folder := tmp_path / str(number)).mkdir()
+        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
+        planned = planned_inputs(folder, inputs)
+        assert violations(workload, planned.workload) == ()
+        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
 
 
 def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:

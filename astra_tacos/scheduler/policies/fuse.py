@@ -12,6 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
 from astra_tacos.scheduler.policy import Option, Policy, Setting, ancestors, readiness
 from astra_tacos.scheduler.tasks import Operation, Task, TaskGraph
 from astra_tacos.trace.schema import CommType
@@ -35,6 +39,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         line = sorted((one for one in chosen if one.group == group), key=lambda one: (ready[one], one.place))
         buckets += _by_time(line, ready, setting) if values["rule"] == "mgwfbp" else _by_size(line, number, above, values)
     buckets = [part for bucket in buckets for part in _independent(bucket, number, above) if len(part) > 1]
+    buckets = _without_circles(buckets, number, above)
     if not buckets:
         return ["fuse: no two All-Reduces of a group are independent and small enough"]
     gone: dict[Task, list[Task]] = {}
@@ -99,6 +104,39 @@ def _independent(bucket: list[Operation], number: dict[Operation, int], above: d
             parts.append([])
         parts[-1].append(one)
     return parts
+
+
+def _without_circles(
+    buckets: list[list[Operation]], number: dict[Operation, int], above: dict[Operation, int]
+) -> list[list[Operation]]:
+    """Buckets of which none waits for itself by way of others; those that do are halved until none does.
+
+    Of two buckets, one may have something that waits for the other, and something that the other waits for: stages of a pipeline,
+    and groups of tensor parallel ranks, reduce in turns.
+    """
+    while True:
+        place = np.arange(len(number))
+        for at, bucket in enumerate(buckets):
+            place[[number[one] for one in bucket]] = len(number) + at
+        pairs = {
+            (int(place[before]), int(place[number[one]]))
+            for one, bits in above.items()
+            for before in range(bits.bit_length())
+            if bits >> before & 1
+        }
+        rows, columns = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+        count = len(number) + len(buckets)
+        graph = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(count, count))
+        part = connected_components(graph, directed=True, connection="strong")[1]
+        sizes = np.bincount(part)
+        circles = [at for at in range(len(buckets)) if sizes[part[len(number) + at]] > 1]
+        if not circles:
+            return buckets
+        halves: list[list[Operation]] = []
+        for at, bucket in enumerate(buckets):
+            middle = len(bucket) // 2 if at in circles else len(bucket)
+            halves += [half for half in (bucket[:middle], bucket[middle:]) if len(half) > 1]
+        buckets = halves
 
 
 def _fused(bucket: list[Operation], at: int) -> Operation:
