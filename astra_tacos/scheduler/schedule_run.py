@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ from astra_tacos.trace.schema import NodeType
 
 MAX_NODES_OF_RANK = 20_000
 _MOST_LAYERS = 1000
+_MOST_RANKS = 4
+"""Ranks of a group that names of equal collectives list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +62,8 @@ class ScheduleResult:
     tried
         What was tried.
     layers
-        Exposed communication of each collective of the run before and after, by name: the mean over its ranks, in ns.
+        Exposed communication of each collective of the run before and after, by name (with ranks, if several groups have one of
+        that name): the mean over its ranks, in ns.
     path_as_is, path_after
         The critical paths of both runs, with the collectives that the times are of.
     notes
@@ -306,6 +310,14 @@ def _layers(
                 now[extent.instance] += exposed[row] * (extent.end - extent.begin) / total
     first = np.unique(instances.instance, return_index=True)[1]
     names = read_names(workload.run.workload, nodes.row[first].tolist())
+    repeated = {name for name, number in Counter(names).items() if number > 1}
+    groups = (instances.nodes.members[group] for group in instances.group.tolist())
+    names = [
+        f"{name} (ranks {', '.join(map(str, members[:_MOST_RANKS]))}{', ...' if len(members) > _MOST_RANKS else ''})"
+        if name in repeated
+        else name
+        for name, members in zip(names, groups, strict=True)
+    ]
     count = np.maximum(instances.num_members, 1)
     pairs = zip(names, (was / count).round().tolist(), (now / count).round().tolist(), strict=True)
     return tuple((name, int(one), int(other)) for name, one, other in pairs)

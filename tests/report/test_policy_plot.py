@@ -61,5 +61,5 @@ def test_the_section_shows_policies_and_collectives() -> None:
     assert schedule_section({}) is None
     section = schedule_section(PLAN)
     assert section is not None
-    assert "<b>fuse,priority</b>" in section.html and "grad &lt;b&gt;" in section.html
+    assert "<b>fuse,<wbr>priority</b>" in section.html and "grad &lt;b&gt;" in section.html
     assert section.html.count("<svg") == 5 + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,8 +55,10 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
         axes.barh(place, [value / scale for value in values], left=left, height=0.7, color=colour, label=label, linewidth=0)
         left = [one + value / scale for one, value in zip(left, values, strict=True)]
     first = rows[0].end_ns
+    # Four digits of the longest, so that all have as many decimals.
+    decimals = max(3 - math.floor(math.log10(max(row.end_ns for row in rows) / scale or 1.0)), 0)
     for at, row in enumerate(rows):
-        text = f" {row.end_ns / scale:,.4g}" + ("" if at == 0 else f" ({first / max(row.end_ns, 1):.2f}x)")
+        text = f" {row.end_ns / scale:,.{decimals}f}" + ("" if at == 0 else f" ({first / max(row.end_ns, 1):.2f}x)")
         axes.text(left[at], at, text, va="center", fontsize=6.5, fontweight="bold" if row.is_chosen else "normal")
     axes.set_yticks(place, names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):

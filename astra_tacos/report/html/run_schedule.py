@@ -10,7 +10,7 @@ from astra_tacos.report.policy_times import policy_times
 
 _MOST_POLICIES = 16
 _MOST_LAYERS = 24
-_WIDTH = 640
+_WIDTH = 400
 _COLOURS = (RANK_STATES[0], RANK_STATES[2], RANK_STATES[4])
 
 
@@ -22,7 +22,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     rows = policy_times(result, "plan.json", _MOST_POLICIES)
     longest = max(row.end_ns for row in rows) or 1
     bars = "".join(
-        f"<tr><td>{'<b>' if row.is_chosen else ''}{escape(row.name)}{'</b>' if row.is_chosen else ''}</td>"
+        f'<tr><td class="wrap">{"<b>" if row.is_chosen else ""}{_breakable(row.name)}{"</b>" if row.is_chosen else ""}</td>'
         f"<td>{_bar((row.compute_ns, row.exposed_ns, row.idle_ns), longest)}</td>"
         f"<td>{row.end_ns:,.0f}</td><td>{row.exposed_ns:,.0f}</td><td>{rows[0].end_ns / max(row.end_ns, 1):.3f}</td></tr>"
         for row in rows
@@ -35,7 +35,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
     if most:
         lines = "".join(
-            f"<tr><td>{escape(one['collective'])}</td>"
+            f'<tr><td class="wrap">{_breakable(one["collective"])}</td>'
             f"<td>{_bar((0, one['exposed_as_is_ns'], 0), most)}<br>{_bar((0, one['exposed_after_ns'], 0), most)}</td>"
             f"<td>{one['exposed_as_is_ns']:,}</td><td>{one['exposed_after_ns']:,}</td></tr>"
             for one in layers
@@ -47,6 +47,11 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
         "alone with its best options, and in bold what was written. Times are means over ranks."
     )
     return Section("schedule", "Schedule of communication", body, says)
+
+
+def _breakable(name: str) -> str:
+    """A name whose lines may end after commas."""
+    return escape(name).replace(",", ",<wbr>")
 
 
 def _bar(values: tuple[float, ...], longest: float) -> str:
