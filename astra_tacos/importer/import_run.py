@@ -14,7 +14,7 @@ from astra_tacos.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.importer.rank_sources import RankSource, find_ranks
 from astra_tacos.importer.simai import is_simai_workload, read_simai_workload
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.inputs import RepairInputs
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.reading import draft_of

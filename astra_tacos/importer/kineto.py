@@ -7,6 +7,7 @@ launched them have one `correlation` number. Newer versions of PyTorch give NCCL
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -126,9 +127,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     on_gpu, runtime, annotated = [], [], []
     begin_us = float("inf")
     for event in document.content["traceEvents"]:
-        if not _is_span(event):
-            continue
-        category = event.get("cat")
+        category = _category_of_span(event)
         if category in _ON_GPU:
             on_gpu.append(event)
         elif category in _RUNTIME:
@@ -138,7 +137,8 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
                 annotated.append(event)
         else:
             continue
-        begin_us = min(begin_us, event["ts"])
+        if event["ts"] < begin_us:
+            begin_us = event["ts"]
     launches = {_correlation(event): event for event in runtime}
     annotations = _Annotations(annotated)
     groups: dict[str, list[int]] = {}
@@ -172,17 +172,21 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     )
 
 
-def _is_span(event: Any) -> bool:
-    return (
-        isinstance(event, dict)
-        and event.get("ph") == "X"
+def _category_of_span(event: Any) -> str | None:
+    """The category of an event that has a name, a begin and a duration; None for others."""
+    if not isinstance(event, dict) or event.get("ph") != "X":
+        return None
+    category, begin, duration = event.get("cat"), event.get("ts"), event.setdefault("dur", 0)
+    if (
+        isinstance(category, str)
         and isinstance(event.get("name"), str)
-        and isinstance(event.get("cat"), str)
-        and isinstance(event.get("ts"), _NUMBER)
-        and isinstance(event.setdefault("dur", 0), _NUMBER)
-        and -_MOST_US <= event["ts"] <= _MOST_US
-        and 0 <= event["dur"] <= _MOST_US
-    )
+        and isinstance(begin, _NUMBER)
+        and isinstance(duration, _NUMBER)
+        and -_MOST_US <= begin <= _MOST_US
+        and 0 <= duration <= _MOST_US
+    ):
+        return category
+    return None
 
 
 def _correlation(event: dict[str, Any]) -> int | None:
@@ -230,11 +234,18 @@ class _Annotations:
         return None
 
 
+@functools.lru_cache(1 << 12)
+def _is_of_a_library(name: str) -> bool:
+    """Whether a kernel's name is that of one of a communication library; a trace has few names."""
+    lowered = name.lower()
+    return any(library in lowered for library in _LIBRARIES)
+
+
 def _communication(
     event: dict[str, Any], launch: dict[str, Any] | None, annotations: _Annotations, groups: dict[str, list[int]]
 ) -> Communication | None:
     """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
-    if not any(library in event["name"].lower() for library in _LIBRARIES):
+    if not _is_of_a_library(event["name"]):
         return None
     around = annotations.around(launch) if launch else None
     for source in (event, *((around,) if around else ())):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from astra_tacos.importer.communication import Communication, sound_text
@@ -223,12 +224,13 @@ def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log)
         return calls
     counts = Counter(call.kind for call in calls if call is not None)
     known = Counter(call.kind for call in host.communications)
-    turn: Counter[tuple[str, int | None]] = Counter()
+    of_kind: dict[tuple[str, int | None], Iterator[Communication]] = {
+        kind: iter([other for other in host.communications if other.kind == kind]) for kind in known
+    }
     for number, call in enumerate(calls):
         if call is None or counts[call.kind] != known[call.kind]:
             continue
-        there = [other for other in host.communications if other.kind == call.kind][turn[call.kind]]
-        turn[call.kind] += 1
+        there = next(of_kind[call.kind])
         size = there.size_bytes if there.size_bytes is not None else call.size_bytes
         calls[number] = replace(call, size_bytes=size, group=there.group)
     for kind in sorted(counts.keys() | known.keys(), key=str):

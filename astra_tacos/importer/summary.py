@@ -12,7 +12,7 @@ from astra_tacos.importer.garbage import garbage_kept
 from astra_tacos.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.importer.rank_sources import find_ranks
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.trace.schema import CommType, NodeType
 
 
@@ -54,7 +54,9 @@ def _critical_path_us(nodes: list[RankNode]) -> int:
     """The longest chain; nodes come after what they depend on."""
     chain: list[int] = []
     for node in nodes:
-        chain.append(node.duration_us + max([chain[dep] for dep in node.deps], default=0))
+        deps = node.deps
+        before = chain[deps[0]] if len(deps) == 1 else max([chain[dep] for dep in deps], default=0)
+        chain.append(node.duration_us + before)
     return max(chain, default=0)
 
 

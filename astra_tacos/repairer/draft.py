@@ -25,14 +25,13 @@ from astra_tacos.planner.run_files import (
     WORKLOAD,
     RunInputs,
 )
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.run.backend import Backend
 from astra_tacos.temporaries import scratch_directory
 from astra_tacos.trace.node_messages import encode_messages
 from astra_tacos.trace.schema import NodeType
 
-ALL_RANKS = ("", "0")
-"""Names that stand for the group of all ranks."""
 _OPS_OF_PAUSE = 1500
 """Operations that take more than 1 ns and less than 2 at 1 TFLOP/s."""
 

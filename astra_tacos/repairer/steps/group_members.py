@@ -6,7 +6,8 @@ from collections import Counter
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS, Draft
+from astra_tacos.repairer.draft import Draft
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.step import Step
 
 _SHOWN = 8

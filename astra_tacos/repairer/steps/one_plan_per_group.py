@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from astra_tacos.config.system import COMM_KEYS
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS, Draft
+from astra_tacos.repairer.draft import Draft
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.step import Step
 from astra_tacos.run.run import PATTERN_KEYS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from astra_tacos.config.communicator import MAX_RANK
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS, Draft
+from astra_tacos.repairer.draft import Draft
+from astra_tacos.repairer.group_text import ALL_RANKS, groups_of_text
 from astra_tacos.repairer.step import Step
 
 _NAME = "process_group:init"
@@ -35,22 +34,6 @@ def _groups(values: list[Any]) -> Iterator[tuple[str, list[int]]]:
         if not isinstance(value, str) or len(value) > _MOST_TEXT:
             continue
         yield from groups_of_text(value)
-
-
-def groups_of_text(text: str) -> Iterator[tuple[str, list[int]]]:
-    """Name and ranks of each group that the text of a `process_group:init` lists."""
-    try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, dict) or "pg_name" not in entry:
-            continue
-        ranks = entry.get("ranks", [])
-        if isinstance(ranks, dict):  # older PyTorch: rank in the world to rank in the group
-            ranks = [int(rank) for rank in ranks if str(rank).isdecimal()]
-        if isinstance(ranks, list) and all(type(rank) is int and 0 <= rank <= MAX_RANK for rank in ranks):
-            yield str(entry["pg_name"]).encode("utf-8", "replace").decode(), ranks
 
 
 STEP = Step("process-groups", ("G04",), define_groups)

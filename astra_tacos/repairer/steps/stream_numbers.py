@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.draft import ALL_RANKS, Draft
+from astra_tacos.repairer.draft import Draft
+from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.step import Step
 
 
