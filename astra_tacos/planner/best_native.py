@@ -167,8 +167,10 @@ class _Search:
         of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
         self.patterns = tuple(key for key in COMM_KEYS if key in of_run)
         self._num_dims = max(1, len(workload.run.network.dimensions))
-        whole = workload.instances.pattern[workload.instances.num_members == workload.run.workload.num_ranks]
-        self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(whole.tolist()) if each in PATTERN_KEYS}
+        # A planned Broadcast is an All-Reduce to ASTRA-sim, whose list then has to reach all ranks.
+        carried = workload.carried_run.columns.comm_type[workload.instances.nodes.row]
+        over_all = (workload.instances.num_members == workload.run.workload.num_ranks)[workload.instances.instance]
+        self._over_dims = {PATTERN_KEYS[CommType(each)] for each in set(carried[over_all].tolist())}
         self._in_groups = frozenset(of_run - self._over_dims)
         self._messages = max(int(native_messages(workload).sum()), 1)
         if not backend.is_analytical:

@@ -208,3 +208,14 @@ def test_a_configuration_in_words() -> None:
     assert configuration.describe(("all-reduce",)) == "ring; localBWAware; 4 splits, 2 active; FIFO"
     text = "all-reduce ring; all-gather ring, direct; localBWAware; 4 splits, 2 active; FIFO"
     assert configuration.describe(("all-reduce", "all-gather")) == text
+
+
+def test_a_planned_broadcast_of_all_ranks_is_in_reach_of_the_native_list(tmp_path: Path) -> None:
+    """It is written as an All-Reduce, which the other All-Reduces of the run, in groups, need no list of all dimensions for."""
+    groups = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}
+    ranks = [[coll(0, comm_type=CommType.BROADCAST, size=1 << 20), coll(1, [0], group=1 + rank // 2)] for rank in range(8)]
+    files = RunFiles(ranks=ranks, groups=groups, topology=("Ring", "Switch"), npus=(4, 2))
+    _, after = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, compare_backends=False)
+    best = found(after)
+    assert best.base is not None and best.fastest == best.fastest_possible == best.base
+    assert all(len(names) == 2 for names in best.base.configuration.algorithms[:1])
