@@ -72,7 +72,9 @@ def why_idle(run: Run) -> str:
 def why_incomplete(run: Run) -> str:
     """Which native collective moves less than its pattern needs, by what enters members that follow one another; "" if none."""
     casts = cast_collectives(run)
-    rows = np.flatnonzero((casts.native >= 0) & (run.implementation == NATIVE) & (run.columns.involved_dims < 0))
+    every = (1 << len(run.network.dimensions)) - 1
+    involved = run.columns.involved_dims  # a collective over some dimensions is one of each part of the network
+    rows = np.flatnonzero((casts.native >= 0) & (run.implementation == NATIVE) & ((involved < 0) | (involved & every == every)))
     programs = casts.cast_program[casts.native[rows]]
     for number, first in zip(*np.unique(programs, return_index=True), strict=True):
         program, row = casts.programs[int(number)], int(rows[first])

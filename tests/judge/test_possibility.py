@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +73,17 @@ def test_a_broadcast_moves_nothing(tmp_path: Path) -> None:
         "ASTRA-sim's own Broadcast only waits, so 8 of its nodes move no data"
     )
     assert why_idle(read(tmp_path / "none", RunFiles([[coll(0, [])]] * 4))) == ""
+
+
+@pytest.mark.parametrize(("involved", "is_incomplete"), [(None, True), ([True, True], True), ([True, False], False)])
+def test_a_collective_over_some_dimensions_is_one_of_each_part(
+    tmp_path: Path, involved: list[bool] | None, is_incomplete: bool
+) -> None:
+    given = {} if involved is None else {"involved_dim": involved}
+    files = RunFiles([[coll(0, [], CommType.ALL_GATHER, size=MIB, **given)]] * 8, npus=[4, 2], topology=["Switch", "Ring"])
+    system = {"all-gather-implementation": ["doubleBinaryTree", "ring"]}
+    run = read_inputs(written(tmp_path, replace(files, system=system)))
+    assert bool(why_incomplete(run)) == is_incomplete
 
 
 def test_an_all_gather_by_trees_is_incomplete(tmp_path: Path) -> None:

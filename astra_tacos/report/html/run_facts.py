@@ -11,6 +11,9 @@ from astra_tacos.units import format_size
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
+_IMPOSSIBLE = (("the run before", "before_impossible"), ("the planned run", "after_impossible"))
+"""Keys of plan.json with the reason why no network lets these runs end so early."""
+
 
 def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
@@ -30,6 +33,7 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     pairs = [
         ("Judged by", f"the embedded replay, {result['backend']}"),
         ("Before", _before(result)),
+        *((f"Not possible: {run}", result[key]) for run, key in _IMPOSSIBLE if result.get(key)),
         *_best_native(result),
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
