@@ -170,6 +170,7 @@ def plan(
                 continue  # no plan for it can be replayed
             fair = fair_judges(judges, other)
             notes += notes_on_other_plan(judged, judge_run(fair, before, run.run, {other: run.after}), other)
+        notes += _notes_on_messages(native, best.after, limit)
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *((_ONLY_REPLAYED,) if network.forwarding else ()), *notes)
@@ -207,6 +208,15 @@ class _Base:
 
     run: Run
     native: NativeConfiguration | None = None
+
+
+def _notes_on_messages(native: BestNative, after: RunOutcome, limit: int) -> tuple[str, ...]:
+    """Why the planned run is slower than the best native one: that one has more messages than it may have."""
+    best = native.fastest_possible
+    if best is None or best.end_ns >= after.end_ns or best.num_messages <= limit:
+        return ()
+    most = f"more than the {limit:,} of --max-messages"
+    return (f"the best native run has {best.num_messages:,} messages, {most}: the planned run is slower",)
 
 
 def _impossible(run: Run, model: Backend, ends_ns: Mapping[Backend, int | None]) -> str:

@@ -192,6 +192,15 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
     assert result.to_json()["best_native"] is None
 
 
+def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_path: Path) -> None:
+    files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE, most_messages=1)
+    best = result.native.fastest_possible
+    assert best is not None and best.end_ns < result.after_ns and result.native.base is None
+    text = f"the best native run has {best.num_messages:,} messages, more than the 1 of --max-messages: the planned run is slower"
+    assert text in result.notes
+
+
 def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> None:
     """Trees are the fastest "All-Gather" of 64 ranks: a rank gets three shards of 63 at most."""
     files = RunFiles([[coll(0, [], AG, size=1 << 20)]] * 64, topology=("Switch",), npus=(64,))
