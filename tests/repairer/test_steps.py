@@ -101,6 +101,21 @@ CASES = [
         ("comm_type became ALL_REDUCE",) * 2,
     ),
     Case(
+        "collective-patterns",
+        RunFiles(
+            [
+                [coll(1, comm_type=CommType.ALL_GATHER), coll(2, [1])],
+                [drop(coll(5), "comm_type"), drop(coll(6, [5]), "comm_type")],
+            ]
+        ),
+        ("comm_type became ALL_GATHER", "comm_type became ALL_REDUCE"),
+    ),
+    Case(
+        "collective-patterns",
+        RunFiles([[coll(1, comm_type=CommType.BARRIER)], [drop(coll(1), "comm_type")]]),
+        ("BARRIER became ALL_REDUCE", "comm_type became BARRIER", "BARRIER became ALL_REDUCE"),
+    ),
+    Case(
         "collective-sizes",
         RunFiles([[with_tensor(drop(coll(3), "comm_size"), 1, 2, 0, 512, 4)], [coll(3, size=-1)]]),
         ("comm_size became 2,048",) * 2,
@@ -227,6 +242,12 @@ def test_a_cycle_is_cut_where_it_loses_least(tmp_path: Path) -> None:
         (RunFiles(alike(comp(0)), npus=(3,)), "w.2.et: no such file, and the network has 3 NPUs"),
         (RunFiles(alike(drop(coll(3), "comm_size"))), "a collective without a size"),
         (RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)]]), "ALL_REDUCE and ALL_GATHER"),
+        (RunFiles(alike(drop(coll(3), "comm_type"))), "neither 'n3' nor other ranks tell it"),
+        (RunFiles([[coll(1), coll(2, [1])], [drop(coll(1), "comm_type")]]), "neither 'n1' nor other ranks tell it"),
+        (
+            RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)], [drop(coll(1), "comm_type")]]),
+            "neither 'n1' nor other ranks tell it",
+        ),
         (RunFiles([[coll(1)], [comp(1)]]), "rank 1 runs no collective in group of all ranks, rank 0 runs 1"),
         (RunFiles([[comp(3, us=1 << 53)], [comp(0)]]), "A06: w.0.et node 3: takes 9,007,199,254,740,992 us"),
         (
