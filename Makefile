@@ -1,6 +1,8 @@
 # Set-up and everyday commands. `make demo` and `make test` need nothing but Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
+# Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-thorough docs api fuzz bench lint clean
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import astra_tacos
 from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.run.backend import MODELS
 
 PACKAGE = Path(astra_tacos.__file__).parent
 LEVELS = (
@@ -260,3 +261,28 @@ def test_one_module_prints() -> None:
                 name = ast.unparse(node.func)
                 prints = name in ("print", "click.echo", "click.secho", "Console", "sys.stdout.write", "sys.stderr.write")
                 assert not prints, f"{path}:{node.lineno}: {name}, expected echo, print_rows, print_table or show of cli.console"
+
+
+def test_one_module_spells_backends() -> None:
+    spelled = {}
+    for path in PACKAGE.rglob("*.py"):
+        words = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
+        spelled[path.relative_to(PACKAGE).as_posix()] = {word for word in words if isinstance(word, str)} & set(MODELS)
+    assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(MODELS)}
+
+
+def test_names_of_groups_are_read_in_one_place() -> None:
+    """The oracle reads for itself; nobody else makes a group of a name, or counts tags."""
+    readers, counters = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        names = {alias.name for node in nodes(path) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        readers |= {place} if "group_id" in names else set()
+        tags = any(
+            isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value == 500_000_000
+            for node in nodes(path)
+        )
+        counters |= {place} if tags else set()
+    # Keys of the file, names of nodes, and names that have to become numbers.
+    assert readers == {"linter/inputs.py", "run/groups.py", "repairer/steps/group_names.py"}
+    assert {place for place in counters if "routing" not in place} == {"run/tags.py", "verifier/chakra_program.py"}

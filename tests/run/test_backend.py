@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import pickle
 from pathlib import Path
@@ -14,7 +13,6 @@ from helpers.plans import planned, written
 from hypothesis import given
 from hypothesis import strategies as st
 
-import astra_tacos
 from astra_tacos.cli.replay import replay
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.errors import ConfigError
@@ -49,15 +47,6 @@ def test_every_backend_has_its_network_model() -> None:
     for backend in NETWORK_MODELS:
         assert pickle.loads(pickle.dumps(backend)) == backend
         assert bool(len(NETWORK_MODELS[backend](network(("Ring", 4))).link_src)) is backend.models_congestion
-
-
-def test_no_other_module_spells_a_backend() -> None:
-    package = Path(astra_tacos.__file__).parent
-    spelled = {}
-    for path in package.rglob("*.py"):
-        words = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
-        spelled[path.relative_to(package).as_posix()] = {word for word in words if isinstance(word, str)} & set(MODELS)
-    assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(MODELS)}
 
 
 def test_default() -> None:

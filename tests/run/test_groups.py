@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from helpers.runs import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-import astra_tacos
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.chunks import count_chunks, cut_into_chunks
@@ -27,25 +25,6 @@ from astra_tacos.run.groups import (
     sorted_position,
     used_groups,
 )
-
-
-def test_names_are_read_in_one_place() -> None:
-    """The oracle reads for itself; nobody else makes a group of a name, or counts tags."""
-    package = Path(astra_tacos.__file__).parent
-    readers, counters = set(), set()
-    for path in package.rglob("*.py"):
-        place = path.relative_to(package).as_posix()
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        names = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
-        readers |= {place} if "group_id" in names else set()
-        tags = any(
-            isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value == 500_000_000
-            for node in nodes
-        )
-        counters |= {place} if tags else set()
-    # Keys of the file, names of nodes, and names that have to become numbers.
-    assert readers == {"linter/inputs.py", "run/groups.py", "repairer/steps/group_names.py"}
-    assert {place for place in counters if "routing" not in place} == {"run/tags.py", "verifier/chakra_program.py"}
 
 
 def test_group_of_a_name(tmp_path: Path) -> None:

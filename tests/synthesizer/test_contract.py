@@ -175,7 +175,7 @@ def test_same_seed_same_bytes_on_any_number_of_threads(name: str) -> None:
     collective = next(each for each in preferred if each in SYNTHESIZERS[name].collectives)
     network = next(NETWORKS[each] for each in ("full-and-switch", *NETWORKS) if not says_no(name, NETWORKS[each], collective))
     what = COLLECTIVES[collective](network.num_npus, 1 << 20, 2)
-    runs = [synthesize(network, what, synthesizer=name, trials=8, seed=11, threads=threads) for threads in (1, 1, 2, 5)]
+    runs = [synthesize(network, what, synthesizer=name, trials=8, seed=11, threads=threads) for threads in (1, 1, 3)]
     assert all(columns(run) == columns(runs[0]) for run in runs)
     other = [synthesize(network, what, synthesizer=name, trials=1, seed=seed) for seed in (1, 2)]
     assert (columns(other[0]) != columns(other[1])) == SYNTHESIZERS[name].is_random
@@ -197,7 +197,7 @@ def test_more_trials_are_no_worse_and_the_first_best_seed_wins() -> None:
 @pytest.mark.parametrize("network", ALL)
 def test_any_root(name: str, network: str, collective: str) -> None:
     whole = NETWORKS[network]
-    for root in range(0, whole.num_npus, 5):
+    for root in sorted({1, whole.num_npus - 1}):  # the matrix has root 0
         of = schedule(whole, collective, 333_333, 4, root, synthesizer=name)
         assert verify(of) == ()
         assert of.num_sends == 4 * (whole.num_npus - 1) or collective in PERSONALISED
