@@ -14,6 +14,7 @@ from astra_tacos import build_topology
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.synthesizer.rounds.frontier import Task, frontier
 from astra_tacos.synthesizer.rounds.lanes import lanes_of
+from astra_tacos.synthesizer.rounds.programme import Effort
 
 SECONDS = 30.0
 CASES = (
@@ -32,17 +33,17 @@ def tables() -> str:
     ring = build_topology(NetworkConfig("ring", (Dimension("Ring", 8, 25.0, 500.0),)))
     networks = {"DGX-1": lanes_of(dgx1()), "ring 8": lanes_of(ring)}
     lines = [
-        "| network | collective | chunks, steps, rounds | rounds per chunk at least | proven | s |",
+        "| network | collective | chunks, steps, rounds | rounds per chunk at least | proven | CPU s |",
         "|---|---|---|---|---|---|",
     ]
     for network, name, root, chunks, steps in CASES:
-        begin = time.perf_counter()
-        for point in frontier(Task(networks[network], name, root), chunks, steps, SECONDS):
-            seconds = time.perf_counter() - begin
+        begin = time.process_time()
+        for point in frontier(Task(networks[network], name, root, Effort(time_limit_s=SECONDS)), chunks, steps):
+            seconds = time.process_time() - begin
             proven = "yes" if point.is_proven else f"up to {chunks} chunks" if not point.undecided else "no"
             instance = f"({point.chunks}, {point.steps}, {point.rounds})"
             lines.append(f"| {network} | {name} | {instance} | {point.least} | {proven} | {seconds:.1f} |")
-            begin = time.perf_counter()
+            begin = time.process_time()
     return "\n".join([*lines, "", machine()])
 
 

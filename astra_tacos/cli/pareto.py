@@ -86,6 +86,7 @@ def pareto(
     from astra_tacos.config.network import read_network
     from astra_tacos.synthesizer.rounds.frontier import Task
     from astra_tacos.synthesizer.rounds.lanes import lanes_of
+    from astra_tacos.synthesizer.rounds.programme import Effort
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -102,14 +103,15 @@ def pareto(
             raise ConfigError(f"{collective_name}: found root {root}, expected an NPU, 0 to {topology.num_npus - 1}")
     if collective_name == "all-reduce" and point is not None:
         raise click.UsageError("--point: an all-reduce is a reduce-scatter and an all-gather: ask for those.")
-    task = Task(lanes, "all-gather" if collective_name == "all-reduce" else collective_name, root)
+    effort = Effort(time_limit_s=time_limit_s)
+    task = Task(lanes, "all-gather" if collective_name == "all-reduce" else collective_name, root, effort)
     if point is not None:
-        _decide(task, point, time_limit_s, as_json)
+        _decide(task, point, as_json)
         return
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
     most = chunks or (_MOST_CHUNKS if task.unit == 1 else _MOST_OF_PAIRS)
-    asked = _Asked(collective_name, root, most, steps or task.least_steps + _MORE_STEPS, time_limit_s)
+    asked = _Asked(collective_name, root, most, steps or task.least_steps + _MORE_STEPS)
     compile_ahead(*CHECKING, *CERTIFYING, *REPLAYING, *(WRITING if output is not None else ()))
     found = _find(task, asked, topology, size_bytes, output)
     if as_json:
@@ -124,10 +126,9 @@ class _Asked:
     root: int | None
     most_chunks: int
     most_steps: int
-    time_limit_s: float
 
 
-def _decide(task: Task, point: tuple[int, int, int], time_limit_s: float, as_json: bool) -> None:
+def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
     from astra_tacos.synthesizer.rounds.programme import Unknown
 
     chunks, steps, rounds = point
@@ -140,7 +141,7 @@ def _decide(task: Task, point: tuple[int, int, int], time_limit_s: float, as_jso
             if least is None or rounds < steps or rounds < least * chunks:
                 answer = "infeasible"
                 why = "bound" if least is not None else "too few steps to get there"
-            elif task.decide(chunks, steps, rounds, time_limit_s) is None:
+            elif task.decide(chunks, steps, rounds) is None:
                 answer = "infeasible"
     except Unknown as error:
         answer, why = "undecided", str(error)
@@ -164,11 +165,11 @@ def _find(task: Task, asked: _Asked, topology: Topology, size_bytes: int, output
     algorithms: list[Algorithm] = []
     notes: list[str] = []
     with progress("solving"):
-        for point in frontier(task, asked.most_chunks, asked.most_steps, asked.time_limit_s):
+        for point in frontier(task, asked.most_chunks, asked.most_steps):
             phases: tuple[Any, ...] | None = (point,)
             if asked.collective == "all-reduce":
                 try:
-                    phases = composed(task, point, asked.time_limit_s)
+                    phases = composed(task, point)
                 except Unknown:
                     phases = None
                 if phases is None:

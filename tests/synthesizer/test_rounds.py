@@ -33,12 +33,12 @@ def test_dgx1(name: str, feasible: list[tuple[int, int, int]], infeasible: list[
     """SCCL, table 4, and what follows from the relaxation."""
     task = Task(lanes_of(DGX1), name, 0 if name in ("gather", "scatter", "broadcast") else None)
     for chunks, steps, rounds in feasible:
-        sends = task.decide(chunks, steps, rounds, 30.0)
+        sends = task.decide(chunks, steps, rounds)
         assert sends is not None, (chunks, steps, rounds)
         schedule = Algorithm(name, task.root, (point(task, chunks, steps, rounds, sends),)).schedule(DGX1, 1 << 20, "pipelined")
         assert not verify(schedule)
     for instance in infeasible:
-        assert task.decide(*instance, 30.0) is None, instance
+        assert task.decide(*instance) is None, instance
 
 
 def point(task: Task, chunks: int, steps: int, rounds: int, sends):
@@ -57,15 +57,15 @@ def test_the_bounds_are_those_of_the_tables() -> None:
 
 def test_a_ring() -> None:
     task = Task(lanes_of(RING8), "all-gather")
-    assert task.decide(1, 3, 4, 30.0) is None and task.decide(2, 3, 7, 30.0) is None and task.decide(2, 4, 6, 30.0) is None
-    points = list(frontier(task, 4, 7, 30.0))
+    assert task.decide(1, 3, 4) is None and task.decide(2, 3, 7) is None and task.decide(2, 4, 6) is None
+    points = list(frontier(task, 4, 7))
     assert [(p.chunks, p.steps, p.rounds, p.is_proven) for p in points] == [(2, 4, 7, True)]
 
 
 def test_the_frontier_and_its_crossover() -> None:
     """Asynchronous sends take no longer than rounds; the two points cross at 3 latencies times the bandwidth."""
     task = Task(lanes_of(DGX1), "all-gather")
-    two, three = (task.decide(*instance, 30.0) for instance in ((2, 2, 3), (3, 3, 4)))
+    two, three = (task.decide(*instance) for instance in ((2, 2, 3), (3, 3, 4)))
     assert two and three
     algorithms = [
         Algorithm("all-gather", None, (point(task, 2, 2, 3, two),)),
@@ -83,9 +83,9 @@ def test_the_frontier_and_its_crossover() -> None:
 
 def test_an_all_reduce_is_composed() -> None:
     task = Task(lanes_of(DGX1), "all-gather")
-    sends = task.decide(1, 2, 2, 30.0)
+    sends = task.decide(1, 2, 2)
     assert sends is not None
-    phases = composed(task, point(task, 1, 2, 2, sends), 30.0)
+    phases = composed(task, point(task, 1, 2, 2, sends))
     assert phases is not None
     algorithm = Algorithm("all-reduce", None, phases)
     assert (algorithm.chunks, algorithm.steps, algorithm.rounds) == (1, 4, 4)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, demands_of
-from astra_tacos.synthesizer.rounds.programme import Unknown, least_rounds, sends_of_instance
+from astra_tacos.synthesizer.rounds.programme import NO_LIMIT, Effort, Unknown, least_rounds, sends_of_instance
 
 _IMAGE = {"reduce-scatter": "all-gather", "reduce": "broadcast"}
 _MOST_TRIES = 24
@@ -62,11 +62,14 @@ class Task:
         The network.
     collective, root
         Key of `COLLECTIVES`, but All-Reduce, and the root of a rooted one.
+    effort
+        When the solver gives up on an instance.
     """
 
     lanes: Lanes
     collective: str
     root: int | None = None
+    effort: Effort = NO_LIMIT
     _bounds: dict[int, Fraction | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Those that were asked for: each is a linear programme."""
 
@@ -96,13 +99,19 @@ class Task:
         return int(max(far[demand.source, target] for demand in self.demands(self.unit) for target in demand.targets))
 
     def bound(self, steps: int) -> Fraction | None:
-        """Lower bound on rounds per chunk in so many steps; None if so many are too few."""
+        """Lower bound on rounds per chunk in so many steps; None if so many are too few.
+
+        Raises
+        ------
+        Unknown
+            If the programme is too large.
+        """
         if steps not in self._bounds:
-            found = least_rounds(self.links, self.demands(self.unit), steps)
+            found = least_rounds(self.links, self.demands(self.unit), steps, self.effort)
             self._bounds[steps] = None if found is None else Fraction(found).limit_denominator(1000) / self.unit
         return self._bounds[steps]
 
-    def decide(self, chunks: int, steps: int, rounds: int, time_limit_s: float | None) -> tuple[tuple[int, int, int], ...] | None:
+    def decide(self, chunks: int, steps: int, rounds: int) -> tuple[tuple[int, int, int], ...] | None:
         """Sends of an instance, None if it has none.
 
         Raises
@@ -110,12 +119,14 @@ class Task:
         Unknown
             If the solver gave up.
         """
-        found = sends_of_instance(self.links, self.demands(chunks), steps, rounds, time_limit_s)
+        found = sends_of_instance(self.links, self.demands(chunks), steps, rounds, self.effort)
         return None if found is None else tuple(found)
 
 
-def frontier(task: Task, most_chunks: int, most_steps: int, time_limit_s: float | None) -> Iterator[Point]:
+def frontier(task: Task, most_chunks: int, most_steps: int) -> Iterator[Point]:
     """The points of a frontier, by ascending steps.
+
+    It ends where even the relaxation is too large.
 
     Parameters
     ----------
@@ -123,15 +134,16 @@ def frontier(task: Task, most_chunks: int, most_steps: int, time_limit_s: float 
         The network and the collective.
     most_chunks, most_steps
         What is tried at most.
-    time_limit_s
-        Seconds for each instance; None for no limit.
     """
     best: Fraction | None = None
-    asymptote = task.bound(task.lanes.num_npus)
+    asymptote = _bound_or_none(task, task.lanes.num_npus)
     for steps in range(task.least_steps, most_steps + 1):
         if best is not None and asymptote is not None and best <= asymptote:
             return
-        least = task.bound(steps)
+        try:
+            least = task.bound(steps)
+        except Unknown:
+            return
         if least is None or (best is not None and least >= best):
             continue
         undecided: list[tuple[int, int]] = []
@@ -140,7 +152,7 @@ def frontier(task: Task, most_chunks: int, most_steps: int, time_limit_s: float 
                 undecided.append((chunks, rounds))
                 break
             try:
-                sends = task.decide(chunks, steps, rounds, time_limit_s)
+                sends = task.decide(chunks, steps, rounds)
             except Unknown:
                 undecided.append((chunks, rounds))
                 continue
@@ -148,6 +160,14 @@ def frontier(task: Task, most_chunks: int, most_steps: int, time_limit_s: float 
                 yield Point(chunks, steps, rounds, least, ratio <= least, tuple(undecided), sends)
                 best = ratio
                 break
+
+
+def _bound_or_none(task: Task, steps: int) -> Fraction | None:
+    """What is known of so many steps."""
+    try:
+        return task.bound(steps)
+    except Unknown:
+        return None
 
 
 def _instances(

@@ -67,21 +67,11 @@ def lanes_of(topology: Topology) -> Lanes:
     SynthesisError
         If it has too many NPUs, switches, links of unequal latency, or bandwidths that are no multiples of the smallest one.
     """
-    if topology.num_npus > MOST_NPUS:
-        raise SynthesisError(f"{topology.name}: has {topology.num_npus} NPUs, expected at most {MOST_NPUS}")
-    if topology.has_switches or topology.forwarding:
-        raise SynthesisError(f"{topology.name}: has switches, expected direct links")
+    refusal = why_no_lanes(topology)
+    if refusal is not None:
+        raise SynthesisError(f"{topology.name}: {refusal}")
     latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
-    if np.ptp(latency):
-        found = f"{latency.min():g} to {latency.max():g} ns"
-        raise SynthesisError(f"{topology.name}: has latencies of {found}, expected equal ones: a step takes one latency")
-    lanes = bandwidth / bandwidth.min()
-    whole = np.rint(lanes)
-    if np.any(np.abs(lanes - whole) > _NEARLY_WHOLE * lanes):
-        worst = float(bandwidth[np.argmax(np.abs(lanes - whole))])
-        raise SynthesisError(
-            f"{topology.name}: has links of {worst:g} and {bandwidth.min():g} GiB/s, expected multiples of the smallest one"
-        )
+    whole = np.rint(bandwidth / bandwidth.min())
     return Lanes(
         topology.num_npus,
         topology.channel_src.astype(np.int64),
@@ -90,6 +80,23 @@ def lanes_of(topology: Topology) -> Lanes:
         float(latency[0]),
         float(bandwidth.min()),
     )
+
+
+def why_no_lanes(topology: Topology) -> str | None:
+    """The reason why a topology has no lanes, in words; None if it has."""
+    if topology.num_npus > MOST_NPUS:
+        return f"has {topology.num_npus} NPUs, expected at most {MOST_NPUS}"
+    if topology.has_switches or topology.forwarding:
+        return "has switches, expected direct links"
+    latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
+    if np.ptp(latency):
+        return f"has latencies of {latency.min():g} to {latency.max():g} ns, expected equal ones: a step takes one latency"
+    lanes = bandwidth / bandwidth.min()
+    far = np.abs(lanes - np.rint(lanes))
+    if np.any(far > _NEARLY_WHOLE * lanes):
+        worst = float(bandwidth[np.argmax(far)])
+        return f"has links of {worst:g} and {bandwidth.min():g} GiB/s, expected multiples of the smallest one"
+    return None
 
 
 def demands_of(name: str, num_npus: int, chunks: int, root: int | None = None) -> list[Demand]:

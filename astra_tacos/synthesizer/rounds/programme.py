@@ -1,8 +1,9 @@
 """The integer programme of an instance (chunks, steps, rounds), and its relaxation as a bound.
 
 x[c, l, s] says that chunk c crosses link l in step s. A chunk enters an NPU at most once, and exactly once where it is needed; it
-leaves an NPU in a step only if it entered it in an earlier one. In step s a link of L lanes passes at most L r_s chunks, and the
-r_s add up to the rounds. Source: Cai et al., "Synthesizing optimal collective algorithms", PPoPP 2021 (there in SMT).
+leaves an NPU in a step only if it entered it in an earlier one, and over one link only if a single NPU needs it. In step s a link
+of L lanes passes at most L r_s chunks, and the r_s add up to the rounds. Source: Cai et al., "Synthesizing optimal collective
+algorithms", PPoPP 2021 (there in SMT).
 """
 
 from __future__ import annotations
@@ -15,14 +16,48 @@ from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from astra_tacos.errors import SynthesisError
+from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes
 
-MOST_VARIABLES = 60_000
+_VARIABLE_OF_RELAXATION, _VARIABLE_OF_NODE = 100.0, 600.0
+"""Cost of a variable in a linear programme, and in a node of an integer programme, in sends examined (see `synthesizer.work`)."""
 _INFEASIBLE, _SOLVED = 2, 0
 
 
 class Unknown(SynthesisError):
     """The solver was stopped before it knew whether an instance is feasible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How far the solver goes before it gives up.
+
+    Parameters
+    ----------
+    time_limit_s
+        Seconds for each instance; None for no limit. Whether it strikes depends on the machine, the other limits do not.
+    most_nodes
+        Nodes of its search tree for each instance; None for no limit.
+    most_variables
+        Programmes with more variables are not solved.
+    """
+
+    time_limit_s: float | None = None
+    most_nodes: int | None = None
+    most_variables: int = 60_000
+
+    def options(self) -> dict[str, float]:
+        """The limits as SciPy takes them."""
+        given = {"time_limit": self.time_limit_s, "node_limit": self.most_nodes}
+        return {key: value for key, value in given.items() if value is not None}
+
+    def check(self, num_variables: int) -> None:
+        """Raise `Unknown` if a programme has too many variables."""
+        if num_variables > self.most_variables:
+            raise Unknown(f"{num_variables:,} variables, expected at most {self.most_variables:,}")
+
+
+NO_LIMIT = Effort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +74,7 @@ class _Variables:
 
 
 def sends_of_instance(
-    lanes: Lanes, demands: list[Demand], steps: int, rounds: int, time_limit_s: float | None = None
+    lanes: Lanes, demands: list[Demand], steps: int, rounds: int, effort: Effort = NO_LIMIT
 ) -> list[tuple[int, int, int]] | None:
     """A solution, as steps, chunks and links in order, or None if there is none.
 
@@ -49,8 +84,8 @@ def sends_of_instance(
         The links and the chunks.
     steps, rounds
         How many of each.
-    time_limit_s
-        Seconds after which the solver gives up; None for no limit.
+    effort
+        When the solver gives up.
 
     Raises
     ------
@@ -62,34 +97,47 @@ def sends_of_instance(
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    if variables.num > MOST_VARIABLES:
-        raise Unknown(f"{variables.num:,} variables, expected at most {MOST_VARIABLES:,}")
-    options = {} if time_limit_s is None else {"time_limit": time_limit_s}
+    effort.check(variables.num)
     total = variables.num + steps
     found = milp(
         np.zeros(total),
         integrality=np.ones(total),
         bounds=_bounds(variables, steps, 1.0),
         constraints=[*_constraints(lanes, demands, variables, steps), _sum_of_rounds(variables, steps, rounds)],
-        options=options,
+        options=effort.options(),
     )
+    count_work(_VARIABLE_OF_NODE * total * max(found.mip_node_count or 0, 1))
     if found.status == _INFEASIBLE:
         return None
     if found.status != _SOLVED or found.x is None:
-        raise Unknown(f"not decided within {time_limit_s:g} s" if time_limit_s else "not decided")
+        raise Unknown(f"not decided within {effort.time_limit_s:g} s" if effort.time_limit_s else "not decided")
     taken = np.flatnonzero(found.x[: variables.num] > 0.5)
     rows = sorted(zip(*(column[taken].tolist() for column in (variables.step, variables.chunk, variables.link)), strict=True))
     return _needed(lanes, demands, rows)
 
 
-def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | None:
+def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort = NO_LIMIT) -> float | None:
     """A lower bound on rounds by the number of times that all chunks are repeated, for any number of times, in so many steps.
 
     None if some chunk cannot get where it is needed in so many steps.
+
+    Parameters
+    ----------
+    lanes, demands, steps
+        As for `sends_of_instance`.
+    effort
+        Only its number of variables counts.
+
+    Raises
+    ------
+    Unknown
+        If the programme is too large.
     """
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
+    effort.check(variables.num)
+    count_work(_VARIABLE_OF_RELAXATION * variables.num)
     cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
     found = milp(
         cost,
@@ -108,8 +156,11 @@ def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | 
         if far[demand.source, targets].max(initial=0) > steps:
             return None
         left = far[lanes.dst][:, targets].min(axis=1)  # from the link's end to the nearest NPU that needs the chunk
+        of_use = lanes.dst != demand.source
+        if len(targets) == 1:
+            of_use &= lanes.src != targets[0]
         for step in range(steps):
-            use = (far[demand.source][lanes.src] <= step) & (left <= steps - 1 - step) & (lanes.dst != demand.source)
+            use = of_use & (far[demand.source][lanes.src] <= step) & (left <= steps - 1 - step)
             found = np.flatnonzero(use)
             chunks.append(np.full(len(found), chunk))
             links.append(found)
@@ -133,28 +184,58 @@ def _constraints(lanes: Lanes, demands: list[Demand], variables: _Variables, ste
     places, row = np.unique(into, return_inverse=True)
     needs = np.array([float(place % num_npus in demands[place // num_npus].targets) for place in places.tolist()])
     entering = LinearConstraint(_matrix(np.ones(len(row)), row, number, (len(places), total)), needs, np.ones(len(places)))
-    # It leaves an NPU only if it has entered it before.
-    source = np.array([demand.source for demand in demands])
-    leaving = np.flatnonzero(lanes.src[link] != source[chunk])
-    by_place: dict[int, list[int]] = {}
-    for variable, place in enumerate(into.tolist()):
-        by_place.setdefault(place, []).append(variable)
-    rows, columns, values = [np.arange(len(leaving))], [leaving], [np.ones(len(leaving))]
-    for at, variable in enumerate(leaving.tolist()):
-        before = np.array(by_place.get(int(chunk[variable] * num_npus + lanes.src[link[variable]]), []), np.int64)
-        before = before[step[before] < step[variable]]
-        rows.append(np.full(len(before), at))
-        columns.append(before)
-        values.append(np.full(len(before), -1.0))
-    table = _matrix(np.concatenate(values), np.concatenate(rows), np.concatenate(columns), (len(leaving), total))
-    order = LinearConstraint(table, -np.inf, 0.0)
+    order = _leaving(lanes, demands, variables, steps, into)
     # Links pass what their lanes and rounds allow.
     used, row = np.unique(link * steps + step, return_inverse=True)
     values = [np.ones(len(row)), -lanes.lanes[used // steps].astype(np.float64)]
     rows, columns = [row, np.arange(len(used))], [number, variables.num + used % steps]
     table = _matrix(np.concatenate(values), np.concatenate(rows), np.concatenate(columns), (len(used), total))
     capacity = LinearConstraint(table, -np.inf, 0.0)
-    return [entering, *([order] if len(leaving) else []), capacity]
+    return [entering, *([] if order is None else [order]), capacity]
+
+
+def _leaving(
+    lanes: Lanes, demands: list[Demand], variables: _Variables, steps: int, into: NDArray[np.int64]
+) -> LinearConstraint | None:
+    """A chunk leaves an NPU only after it has entered it.
+
+    Up to each step, a link out of an NPU has passed a chunk no more often than the chunk has entered the NPU before that step.
+    Of a chunk with one target, this holds of all links out of the NPU together, as it takes one path. In whole numbers single
+    steps would do; the sums make the relaxation tighter.
+    """
+    chunk, link, step = variables.chunk, variables.link, variables.step
+    source = np.array([demand.source for demand in demands])[chunk]
+    is_single = np.array([len(demand.targets) == 1 for demand in demands])[chunk]
+    at_source = lanes.src[link] == source
+    bound = np.flatnonzero(~at_source | is_single)
+    if not len(bound):
+        return None
+    num_links = len(lanes.src)
+    out = np.where(is_single, num_links + lanes.src[link], link)
+    group = np.unique(chunk[bound] * (num_links + lanes.num_npus) + out[bound], return_inverse=True)[1]
+    rows, row_of = np.unique(group * steps + step[bound], return_inverse=True)
+    first = bound[np.unique(row_of, return_index=True)[1]]  # a variable of each row
+    limit = at_source[first].astype(np.float64)
+    entered = chunk[first] * lanes.num_npus + lanes.src[link[first]]
+    left = _up_to(rows // steps, rows % steps, group, step[bound])
+    came = _up_to(entered, rows % steps - 1, into, step)
+    values = np.concatenate((np.ones(len(left[0])), np.full(len(came[0]), -1.0)))
+    columns = np.concatenate((bound[left[1]], came[1]))
+    table = _matrix(values, np.concatenate((left[0], came[0])), columns, (len(rows), variables.num + steps))
+    return LinearConstraint(table, -np.inf, limit)
+
+
+def _up_to(
+    key: NDArray[np.int64], last: NDArray[np.int64], of: NDArray[np.int64], step: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All pairs of a row and an entry of one key, where the entry's step is at most the row's last one."""
+    order = np.argsort(of, kind="stable")
+    begin, end = np.searchsorted(of[order], key, "left"), np.searchsorted(of[order], key, "right")
+    row = np.repeat(np.arange(len(key)), end - begin)
+    before = np.cumsum(end - begin) - (end - begin)
+    entry = order[np.arange(len(row)) + np.repeat(begin - before, end - begin)]
+    kept = step[entry] <= last[row]
+    return row[kept], entry[kept]
 
 
 def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearConstraint:

@@ -74,9 +74,23 @@ class Algorithm:
         return make_collective(self.collective, num_npus, size_bytes, chunks, self.root)
 
     def schedule(
-        self, topology: Topology, size_bytes: int, link_model: LinkModel, reduce_bandwidth_gbps: float = 0.0
+        self,
+        topology: Topology,
+        size_bytes: int,
+        link_model: LinkModel,
+        reduce_bandwidth_gbps: float = 0.0,
+        synthesizer: str | None = None,
     ) -> Schedule:
         """Its schedule: links take the sends in the order of the steps, each as early as possible.
+
+        Parameters
+        ----------
+        topology, size_bytes
+            The network, and the size of the collective.
+        link_model, reduce_bandwidth_gbps
+            Of its timing.
+        synthesizer
+            What it records; by default the name of the algorithm.
 
         Raises
         ------
@@ -91,9 +105,8 @@ class Algorithm:
             sends = reversed(point.sends) if reduces else point.sends
             rows += [(chunk, channel, reduces) for _, chunk, channel in sends]
         chunk, channel, adds = (np.array(column) for column in zip(*rows, strict=True))
-        return settle(
-            topology, what, timing, Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_)), self.name
-        )
+        sends = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
+        return settle(topology, what, timing, sends, synthesizer or self.name)
 
     @property
     def name(self) -> str:
@@ -101,7 +114,7 @@ class Algorithm:
         return f"rounds {self.chunks},{self.steps},{self.rounds}"
 
 
-def composed(task: Task, point: Point, time_limit_s: float | None) -> tuple[Point, ...] | None:
+def composed(task: Task, point: Point) -> tuple[Point, ...] | None:
     """The two phases of an All-Reduce, the first of which is the Reduce-Scatter like a point of the All-Gather.
 
     None if there is none with as few steps and rounds.
@@ -111,8 +124,8 @@ def composed(task: Task, point: Point, time_limit_s: float | None) -> tuple[Poin
     Unknown
         If the solver gave up.
     """
-    scatter = Task(task.lanes, "reduce-scatter")
-    sends = scatter.decide(point.chunks, point.steps, point.rounds, time_limit_s)
+    scatter = Task(task.lanes, "reduce-scatter", effort=task.effort)
+    sends = scatter.decide(point.chunks, point.steps, point.rounds)
     if sends is None:
         return None
     first = Point(point.chunks, point.steps, point.rounds, point.least, point.is_proven, (), sends)
