@@ -105,8 +105,8 @@ class Algorithm:
             sends = reversed(point.sends) if reduces else point.sends
             rows += [(chunk, channel, reduces) for _, chunk, channel in sends]
         chunk, channel, adds = (np.array(column) for column in zip(*rows, strict=True))
-        sends = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
-        return settle(topology, what, timing, sends, synthesizer or self.name)
+        order = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
+        return settle(topology, what, timing, order, synthesizer or self.name)
 
     @property
     def name(self) -> str:
