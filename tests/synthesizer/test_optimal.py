@@ -144,6 +144,12 @@ def test_other_networks_are_refused(network: Topology, message: str) -> None:
         synthesize(network, make_collective("all-gather", network.num_npus, 1 << 20), synthesizer="optimal")
 
 
+def test_large_programmes_are_refused() -> None:
+    network = topology(("Mesh", 10, 50.0, 500.0))
+    with pytest.raises(SynthesisError, match=r"optimal: needs 3,648 variables, expected a programme of at most 1,200"):
+        synthesize(network, make_collective("all-to-all", 10, 1 << 20), synthesizer="optimal")
+
+
 def test_chunks_that_are_too_small_are_refused() -> None:
     with pytest.raises(AstraTacosError):
         synthesize(dgx1(), make_collective("all-gather", 8, 1), synthesizer="optimal", link_model="pipelined")

@@ -17,7 +17,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.synthesizer.rounds.frontier import Point, Task, frontier
 from astra_tacos.synthesizer.rounds.lanes import lanes_of, why_no_lanes
-from astra_tacos.synthesizer.rounds.programme import Effort, Unknown
+from astra_tacos.synthesizer.rounds.programme import Effort, Unknown, num_variables
 from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed
 from astra_tacos.topology.topology import Topology
 
@@ -32,9 +32,14 @@ _NAME = "optimal"
 def refuse_without_rounds(topology: Topology, collective: Collective) -> str | None:
     """The reason why a network is too large, or has no rounds that all its links share; None if it has."""
     reason = f"has {topology.num_npus} NPUs" if topology.num_npus > MOST_NPUS else why_no_lanes(topology)
-    if reason is None:
-        return None
-    return f"{reason.split(',')[0]}, expected a network of at most {MOST_NPUS} NPUs with direct links of equal latency, and lanes"
+    if reason is not None:
+        found = reason.split(", expected")[0]
+        return f"{found}, expected a network of at most {MOST_NPUS} NPUs with direct links of equal latency, and lanes"
+    task = _task(topology, collective.name, collective.root)
+    least = num_variables(task.links, task.demands(task.unit), task.least_steps)
+    if least > _EFFORT.most_variables:
+        return f"needs {least:,} variables, expected a programme of at most {_EFFORT.most_variables:,}"
+    return None
 
 
 def optimal(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -70,8 +75,9 @@ def optimal(topology: Topology, collective: Collective, timing: Timing, seed: in
         if best is None or time_ns < best[0]:
             best = time_ns, schedule
     if best is None:
-        found = "found no algorithm within its limits" if not algorithms else "the chunks are too small for the links"
-        raise SynthesisError(f"{collective.name} on {topology.name}: {_NAME}: {found}")
+        if algorithms:
+            raise SynthesisError(f"chunks of {collective.size_bytes} B are too small for the links, expected more bytes")
+        raise SynthesisError("no algorithm was found within the limits of the solver, expected a smaller network")
     return best[1]
 
 
@@ -84,7 +90,7 @@ def frontier_work(topology: Topology, collective: Collective) -> int:
 @lru_cache(maxsize=16)
 def _algorithms(topology: Topology, name: str, root: int | None) -> tuple[tuple[Algorithm, ...], int]:
     """The algorithms of the frontier that the limits let the solver find, and the work of finding them."""
-    task = Task(lanes_of(topology), "all-gather" if name == "all-reduce" else name, root, _EFFORT)
+    task = _task(topology, name, root)
     found: list[Algorithm] = []
     most_chunks = _MOST_CHUNKS if task.unit == 1 else _MOST_OF_PAIRS
 
@@ -99,6 +105,10 @@ def _algorithms(topology: Topology, name: str, root: int | None) -> tuple[tuple[
 
     _, work = metered(search, Allowance(_MOST_WORK))
     return tuple(found), work
+
+
+def _task(topology: Topology, name: str, root: int | None) -> Task:
+    return Task(lanes_of(topology), "all-gather" if name == "all-reduce" else name, root, _EFFORT)
 
 
 def _phases(task: Task, point: Point, name: str) -> tuple[Point, ...] | None:

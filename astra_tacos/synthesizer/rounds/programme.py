@@ -147,6 +147,12 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort
     return None if found.status != _SOLVED else float(found.fun)
 
 
+def num_variables(lanes: Lanes, demands: list[Demand], steps: int) -> int:
+    """Variables of the programme of so many steps; 0 if they are too few."""
+    variables = _variables(lanes, demands, steps)
+    return 0 if variables is None else variables.num
+
+
 def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:
     """All crossings that can be of use; None if some target is too far."""
     far = lanes.distances()
