@@ -49,12 +49,9 @@ def why_impossible(run: Run, backend: Backend, end_ns: int, queued_ns: int | Non
     end_ns
         Its end there.
     queued_ns
-        Its end on a model with queues, if it is known: where that is no later, no other is asked.
+        Its end on the congestion-aware model, if it is known.
     """
-    why = why_idle(run) or why_incomplete(run)
-    if why or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
-        return why
-    return why_too_early(run, backend, end_ns)
+    return why_idle(run) or why_incomplete(run) or why_too_early(run, backend, end_ns, queued_ns)
 
 
 def why_idle(run: Run) -> str:
@@ -103,12 +100,11 @@ def share_moved(program: CollectiveProgram, pattern: CommType, size_bytes: int) 
     return min(1.0, float((entering / np.maximum(needed, 1e-9)).min(initial=1.0)))
 
 
-def why_too_early(run: Run, backend: Backend, end_ns: int) -> str:
+def why_too_early(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> str:
     """Why messages do not get through so early; "" if they do, or the backend has queues itself."""
-    if backend.models_congestion:
+    if backend.models_congestion or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
         return ""
-    queued_ns = None
-    for model in (CUT_THROUGH, CONGESTION_AWARE):
+    for model in (CUT_THROUGH, CONGESTION_AWARE) if queued_ns is None else (CUT_THROUGH,):
         try:
             ends_ns = replay_run(run, model).end_ns
         except AstraTacosError as error:
