@@ -17,10 +17,11 @@ PAGE = ROOT / "docs" / "howto.md"
 PROGRAM = "    astra-tacos "
 QUICKER = {
     "plan": ("--synthesizer", "tacos", "--trials", "1"),
-    "synthesize": ("--budget", "100k"),
+    "synthesize": ("--budget", "1M"),
+    "report": ("--no-compare",),
     "compare": ("--trials", "1", "--max-sends", "5000"),
 }
-"""Options with which a search ends sooner: `make demo` plans the same run without them."""
+"""Options with which a search ends sooner, or is left out: `make demo` plans the same run, and reports on it, without them."""
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
