@@ -36,6 +36,12 @@ ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
 INPUTS_VARIABLE = "ASTRA_TACOS_INPUTS"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as there are cores: tests wait for browsers, processes and signals."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "golden_cases(*patterns): run for each recorded run whose name matches")
     home = Path(tempfile.mkdtemp(prefix="astra_tacos_home."))
