@@ -150,6 +150,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         refusal=refuse_without_rounds,
         work=frontier_work,
         cuts_itself=frozenset(COLLECTIVES),
+        in_auto=False,  # nothing of it was faster than the others
     ),
     "dimension-wise": Synthesizer(
         dimension_wise,
