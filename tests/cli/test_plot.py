@@ -32,7 +32,7 @@ COARSER = {
 QUICKER = {
     "sweep": ("--workers", "1"),
     "plan": ("--trials", "1"),
-    "compare": ("--max-sends", "2000"),
+    "compare": ("--sizes", "64KiB,1MiB", "--max-sends", "2000"),
     "synthesize": ("--backend", "congestion-unaware"),
 }
 """Options with which commands of the page take less: other schedules, pictures of the same kind."""

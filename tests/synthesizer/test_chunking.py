@@ -93,7 +93,7 @@ def test_bad_arguments() -> None:
         choose_chunks(topology(("Ring", 4, 400.0, 0.0)), "all-gather", 8, "blocking", 100)
 
 
-@examples(20)
+@examples(8)
 @given(
     rates=st.lists(st.sampled_from((12.5, 25.0, 50.0, 150.0, 450.0)), min_size=1, max_size=2),
     size=st.integers(1000, 1 << 24),
