@@ -85,6 +85,13 @@ def offload(
             for row in rows
         ],
     )
+    below = [
+        bound_ns is not None and time_ns is not None and time_ns < bound_ns
+        for row in rows
+        for time_ns, bound_ns in ((row.host_ns, row.host_bound_ns), (row.network_ns, row.network_bound_ns))
+    ]
+    if any(below):
+        echo(f"{sum(below)} times are less than their bound, as ASTRA-sim truncates the time of each message")
     for row in rows:
         if row.refusal:
             echo(f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}")
