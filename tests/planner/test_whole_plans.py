@@ -21,7 +21,6 @@ from astra_tacos.trace.schema import NodeType
 
 NETWORKS = {
     "torus": (("Ring", 4), ("Ring", 4)),
-    "pods": (("FullyConnected", 4), ("Switch", 4)),
     "switch": (("Switch", 16),),
 }
 FEW = replace(PLAN_OPTIONS, max_sends=5_000, trials=1)

@@ -256,6 +256,7 @@ def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> N
         page.locator("#sweep-table tbody tr").nth(2).click()
         drawn(page, 60)
         page.locator("nav a", has_text="Lines").click()
+        page.wait_for_url(lambda url: "=" in url)  # until the page has put its state beside the link's place
         address, point = page.url, page.locator(".sweep-chosen h3").inner_text()
     with opened(running, real) as page:
         page.goto("about:blank")
