@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-thorough docs api fuzz bench lint clean
+.PHONY: demo test pytest test-thorough docs api fuzz bench lint clean
 
 demo: .venv/.installed
 	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
@@ -17,8 +17,12 @@ demo: .venv/.installed
 	$(BIN)/astra-tacos report demo-output -o demo-output.html
 	$(BIN)/astra-tacos report demo-plan -o demo-plan.html
 
+# mypy runs beside the tests: alone it leaves all cores but one idle.
+test: .venv/.testable
+	$(MAKE) --no-print-directory --jobs 2 lint pytest
+
 # Workers take neighbouring tests, which share what they have made. Kernels are compiled before, or each worker would do it.
-test: .venv/.testable lint
+pytest: .venv/.testable
 	$(BIN)/python tests/helpers/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

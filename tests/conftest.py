@@ -36,6 +36,7 @@ ARCHIVE = Path(__file__).parent / "golden" / "replays.tar.xz"
 INPUTS_VARIABLE = "ASTRA_TACOS_INPUTS"
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many workers again as there are cores: tests wait for browsers, processes and signals."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds import _delivery_kernels
 from astra_tacos.bounds.distance import root_distance_ns
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
@@ -38,25 +39,14 @@ class Deliveries:
     def smallest_times(
         self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For each group of links, the smallest time by which they have delivered that many messages, by bisection."""
+        """For each group of links, the smallest time by which they have delivered that many messages."""
         used = self.period_ns[links] > 0
         links, group = links[used], group[used]
-        low = np.zeros(len(messages), np.int64)
         if not len(links):
-            return low
-        columns = (self.first_ns, self.period_ns, self.own, self.stall_ns)
-        first, period, own, stall = (column[links] for column in columns)
-        high = np.full(len(messages), int((first + stall).max()) + int(messages.max()) * int(period.max()))
-        while np.any(low < high):
-            middle = (low + high) // 2
-            over = middle[group] - first
-            # Negative ones round down to 0 and less.
-            delivered = np.maximum(np.minimum(1 + over // period, np.maximum(own, 1 + (over - stall) // period)), 0)
-            # Whole numbers below 2**53, which doubles hold.
-            enough = np.bincount(group, delivered, len(messages)) >= messages
-            high = np.where(enough, middle, high)
-            low = np.where(enough, low, middle + 1)
-        return low
+            return np.zeros(len(messages), np.int64)
+        first, period, own, stall = (column[links] for column in (self.first_ns, self.period_ns, self.own, self.stall_ns))
+        latest = int((first + stall).max()) + int(messages.max()) * int(period.max())
+        return _delivery_kernels.smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
 
 
 @lru_cache(maxsize=2)

@@ -44,13 +44,15 @@ CHECKING = (
     "astra_tacos.replayer._schedule_replay_kernels:replay_operations",
 )
 """A schedule: the oracle and the replay."""
-CERTIFYING = ("astra_tacos.bounds._flow_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
+_BOUND = "astra_tacos.bounds._delivery_kernels:smallest_times"
+CERTIFYING = (_BOUND, "astra_tacos.bounds._flow_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
 """A schedule's bounds and exact time."""
 SEARCHING = (
     f"{_ROUTING}._routing_kernels:shortest_paths",
     f"{_ROUTING}._routing_kernels:merge",
     "astra_tacos.synthesizer.dispatch._dispatch_kernels:start_order",
     "astra_tacos.schedule._settle_kernels:earliest_times",
+    _BOUND,
 )
 """Schedules, of any pattern on any network."""
 SHARED = (
