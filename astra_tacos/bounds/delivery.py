@@ -18,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds import _delivery_kernels
 from astra_tacos.bounds.distance import root_distance_ns
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.timing import Timing
@@ -40,13 +39,16 @@ class Deliveries:
         self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """For each group of links, the smallest time by which they have delivered that many messages."""
+        from astra_tacos.bounds._delivery_kernels import smallest_times
+
         used = self.period_ns[links] > 0
         links, group = links[used], group[used]
         if not len(links):
             return np.zeros(len(messages), np.int64)
         first, period, own, stall = (column[links] for column in (self.first_ns, self.period_ns, self.own, self.stall_ns))
         latest = int((first + stall).max()) + int(messages.max()) * int(period.max())
-        return _delivery_kernels.smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
+        times: NDArray[np.int64] = smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
+        return times
 
 
 @lru_cache(maxsize=2)

@@ -18,10 +18,11 @@ def delivered(first: int, period: int, own: int, stall: int, time: int) -> int:
     return count
 
 
+LINK = st.tuples(st.integers(0, 9), st.integers(1, 7), st.integers(1, 5), st.integers(0, 9), st.integers(0, 2))
+
+
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 9), st.integers(1, 7), st.integers(1, 5), st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=6
-    ),
+    st.lists(LINK, min_size=1, max_size=6),
     st.lists(st.integers(0, 12), min_size=3, max_size=3),
 )
 def test_naive_twin(rows: list[tuple[int, int, int, int, int]], messages: list[int]) -> None:

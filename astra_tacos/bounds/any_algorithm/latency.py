@@ -18,6 +18,8 @@ from astra_tacos.topology.topology import Topology
 MOST_STEPS = 20_000_000
 """Links, times devices from which distances are wanted: more are not computed."""
 _SWEEPS = 16
+_ALL_AT_ONCE = 256
+"""Devices of a network between all of which distances are kept: several bounds ask for some of them."""
 
 
 def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -52,10 +54,23 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
 
 def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
     """float64[len(devices), num_devices], the least latency from each of some devices to every other, or `towards` it."""
+    if topology.num_devices <= _ALL_AT_ONCE:
+        known = _all_distances_ns(topology)
+        of_devices: NDArray[np.float64] = (known.T if towards else known)[devices]
+        return of_devices
     from scipy.sparse.csgraph import dijkstra
 
     graph = _graph(topology)
     distance: NDArray[np.float64] = dijkstra(graph.T if towards else graph, indices=devices)
+    return np.floor(distance + 0.5)
+
+
+@lru_cache(maxsize=4)
+def _all_distances_ns(topology: Topology) -> NDArray[np.float64]:
+    """float64[num_devices, num_devices], the least latency from each device to every other."""
+    from scipy.sparse.csgraph import dijkstra
+
+    distance: NDArray[np.float64] = dijkstra(_graph(topology))
     return np.floor(distance + 0.5)
 
 

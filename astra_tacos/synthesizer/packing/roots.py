@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,8 +54,14 @@ def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
     """The central members: those with the smallest distance, or nearly so, from and to all other members."""
+    return _middle_npus(topology, timing, tuple(members.tolist()))
+
+
+@lru_cache(maxsize=16)
+def _middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> NDArray[np.int64]:
     from scipy.sparse.csgraph import dijkstra
 
+    members = np.array(member_npus, np.int64)
     graph = topology.channel_graph(timing.channel_delay_ns[:, -1].astype(np.float64))
     distance = dijkstra(graph, indices=members)[:, members]
     farthest = distance.max(axis=0) + distance.max(axis=1)

@@ -9,15 +9,18 @@ algorithms", PPoPP 2021 (there in SMT).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, milp
-from scipy.sparse import coo_array
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes
+
+if TYPE_CHECKING:  # SciPy's solvers take longer to import than most commands take, and few need them
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import coo_array
 
 _VARIABLE_OF_RELAXATION, _VARIABLE_OF_NODE = 100.0, 600.0
 """Cost of a variable in a linear programme, and in a node of an integer programme, in sends examined (see `synthesizer.work`)."""
@@ -92,6 +95,8 @@ def sends_of_instance(
     Unknown
         If the solver gave up, or the programme is too large.
     """
+    from scipy.optimize import milp
+
     if rounds < steps:
         return None
     variables = _variables(lanes, demands, steps)
@@ -133,6 +138,8 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort
     Unknown
         If the programme is too large.
     """
+    from scipy.optimize import milp
+
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
@@ -182,6 +189,8 @@ def _bounds(variables: _Variables, steps: int, least_rounds_of_step: float):  # 
 
 
 def _constraints(lanes: Lanes, demands: list[Demand], variables: _Variables, steps: int) -> list[LinearConstraint]:
+    from scipy.optimize import LinearConstraint
+
     total, num_npus = variables.num + steps, lanes.num_npus
     chunk, link, step = variables.chunk, variables.link, variables.step
     number = np.arange(variables.num)
@@ -209,6 +218,8 @@ def _leaving(
     Of a chunk with one target, this holds of all links out of the NPU together, as it takes one path. In whole numbers single
     steps would do; the sums make the relaxation tighter.
     """
+    from scipy.optimize import LinearConstraint
+
     chunk, link, step = variables.chunk, variables.link, variables.step
     source = np.array([demand.source for demand in demands])[chunk]
     is_single = np.array([len(demand.targets) == 1 for demand in demands])[chunk]
@@ -245,6 +256,8 @@ def _up_to(
 
 
 def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearConstraint:
+    from scipy.optimize import LinearConstraint
+
     columns = variables.num + np.arange(steps)
     table = _matrix(np.ones(steps), np.zeros(steps, np.int64), columns, (1, variables.num + steps))
     return LinearConstraint(table, -np.inf, float(rounds))
@@ -253,6 +266,8 @@ def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearCons
 def _matrix(
     values: NDArray[np.float64], rows: NDArray[np.integer], columns: NDArray[np.integer], shape: tuple[int, int]
 ) -> coo_array:
+    from scipy.sparse import coo_array
+
     return coo_array((values, (rows, columns)), shape=shape).tocsr()
 
 

@@ -10,6 +10,7 @@ small part of the price is the delay, so that paths are short where load does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,7 @@ class LinkGraph:
     delay_ns: NDArray[np.float64]
 
 
+@lru_cache(maxsize=16)
 def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
     """The links of a topology under a timing model."""
     links = np.arange(topology.num_links)
