@@ -33,7 +33,7 @@ QUICKER = {
     "sweep": ("--workers", "1"),
     "plan": ("--trials", "1"),
     "compare": ("--sizes", "64KiB,1MiB", "--max-sends", "2000"),
-    "synthesize": ("--backend", "congestion-unaware"),
+    "synthesize": ("--backend", "congestion-unaware", "--chunks-per-npu", "1"),
 }
 """Options with which commands of the page take less: other schedules, pictures of the same kind."""
 TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"

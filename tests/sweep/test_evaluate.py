@@ -153,13 +153,22 @@ def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert evaluate(point, conditions).error == "AssertionError: searched again"
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run") / "run"
-    options = "--dp 2 --tp 2 --pp 2 --layers 2 --hidden 64 --heads 8 --sequence 64 --vocab 512 --micro-batches 2"
-    result = CliRunner().invoke(generate, ["--output", str(folder), *options.split()], catch_exceptions=False)
+def generated(folder: Path, options: str) -> Path:
+    sizes = "--hidden 64 --heads 8 --sequence 64 --vocab 512"
+    result = CliRunner().invoke(generate, ["--output", str(folder), *options.split(), *sizes.split()], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generated(tmp_path_factory.mktemp("run") / "run", "--dp 2 --tp 2 --pp 2 --layers 2 --micro-batches 2")
+
+
+@pytest.fixture(scope="module")
+def run_of_one_group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller run, without groups to synthesize together."""
+    return generated(tmp_path_factory.mktemp("run") / "run", "--dp 4 --layers 1")
 
 
 def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
@@ -192,25 +201,29 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monke
     assert set(outcome.results) <= set(RESULT_COLUMNS)
 
 
-def test_a_workload_runs_where_its_ranks_are_placed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_runs_where_its_ranks_are_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run's groups are neighbours; on other NPUs they are a switch apart, which takes longer, and `best` undoes that."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    network = NetworkConfig("t.yml", (Dimension("FullyConnected", 4, 50.0, 500.0), Dimension("Switch", 2, 5.0, 900.0)))
+    run = generated(tmp_path / "run", "--dp 2 --tp 2 --layers 1")
+    network = NetworkConfig("t.yml", (Dimension("FullyConnected", 2, 50.0, 500.0), Dimension("Switch", 2, 5.0, 900.0)))
     ends: dict[str | None, int] = {}
-    for placement in (None, "a:1x4,b:2x1", "a:2x2,b:1x2", "best"):
+    for placement in (None, "a:1x2,b:2x1", "a:2x1,b:1x2", "best"):
         outcome = evaluate(workload_point(run, network, placement=placement), Conditions())
         assert outcome.status == "ok", outcome.error
         ends[placement] = plain(outcome)["predicted_ns"]
-    assert ends[None] == ends["a:1x4,b:2x1"] != ends["a:2x2,b:1x2"]
+    assert ends[None] == ends["a:1x2,b:2x1"] != ends["a:2x1,b:1x2"]
     assert ends["best"] <= min(ends.values())
-    outcome = evaluate(workload_point(run, network, placement="a:4x2"), Conditions())
-    assert (outcome.status, outcome.error) == ("error", "placement: found a:4x2, expected levels of 2 x 4, outermost first")
+    outcome = evaluate(workload_point(run, network, placement="a:4x1"), Conditions())
+    assert (outcome.status, outcome.error) == ("error", "placement: found a:4x1, expected levels of 2 x 2, outermost first")
 
 
-def test_a_workload_gives_a_part_of_its_npus_to_communication(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_gives_a_part_of_its_npus_to_communication(
+    run_of_one_group: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a row says is what `endpoint` and then `plan` find, and an endpoint that takes nothing changes nothing."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 2, 25.0, 500.0)))
+    run = run_of_one_group
+    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0),))
     ends: dict[str | None, dict[str, Any]] = {}
     for text in (None, "ideal", "ace", "host:comm-cores=2,comm-memory=20", "ideal:peak=1"):
         outcome = evaluate(workload_point(run, network, endpoint=text), Conditions())
