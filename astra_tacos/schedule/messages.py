@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct_places
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import Timing, timing_of_sizes
 from astra_tacos.topology.topology import Topology
@@ -65,11 +66,11 @@ def message_sizes(
     if message_first is None:
         return MessageSizes(timing, collective.chunk_class[chunk])
     sizes = np.add.reduceat(collective.chunk_size_bytes[chunk], message_first[:-1]) if len(chunk) else np.empty(0, np.int64)
-    distinct, size_class = np.unique(sizes, return_inverse=True)
+    distinct, size_class = distinct_places(sizes)
     if not len(distinct):
         return MessageSizes(timing, collective.chunk_class[chunk])
     delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
-    return MessageSizes(delays, size_class.astype(np.int64))
+    return MessageSizes(delays, size_class)
 
 
 def check_messages(message_first: NDArray[np.int64], num_sends: int, *columns: NDArray[np.generic]) -> None:

@@ -127,7 +127,7 @@ class Schedule:
             return self.size_bytes
         return np.add.reduceat(self.size_bytes, self.message_first[:-1])
 
-    @property
+    @cached_property
     def sizes(self) -> MessageSizes:
         """The class of size of each message, and the delays of each class."""
         return message_sizes(self.topology, self.collective, self.timing, self.chunk, self.message_first)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct
+from astra_tacos.distinct import distinct, distinct_places
 from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns
 from astra_tacos.schedule.sends import Sends
@@ -130,7 +130,8 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         adds = np.zeros(int(sends.trip.max(initial=0)) + 1, np.bool_)
         adds[sends.trip[reduces]] = True
         reduces = adds[sends.trip]  # what a trip carries to be added waits for sums, from its first hop on
-    slot, feeds, size = np.unique(fed, return_inverse=True, return_counts=True)
+    slot, feeds = distinct_places(fed)
+    size = np.bincount(feeds, minlength=len(slot))
     copied, summed = _position(slot, (item + src) * 2), _position(slot, (item + src) * 2 + 1)
     awaits = np.where(reduces | (copied == NO_SLOT), summed, copied)
     if sends.trip is not None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
+from astra_tacos.distinct import distinct_places
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level
@@ -156,7 +157,7 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int)
     keys += (np.where(alone, sends[:, 0], 0),)
     message = np.zeros(len(sends), np.int64)
     for column in keys:
-        message = np.unique(message * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
+        message = distinct_places(message * (int(column.max()) + 1) + column)[1]
     rank = sends[:, 3] * (int(hop.max()) + 1) + hop
     return SendGraph(
         chunk,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import distinct_places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
@@ -52,5 +53,5 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
 
 def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> SendGraph:
     """The sends reversed in time: a reduction into an NPU becomes a copy out of it, and vice versa."""
-    rank = np.unique(-schedule.done_ns, return_inverse=True)[1].astype(np.int32)
+    rank = distinct_places(-schedule.done_ns)[1].astype(np.int32)
     return SendGraph(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)

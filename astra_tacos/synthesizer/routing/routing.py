@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct_places
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
@@ -114,7 +115,7 @@ def _messages(
     keys = (channel, step, hop, chunk % pieces)
     key = np.zeros(len(chunk), np.int64)
     for column in keys:
-        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1].astype(np.int64)
+        key = distinct_places(key * (int(column.max(initial=0)) + 1) + column)[1]
     return key
 
 
