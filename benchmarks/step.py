@@ -106,7 +106,7 @@ def unavoidable_ns(candidates: Candidates) -> int:
     assert candidates.steps is not None
     step = candidates.steps.of_row.tolist()
     counted = {task for task in graph.tasks() if task.is_on_network and step[task.row] < STEPS - 1}
-    least = least_exposed_ns(graph, QuickestBytes(workload.run, candidates.setting.duration_of), counted)
+    least = least_exposed_ns(graph, QuickestBytes(workload.run, candidates.backend, candidates.setting.duration_of), counted)
     return sum(least) // len(least) // (STEPS - 1)
 
 

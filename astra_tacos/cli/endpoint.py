@@ -61,20 +61,24 @@ def endpoint(
     Communication by the host takes cores and memory bandwidth, by an engine (ACE) memory bandwidth alone. What is left computes.
     """
     from astra_tacos.endpoint.endpoint import divide_endpoint
-    from astra_tacos.endpoint.npu import Npu, Partition
+    from astra_tacos.endpoint.npu import Mode, Npu, Partition
     from astra_tacos.planner.run_files import RunInputs
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
+    if mode == "ace" and comm_cores:
+        raise click.UsageError("Got --comm-cores, expected --comm-memory alone: an engine (ace) takes no cores.")
     if comm_memory is None and comm_cores is not None:
         raise click.UsageError("Got --comm-cores without --comm-memory, expected both or none.")
     if mode == "host" and comm_memory is not None and comm_cores is None:
         raise click.UsageError("Got --comm-memory without --comm-cores, expected both or none.")
     inputs = RunInputs(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
     partition = None if comm_memory is None else Partition(comm_cores or 0, comm_memory)
+    npu = Npu(cores, core_bandwidth, npu_memory, peak)
+    if partition is not None:
+        npu.check(partition, Mode(mode))
     compile_ahead(*PLANNING)
     with points_to_lint(), progress("trying partitions") as on_progress:
-        npu = Npu(cores, core_bandwidth, npu_memory, peak)
         result = divide_endpoint(inputs, output, mode, npu, partition, backend=backend, on_progress=on_progress)
     if as_json:
         print_json({"endpoint": result.to_json(), "output": str(output)})

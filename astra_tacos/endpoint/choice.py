@@ -79,5 +79,5 @@ def _partition(mode: Mode, npu: Npu, given: dict[str, float]) -> Partition | Non
     if not found:
         return None
     partition = Partition(int(given.get("comm-cores", 0)), float(given["comm-memory"]))
-    npu.check(partition)
+    npu.check(partition, mode)
     return partition

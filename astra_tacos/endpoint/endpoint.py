@@ -169,7 +169,7 @@ def divide_endpoint(
             f"{run.system.source}: collectives run custom traces, expected native ones: counts of additions are theirs"
         )
     if partition is not None:
-        npu.check(partition)
+        npu.check(partition, mode)
     if npu.peak_tflops is not None:
         if not run.system.roofline_enabled:
             raise ConfigError(

@@ -53,14 +53,18 @@ class Npu:
             if value is not None and not (math.isfinite(value) and 0 < value <= 1e9):
                 raise ConfigError(f"{name}: found {value}, expected a number above 0")
 
-    def check(self, partition: Partition) -> None:
-        """Check that a partition leaves something to compute with, and something to communicate with.
+    def check(self, partition: Partition, mode: Mode) -> None:
+        """Check that a partition leaves something to compute with, and that communication can take it.
 
         Raises
         ------
         ConfigError
-            If it does not.
+            If it does not: an engine takes no cores, and an ideal endpoint nothing.
         """
+        if mode == Mode.ACE and partition.cores:
+            raise ConfigError(f"cores for communication: found {partition.cores}, expected 0: an engine takes none")
+        if mode == Mode.IDEAL and partition != Partition():
+            raise ConfigError(f"a partition: found {partition}, expected none: an ideal endpoint takes nothing")
         if not 0 <= partition.cores < self.cores:
             raise ConfigError(f"cores for communication: found {partition.cores}, expected 0 to {self.cores - 1}")
         if not 0 <= partition.memory_gbps < self.memory_gbps:

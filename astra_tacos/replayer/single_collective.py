@@ -1,4 +1,4 @@
-"""A run of one collective: every rank has one node."""
+"""Runs of one collective, in which every rank has one node, and of one message."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.config.communicator import CommunicatorGroups
 from astra_tacos.config.network import NetworkConfig
@@ -46,34 +47,10 @@ def single_collective_run(
         if not is_everyone:
             group[list(ranks)] = number
     absent = np.full(num_ranks, ABSENT, np.int64)
-    workload = Trace(
-        prefix=prefix,
-        rank_first=np.arange(num_ranks + 1),
-        node_id=np.zeros(num_ranks, np.uint64),
-        kind=np.where(takes_part, NodeType.COMM_COLL, NodeType.COMP).astype(np.uint8),
-        duration_us=np.zeros(num_ranks, np.int64),
-        size_bytes=np.full(num_ranks, size_bytes, np.int64),
-        peer=absent,
-        tag=absent,
-        dep_first=np.zeros(num_ranks + 1, np.int64),
-        dep=np.empty(0, np.int64),
-        chunks=None,
-        workload=WorkloadColumns(
-            comm_type=np.full(num_ranks, pattern, np.int64),
-            num_ops=absent,
-            tensor_size=absent,
-            comm_priority=absent,
-            is_cpu_op=~takes_part,
-            own=absent,
-            group=group,
-            group_names=() if is_everyone else tuple(str(number + 1) for number in range(len(groups))),
-            involved_dims=absent,
-            involved_count=np.zeros(num_ranks, np.int64),
-            wrong_type=np.zeros(num_ranks, np.uint32),
-            no_value=np.zeros(num_ranks, np.uint32),
-            byte_offset=np.zeros(num_ranks, np.int64),
-        ),
-    )
+    kind = np.where(takes_part, NodeType.COMM_COLL, NodeType.COMP).astype(np.uint8)
+    size = np.full(num_ranks, size_bytes, np.int64)
+    names = () if is_everyone else tuple(str(number + 1) for number in range(len(groups)))
+    workload = _one_node_a_rank(prefix, kind, size, absent, np.full(num_ranks, pattern, np.int64), group, names)
     return Run(
         workload=workload,
         system=system,
@@ -84,4 +61,77 @@ def single_collective_run(
         collectives=() if custom is None else (custom,),
         implementation=np.where(takes_part & (custom is not None), 0, NATIVE).astype(np.int32),
         directory=Path(),
+    )
+
+
+def single_message_run(network: NetworkConfig, system: SystemConfig, source: int, target: int, size_bytes: int) -> Run:
+    """The run of one message.
+
+    Parameters
+    ----------
+    network, system
+        What it runs on.
+    source, target
+        The ranks that send and receive.
+    size_bytes
+        Its size.
+    """
+    num_ranks = network.num_npus
+    kind, peer = np.full(num_ranks, NodeType.COMP, np.uint8), np.full(num_ranks, ABSENT, np.int64)
+    kind[[source, target]], peer[[source, target]] = (NodeType.COMM_SEND, NodeType.COMM_RECV), (target, source)
+    absent = np.full(num_ranks, ABSENT, np.int64)
+    size = np.full(num_ranks, size_bytes, np.int64)
+    everyone = np.full(num_ranks, -1, np.int32)
+    return Run(
+        workload=_one_node_a_rank(system.source, kind, size, peer, absent, everyone, ()),
+        system=system,
+        network=network,
+        groups=CommunicatorGroups(system.source, {}),
+        remote_memory=None,
+        prefixes=(),
+        collectives=(),
+        implementation=np.full(num_ranks, NATIVE, np.int32),
+        directory=Path(),
+    )
+
+
+def _one_node_a_rank(
+    prefix: str,
+    kind: NDArray[np.uint8],
+    size_bytes: NDArray[np.int64],
+    peer: NDArray[np.int64],
+    comm_type: NDArray[np.int64],
+    group: NDArray[np.int32],
+    group_names: tuple[str, ...],
+) -> Trace:
+    """A workload in which every rank has one node; compute nodes do nothing."""
+    num_ranks = len(kind)
+    absent = np.full(num_ranks, ABSENT, np.int64)
+    return Trace(
+        prefix=prefix,
+        rank_first=np.arange(num_ranks + 1),
+        node_id=np.zeros(num_ranks, np.uint64),
+        kind=kind,
+        duration_us=np.zeros(num_ranks, np.int64),
+        size_bytes=size_bytes,
+        peer=peer,
+        tag=np.where(peer == ABSENT, ABSENT, 0),
+        dep_first=np.zeros(num_ranks + 1, np.int64),
+        dep=np.empty(0, np.int64),
+        chunks=None,
+        workload=WorkloadColumns(
+            comm_type=comm_type,
+            num_ops=absent,
+            tensor_size=absent,
+            comm_priority=absent,
+            is_cpu_op=kind == NodeType.COMP,
+            own=absent,
+            group=group,
+            group_names=group_names,
+            involved_dims=absent,
+            involved_count=np.zeros(num_ranks, np.int64),
+            wrong_type=np.zeros(num_ranks, np.uint32),
+            no_value=np.zeros(num_ranks, np.uint32),
+            byte_offset=np.zeros(num_ranks, np.int64),
+        ),
     )

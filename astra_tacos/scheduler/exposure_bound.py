@@ -26,14 +26,15 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.single_collective import single_message_run
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.scheduler.list_schedule import Durations
 from astra_tacos.scheduler.policies.pipeline import piecewise_dependencies, users_of
 from astra_tacos.scheduler.policies.reorder import free_tasks
 from astra_tacos.scheduler.tasks import Operation, Task, TaskGraph, relations, tasks_of
-from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.schema import CommType
-from astra_tacos.units import bytes_per_ns
 
 Least = Callable[[Task], float]
 """What a task on the network occupies its rank for at least, in ns, as a sum over its bytes."""
@@ -45,31 +46,42 @@ _SIZES = tuple(1 << exponent for exponent in range(12, 31, 2))
 class QuickestBytes:
     """What a task on the network takes at least with certain collectives: its bytes, at the most that these reach a byte.
 
-    All-Reduces also count as a Reduce-Scatter and an All-Gather. Messages cross the fastest links without latency.
+    All-Reduces also count as a Reduce-Scatter and an All-Gather. Messages take what they take alone on the network; pieces of one
+    are sent one after another, and take no less together.
 
     Parameters
     ----------
     run
         The run.
+    backend
+        The network model.
     duration_of
         The duration of a collective, alone on the network.
     """
 
-    def __init__(self, run: Run, duration_of: Durations) -> None:
-        self._run, self._duration_of = run, duration_of
-        links = build_topology(run.network).link_bandwidth_gibps
-        self._rate = float(bytes_per_ns(links.max()))
+    def __init__(self, run: Run, backend: Backend, duration_of: Durations) -> None:
+        self._run, self._backend, self._duration_of = run, backend, duration_of
         self._a_byte: dict[tuple[int, int], float] = {}
+        self._messages: dict[tuple[int, int, int], float] = {}
 
     def __call__(self, task: Task) -> float:
         """The time in ns."""
         one = task.operation
         if one is None:
-            return float(self._run.workload.size_bytes[task.row]) / self._rate
+            return self._message(task)
         key = one.pattern, one.group
         if key not in self._a_byte:
             self._a_byte[key] = min(self._whole(one, size) / size for size in _SIZES)
         return self._a_byte[key] * one.size_bytes
+
+    def _message(self, task: Task) -> float:
+        """The time of a message."""
+        trace = self._run.workload
+        key = task.rank, int(trace.peer[task.row]), int(trace.size_bytes[task.row])
+        if key not in self._messages:
+            alone = single_message_run(self._run.network, self._run.system, *key)
+            self._messages[key] = float(replay_run(alone, self._backend).end_ns)
+        return self._messages[key]
 
     def _whole(self, one: Operation, size: int) -> int:
         """The time of so many bytes as one collective, or as two halves of it."""

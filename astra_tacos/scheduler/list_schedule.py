@@ -126,7 +126,8 @@ class _Simulation:
         elif vertex.kind == NodeType.COMM_SEND:
             self.offer(vertex.urgency, self.now, vertex)
         elif vertex.computes:
-            key = (-self.level.get(vertex, 0), vertex.place, self.serial)
+            is_late = vertex.moves and self.graph.moves_when_idle
+            key = (is_late, -self.level.get(vertex, 0), vertex.place, self.serial)
             self.by_serial[self.serial] = vertex
             heapq.heappush(self.compute_ready[vertex.rank], key)
         else:

@@ -112,7 +112,8 @@ class _Search:
         for combination in (start, start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of}):
             self.improve(combination)
         self.try_orders()
-        return Found(self.best, tuple(self.tried.values()))
+        in_order = [tried(self.best)] if self.best is not None and self.best.is_ordered else []
+        return Found(self.best, (*self.tried.values(), *in_order))
 
     def improve(self, combination: Combination) -> None:
         """Take the best variant of one policy after the other, or none, until no policy can be changed for the better."""

@@ -81,4 +81,4 @@ def expanded(graph: TaskGraph, workload: Workload) -> TaskGraph:
             other.operation = made[one, group]
             made[one, group].tasks.append(other)
         ranks.append(list(other_of.values()))
-    return TaskGraph(ranks, operations, graph.credit_bytes, graph.reorders_compute)
+    return TaskGraph(ranks, operations, graph.credit_bytes, graph.reorders_compute, graph.moves_when_idle)

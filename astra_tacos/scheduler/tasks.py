@@ -211,12 +211,15 @@ class TaskGraph:
         How many bytes of collectives may be committed ahead of a decision; 0 for those that could start at once.
     reorders_compute
         Whether tasks that may move take their turn by the longest way to the end.
+    moves_when_idle
+        Whether they do so only when no other task of the rank is ready.
     """
 
     ranks: list[list[Task]]
     operations: list[Operation]
     credit_bytes: int = 0
     reorders_compute: bool = False
+    moves_when_idle: bool = False
 
     def tasks(self) -> Iterator[Task]:
         """All tasks."""
@@ -269,7 +272,7 @@ class TaskGraph:
                 task.operation = made
             operations.append(made)
         ranks = [[other_of[task] for task in tasks] for tasks in self.ranks]
-        return TaskGraph(ranks, operations, self.credit_bytes, self.reorders_compute)
+        return TaskGraph(ranks, operations, self.credit_bytes, self.reorders_compute, self.moves_when_idle)
 
 
 def vertex_of(task: Task) -> Vertex:

@@ -109,6 +109,12 @@ def test_what_leaves_nothing_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             divide_endpoint(inputs, tmp_path / "out", "host", partition=partition)
+    for mode, partition, message in (
+        ("ace", Partition(4, 10.0), "found 4, expected 0: an engine takes none"),
+        ("ideal", Partition(0, 10.0), "found 0 cores, 10 GB/s, expected none"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            divide_endpoint(inputs, tmp_path / "out", mode, partition=partition)
     with pytest.raises(ConfigError, match="no cores or no memory"):
         divide_endpoint(inputs, tmp_path / "out", "host", partition=Partition(0, 10.0))
     assert not (tmp_path / "out").exists()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.report.figure.policy_plot import save_policies
+from astra_tacos.report.figure.policy_plot import _draw, save_policies
 from astra_tacos.report.html.run_schedule import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
 
@@ -55,6 +56,17 @@ def test_figures_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         save_policies(policy_times(PLAN, "plan.json", 12), tmp_path / name, "single", "a run")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_names_of_several_lines_do_not_overlap() -> None:
+    long = "reorder:share=50,fuse:cap=5242880,split:partition=4720640,decouple:barrier=no,priority:first=all-to-all"
+    plan = {"schedule": PLAN["schedule"] | {"tried": [*PLAN["schedule"]["tried"], tried(long, end_ns=99)], "policies": long}}
+    figure = _draw(policy_times(plan, "plan.json", 12), "double", "")
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_yticklabels()
+    assert any(label.get_text().count("\n") > 1 for label in labels)
+    boxes = sorted((box.y0, box.y1) for box in (label.get_window_extent() for label in labels))
+    assert all(top <= bottom for (_, top), (bottom, _) in pairwise(boxes))
 
 
 def test_the_section_shows_policies_and_collectives() -> None:

@@ -101,7 +101,7 @@ def test_no_policy_exposes_less(kind: str, tmp_path: Path) -> None:
     before = replay_run(workload.run)
     candidates = Candidates(workload, before, before.backend)
     graph = read_graph(workload, candidates.source, before)
-    least_of = QuickestBytes(workload.run, candidates.setting.duration_of)
+    least_of = QuickestBytes(workload.run, candidates.backend, candidates.setting.duration_of)
     bound = least_exposed_ns(graph, least_of)
     ranks = workload.run.workload.num_ranks
     assert sum(bound) > 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
 _NAME_SHARE = 0.42
+_BAR_INCHES, _LINE_INCHES, _GAP_INCHES = 0.15, 0.13, 0.09
 
 
 def save_policies(rows: Sequence[PolicyTime], path: Path, width: str = "double", note: str = "") -> None:
@@ -43,27 +44,28 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     from matplotlib.figure import Figure
 
     names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]
-    lines = sum(name.count("\n") + 1 for name in names)
-    figure = Figure(figsize=(WIDTH_INCHES[width], 0.9 + 0.09 * len(rows) + 0.13 * lines), layout="constrained")
+    place, height = _places([name.count("\n") + 1 for name in names])
+    figure = Figure(figsize=(WIDTH_INCHES[width], 0.9 + height), layout="constrained")
     axes = figure.subplots()
     unit, scale = time_unit(max(row.end_ns for row in rows))
-    place = list(range(len(rows)))
     left = [0.0] * len(rows)
     for (label, colour), values in zip(
         _PARTS, zip(*((r.compute_ns, r.exposed_ns, r.idle_ns) for r in rows), strict=True), strict=True
     ):
-        axes.barh(place, [value / scale for value in values], left=left, height=0.7, color=colour, label=label, linewidth=0)
+        axes.barh(
+            place, [value / scale for value in values], left=left, height=_BAR_INCHES, color=colour, label=label, linewidth=0
+        )
         left = [one + value / scale for one, value in zip(left, values, strict=True)]
     first = rows[0].end_ns
     # Four digits of the longest, so that all have as many decimals.
     decimals = max(3 - math.floor(math.log10(max(row.end_ns for row in rows) / scale or 1.0)), 0)
     for at, row in enumerate(rows):
         text = f" {row.end_ns / scale:,.{decimals}f}" + ("" if at == 0 else f" ({first / max(row.end_ns, 1):.2f}x)")
-        axes.text(left[at], at, text, va="center", fontsize=6.5, fontweight="bold" if row.is_chosen else "normal")
+        axes.text(left[at], place[at], text, va="center", fontsize=6.5, fontweight="bold" if row.is_chosen else "normal")
     axes.set_yticks(place, names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_fontweight("bold" if row.is_chosen else "normal")
-    axes.invert_yaxis()
+    axes.set_ylim(height, 0)
     axes.set_xlim(0, 1.16 * max(left))
     axes.set_xlabel(f"end of the run ({unit}), mean over ranks; bold: the one that was written")
     axes.tick_params(axis="y", length=0)
@@ -71,3 +73,13 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
         figure.suptitle(wrapped(note, width), fontsize=8)
     figure.legend(loc="outside lower center", ncols=len(_PARTS), handlelength=1.2)
     return figure
+
+
+def _places(lines: Sequence[int]) -> tuple[list[float], float]:
+    """Middles of the rows that names of so many lines need, and the height of all of them, in inches."""
+    place, height = [], 0.0
+    for count in lines:
+        own = count * _LINE_INCHES + _GAP_INCHES
+        place.append(height + own / 2)
+        height += own
+    return place, height

@@ -143,7 +143,7 @@ def _gains(one: Operation, parts: list[Operation], producers: list[Task], settin
 def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
     yield from ({"pieces": 2}, {"pieces": 8})
     if any(task.kind == NodeType.COMM_SEND for task in graph.tasks()):
-        yield from ({"pieces": count, "messages": "yes"} for count in (2, 4, 8))
+        yield from ({"pieces": count, "messages": "yes"} for count in (2, 4, 8, 16))
 
 
 POLICY = Policy(

@@ -3,9 +3,11 @@
 A compute node is free to move if nothing but collectives waits for its data, as for a gradient of weights, or one node alone that
 is free itself, as for the gradient of a micro-batch to which the next one adds. Where nothing waits for its data, nobody knows
 when it is needed, so it stays. Free nodes go when the longest way behind them is the longest of those that are ready; all others
-keep their order. With `share`, only the last ones of
-each backward pass are free, those of the layers nearest the input (the paper's reverse first-k scheduling): gradients of other
-layers are computed, and sent, as early as before. Activations may have to be kept for longer; memory is not modelled.
+keep their order. With `when=idle` they go only when nothing else is ready, so that they fill the bubbles of pipelines (Zero
+Bubble Pipeline Parallelism, Qi et al. 2024, arXiv:2401.10241; the optimizer still waits for its reduction). With `share`, only
+the last ones of each backward pass are free, those of the layers nearest the input (the first paper's reverse first-k
+scheduling): gradients of other layers are computed, and sent, as early as before. Activations may have to be kept for longer;
+memory is not modelled.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
             last = task
     if not num_moving:
         return ["reorder: something computed waits for every compute node: none is a gradient of weights"]
-    graph.reorders_compute = True
+    graph.reorders_compute, graph.moves_when_idle = True, values["when"] == "idle"
     return []
 
 
@@ -103,6 +105,9 @@ POLICY = Policy(
     "reorder",
     "gradients of weights off the critical path",
     _apply,
-    {"share": Option("count", 100, "per cent of the gradients of a backward pass that move, those nearest the input")},
-    lambda graph: ({"share": share} for share in (20, 50)),
+    {
+        "share": Option("count", 100, "per cent of the gradients of a backward pass that move, those nearest the input"),
+        "when": Option(("critical", "idle"), "critical", "when their way is the longest, or when nothing else is ready"),
+    },
+    lambda graph: (*({"share": share} for share in (20, 50)), {"when": "idle"}),
 )
