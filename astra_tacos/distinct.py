@@ -44,3 +44,27 @@ def distinct_places(values: NDArray[_Integers]) -> tuple[NDArray[_Integers], NDA
         return ordered, np.searchsorted(ordered, values)
     ordered, place = np.unique(values, return_inverse=True)
     return ordered, place.astype(np.int64)
+
+
+def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The index at which each distinct row over some columns occurs first, and the place of each row among the distinct ones.
+
+    Rows ascend by the first column, then by the next ones: as `numpy.unique` over an axis has them, which sorts records.
+
+    Parameters
+    ----------
+    columns
+        Of the same length n, integers below 2**63; their numbers of distinct entries multiply to less than 2**63 in pairs.
+
+    Returns
+    -------
+    first, place
+        int64[distinct rows], int64[n].
+    """
+    place = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, number = distinct_places(column)
+        place = distinct_places(place * len(values) + number)[1]
+    first = np.empty(int(place.max(initial=-1)) + 1, np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]
+    return first, place

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from astra_tacos.distinct import distinct, distinct_places
+from astra_tacos.distinct import distinct, distinct_places, row_places
 
 
 @examples(20)
@@ -33,3 +33,12 @@ def test_places_are_those_that_numpy_finds(values: np.ndarray) -> None:
     expected, inverse = np.unique(values, return_inverse=True)
     assert (found.dtype, place.dtype) == (values.dtype, np.int64)
     assert (found.tolist(), place.tolist()) == (expected.tolist(), inverse.tolist())
+
+
+@given(
+    arrays(np.int64, st.tuples(st.integers(0, 40), st.integers(1, 4)), elements=st.sampled_from((-(1 << 40), -1, 0, 3, 1 << 40)))
+)
+def test_rows_are_those_that_numpy_finds(rows: np.ndarray) -> None:
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    found = row_places(*rows.T)
+    assert (found[0].tolist(), found[1].tolist()) == (first.tolist(), place.reshape(-1).tolist())

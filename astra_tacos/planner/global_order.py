@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import distinct, row_places
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.instances import Instances
@@ -48,10 +49,10 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
     after = np.concatenate((row[trace.dep >= 0], receive))
     needed = np.concatenate((trace.dep[trace.dep >= 0], send))
     runs = issue.runs[after] & issue.runs[needed]
-    edges = np.unique(np.stack((vertex[needed[runs]], vertex[after[runs]]), axis=1), axis=0)
     num = trace.num_nodes + instances.num_instances
-    next_first, later = group_by(edges[:, 0], edges[:, 1], num)
-    return MergedGraph(vertex, np.bincount(edges[:, 1], minlength=num), next_first, later)
+    tail, head = np.divmod(distinct(vertex[needed[runs]] * num + vertex[after[runs]]), num)
+    next_first, later = group_by(tail, head, num)
+    return MergedGraph(vertex, np.bincount(head, minlength=num), next_first, later)
 
 
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,9 +61,8 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
     sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
     for rows, receives in zip(sides, (False, True), strict=True):
         ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
-        keys.append(np.stack((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]), axis=1))
-    _, which = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    which = which.reshape(-1)
+        keys.append((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]))
+    _, which = row_places(*(np.concatenate(both) for both in zip(*keys, strict=True)))
     numbered = []
     for rows, kind in zip(sides, np.split(which, [len(sides[0])]), strict=True):
         order = np.lexsort((issue.place[rows], kind))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.distinct import row_places
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import CollectiveNodes, describe
 from astra_tacos.trace.reader import read_names
@@ -68,20 +69,18 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     ConfigError
         If members of a group do not agree on its collectives: group, position, and the nodes of two ranks.
     """
-    keys = np.stack((nodes.group, nodes.pattern, nodes.size_bytes, nodes.root), axis=1)
-    _, kind = np.unique(keys, axis=0, return_inverse=True)
-    kind = kind.reshape(-1).astype(np.int64)
+    _, kind = row_places(nodes.group, nodes.pattern, nodes.size_bytes, nodes.root)
     _check_agreement(trace, nodes, kind)
     turn = _turns(kind, nodes.rank, np.arange(len(kind)))
     if by_name and len(kind):
         turn = _turns_by_name(trace, nodes, kind, turn)
     # Collectives are numbered as the first of their nodes comes up, rank by rank.
-    _, first, which = np.unique(np.stack((kind, turn), axis=1), axis=0, return_index=True, return_inverse=True)
+    first, which = row_places(kind, turn)
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     first = np.sort(first)
     columns = (nodes.group[first], nodes.pattern[first], nodes.size_bytes[first], nodes.root[first])
-    return Instances(nodes, number[which.reshape(-1)], *columns)
+    return Instances(nodes, number[which], *columns)
 
 
 def _turns(kind: NDArray[np.int64], rank: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:

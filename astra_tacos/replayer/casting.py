@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
+from astra_tacos.distinct import row_places
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import native_program
@@ -184,10 +185,10 @@ def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray
     """Each distinct row over some columns, and the indices at which it occurs."""
     if not len(columns[0]):
         return
-    cases, which = np.unique(np.stack([column.astype(np.int64) for column in columns], axis=1), axis=0, return_inverse=True)
-    first, places = group_by(which.reshape(-1), np.arange(len(columns[0])), len(cases))
-    for number, case in enumerate(cases.tolist()):
-        yield tuple(case), places[first[number] : first[number + 1]]
+    row, which = row_places(*columns)
+    first, places = group_by(which, np.arange(len(which)), len(row))
+    for number, case in enumerate(zip(*(column[row].astype(np.int64).tolist() for column in columns), strict=True)):
+        yield case, places[first[number] : first[number + 1]]
 
 
 def _turns(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.communicator import group_id
+from astra_tacos.distinct import row_places
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.trace import WorkloadColumns
 
@@ -133,7 +134,5 @@ def plan_numbers(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDA
     shared = np.flatnonzero(group != ALL_RANKS)
     if not shared.size:
         return plan, 0
-    cases = np.stack((rank[shared], group[shared], pattern[shared]), axis=1)
-    distinct, which = np.unique(cases, axis=0, return_inverse=True)
-    plan[shared] = which.reshape(-1)
-    return plan, len(distinct)
+    first, plan[shared] = row_places(rank[shared], group[shared], pattern[shared])
+    return plan, len(first)
