@@ -93,14 +93,9 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
 
 
 def _check_connected(topology: Topology, members: tuple[int, ...], config: NetworkConfig) -> None:
-    """Raise a `ConfigError` if there is no way from some member to another one: a failed link may leave one in one direction."""
+    """Raise a `ConfigError` if there is no way from some member to another one."""
     if len(np.unique(components(len(members), topology.channel_src, topology.channel_dst))) > 1:
         ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
-        if config.failed_links:
-            raise ConfigError(
-                f"{config.source}: links between the ranks of the group {ranks} have failed, and messages keep to ASTRA-sim's "
-                "routes, which need these: expected groups that other links connect, or these links mended"
-            )
         raise ConfigError(
             f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them: "
             "expected groups that links connect"

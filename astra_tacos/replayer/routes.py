@@ -119,8 +119,9 @@ class CongestionAware:
 
     Source: `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. This model goes beyond ASTRA-sim's, which takes one dimension
     and fewer building blocks: each dimension has its own links, and routes cross the dimensions in order, lowest first; link
-    overrides and failures count; in a graph without dimensions only neighbours exchange messages, unless it has devices that
-    forward: then messages take the fixed routes of `DeviceRoutes`, over these devices and where need be over other NPUs.
+    overrides and failures count, and a route that needs a failed link is a shortest one around it; in a graph without dimensions
+    only neighbours exchange messages, unless it has devices that forward: then messages take the fixed routes of `DeviceRoutes`,
+    over these devices and where need be over other NPUs.
     """
 
     cuts_through = False
@@ -204,7 +205,8 @@ def crossed_pairs(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The hops between NPUs on the route of each pair: number of the pair, source and target of the hop.
 
-    The three int64 arrays are sorted by pair, then along the route.
+    The three int64 arrays are sorted by pair, then along the route. A pair whose route needs a failed link takes one over as few
+    NPUs as possible instead, as `DeviceRoutes` chooses it.
     """
     owners, sources, targets = [], [], []
     if not network.dimensions:
@@ -223,5 +225,33 @@ def crossed_pairs(
     if not owners:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     owner, source, target = (np.concatenate(column) for column in (owners, sources, targets))
+    if network.failed_links and network.dimensions:
+        owner, source, target = _around_failures(topology_of(network), src, dst, owner, source, target)
     order = np.argsort(owner, kind="stable")
     return owner[order], source[order], target[order]
+
+
+def _around_failures(
+    topology: Topology,
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The hops of `crossed_pairs`, each pair's along its route, with other routes where a link does not exist."""
+    broken = np.unique(owner[topology.channel_of(source, target) < 0])
+    if not len(broken):
+        return owner, source, target
+    first, link = DeviceRoutes(topology).find(src[broken], dst[broken])
+    of_link = np.repeat(broken, np.diff(first))
+    ends = topology.link_dst[link].astype(np.int64)
+    at_npu = ends < topology.num_npus  # a switch is no hop of its own
+    reached, of_hop = ends[at_npu], of_link[at_npu]
+    begins = np.roll(reached, 1)
+    is_first = np.diff(of_hop, prepend=-1) != 0
+    begins[is_first] = src[of_hop[is_first]]
+    kept = ~np.isin(owner, broken)
+    joined = ((owner, of_hop), (source, begins), (target, reached))
+    of_pair, begin, end = (np.concatenate((old[kept], new)) for old, new in joined)
+    return of_pair, begin, end
