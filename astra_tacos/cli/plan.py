@@ -282,10 +282,11 @@ def _print(
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
-    if result.before_impossible:
-        rows.append(("the run before", f"not physically possible: {result.before_impossible}"))
-    if result.after_impossible:
-        rows.append(("the planned run", f"not physically possible: {result.after_impossible}"))
+    rows += [
+        (name, f"not physically possible: {end.impossible}")
+        for name, end in (("the run before", result.before_end), ("the planned run", result.after_end))
+        if end is not None and end.impossible
+    ]
     rows += _native_rows(result) + _bound_rows(result)
     rows += _message_rows(result)
     rows += _judge_rows(result)
@@ -331,10 +332,12 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
         why = native.refusal if native.fastest is None else f"what ends is not physically possible ({searched})"
         rows.append(("best native", f"none: {why}"))
     else:
-        rows.append(("best native", f"{native.fastest_possible.end_ns:,} ns: {native.fastest_possible} ({searched})"))
+        name = native.fastest_possible.name
+        where = " where each link carries one message at a time" if native.fastest_possible.end.impossible else ""
+        rows.append(("best native", f"{result.best_native_ns:,} ns{where}: {name} ({searched})"))
         rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}"))
-    if native.fastest is not None and native.fastest != native.fastest_possible:
-        rows.append(("fastest native", f"{native.fastest.end_ns:,} ns: {native.fastest}"))
+    if native.fastest is not None and (native.fastest.end.impossible or native.fastest != native.fastest_possible):
+        rows.append(("fastest native", f"{native.fastest.end.end_ns:,} ns: {native.fastest}"))
     return rows
 
 
@@ -344,12 +347,12 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
 
     bound = result.bound
     share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
-    less = below_bound(result.after_ns, bound.end_ns)
+    less = below_bound(result.counted_ns, bound.end_ns)
     share += f"; the run takes {less}" if less and result.efficiency is not None else ""
     rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
     if bound.in_step_ns is not None:
-        is_met = bound.in_step_ns <= result.after_ns
-        share = f"{bound.in_step_ns / max(result.after_ns, 1):.1%}" if is_met else "this run takes less"
+        is_met = bound.in_step_ns <= result.counted_ns
+        share = f"{bound.in_step_ns / max(result.counted_ns, 1):.1%}" if is_met else "this run takes less"
         what = "the least if the members of collectives begin and end together and nobody relays"
         rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
     return rows

@@ -7,11 +7,16 @@ A run is *physically possible* if
 - where the backend has no queues, it takes no longer on a model that has them, but for what truncated delays may shorten: no
   link carries two messages at once. One that stores messages at each hop is as good as one that passes on what has come
   (`CutThrough`): either is a network.
+
+A run that ends too early counts as if it ended where each link carries one message at a time, on the faster one of these models.
+One that does not move its data does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +42,53 @@ _LEAST_MOVED = 0.95
 """Algorithms that halve sizes lose less than the rest of it to whole bytes; those that move too little lose a quarter or more."""
 
 
-def why_impossible(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> str:
-    """Why no network lets a run end so early; "" if one may.
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """When a run ends.
+
+    Parameters
+    ----------
+    end_ns
+        In a replay.
+    possible_ns
+        When it ends where a network can carry it: `end_ns`, or if that is too early, its end with queues. None if it does not end
+        there, or does not move its data.
+    impossible
+        Why no network lets it end at `end_ns`; "" if one may.
+    """
+
+    end_ns: int
+    possible_ns: int | None
+    impossible: str = ""
+
+    @property
+    def counted_ns(self) -> int:
+        """The end that counts where runs are compared; that of the replay if none is known to be possible."""
+        return self.end_ns if self.possible_ns is None else self.possible_ns
+
+    def is_before(self, other: RunEnd) -> bool:
+        """Whether this run is the better one: it is possible and the other is not, or it ends earlier.
+
+        Ends on different models differ by what truncated delays may shorten: of two that are as near, the one that is possible
+        as it was replayed is the better one.
+        """
+        if (self.possible_ns is None) != (other.possible_ns is None):
+            return other.possible_ns is None
+        if bool(self.impossible) == bool(other.impossible):
+            return self.counted_ns < other.counted_ns
+        if self.impossible:
+            return not _is_as_early(self.counted_ns, other.counted_ns)
+        return _is_as_early(other.counted_ns, self.counted_ns)
+
+
+def earliest(ends: Iterable[RunEnd]) -> int:
+    """Place of the best end, the first of equally good ones."""
+    numbered = list(enumerate(ends))
+    return reduce(lambda best, each: each if each[1].is_before(best[1]) else best, numbered)[0]
+
+
+def judge_end(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None, *, idle_counts: bool = True) -> RunEnd:
+    """Whether a network lets a run end so early, and when else it ends.
 
     Parameters
     ----------
@@ -50,8 +100,11 @@ def why_impossible(run: Run, backend: Backend, end_ns: int, queued_ns: int | Non
         Its end there.
     queued_ns
         Its end on the congestion-aware model, if it is known.
+    idle_counts
+        Whether a run whose Broadcasts move nothing is impossible.
     """
-    return why_idle(run) or why_incomplete(run) or why_too_early(run, backend, end_ns, queued_ns)
+    reason = (why_idle(run) if idle_counts else "") or why_incomplete(run)
+    return RunEnd(end_ns, None, reason) if reason else end_with_queues(run, backend, end_ns, queued_ns)
 
 
 def why_idle(run: Run) -> str:
@@ -100,10 +153,10 @@ def share_moved(program: CollectiveProgram, pattern: CommType, size_bytes: int) 
     return min(1.0, float((entering / np.maximum(needed, 1e-9)).min(initial=1.0)))
 
 
-def why_too_early(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> str:
-    """Why messages do not get through so early; "" if they do, or the backend has queues itself."""
+def end_with_queues(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> RunEnd:
+    """Whether messages get through so early, and when else: at once if the backend has queues itself."""
     if backend.models_congestion or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
-        return ""
+        return RunEnd(end_ns, end_ns)
     for model in (CUT_THROUGH, CONGESTION_AWARE) if queued_ns is None else (CUT_THROUGH,):
         try:
             ends_ns = replay_run(run, model).end_ns
@@ -111,11 +164,12 @@ def why_too_early(run: Run, backend: Backend, end_ns: int, queued_ns: int | None
             refusal = str(error)
             continue
         if _is_as_early(end_ns, ends_ns):
-            return ""
+            return RunEnd(end_ns, end_ns)
         queued_ns = ends_ns if queued_ns is None else min(queued_ns, ends_ns)
     if queued_ns is None:
-        return f"where messages queue, {refusal}"
-    return f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
+        return RunEnd(end_ns, None, f"where messages queue, {refusal}")
+    why = f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
+    return RunEnd(end_ns, queued_ns, why)
 
 
 def _is_as_early(end_ns: int, queued_ns: int) -> bool:

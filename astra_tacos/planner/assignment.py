@@ -56,7 +56,7 @@ def assign(
     instances: Instances,
     implementation: NDArray[np.int64],
     groups: Mapping[int, tuple[int, ...]],
-    order: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
     system: SystemConfig,
 ) -> Assignment:
     """Give every collective a group and ids under which ASTRA-sim finds its trace.
@@ -72,7 +72,8 @@ def assign(
     groups
         Communicator groups of the run.
     order
-        int64[num_instances], place of each collective in the order in which ranks issue them.
+        int64[num_instances], place of each collective in the order in which ranks issue them; None if they are native and nothing
+        orders them but what the run has.
     system
         Of the run as it was.
 
@@ -81,6 +82,9 @@ def assign(
     ConfigError
         If there are not enough ids, or the system cuts a native collective into less than a byte.
     """
+    if order is None:
+        node_id = trace.node_id[instances.nodes.row].copy()
+        return Assignment(implementation, instances.group.copy(), dict(groups), node_id, {})
     known = np.isin(instances.pattern, [int(pattern) for pattern in PATTERN_KEYS])
     runs = np.flatnonzero(known | (implementation != NATIVE))
     group, all_groups = _groups(instances, implementation, groups, runs[np.argsort(order[runs])])

@@ -12,7 +12,7 @@ import numpy as np
 from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.judge.native import PACKETS_OF_MESSAGE
-from astra_tacos.judge.possibility import why_idle, why_incomplete, why_too_early
+from astra_tacos.judge.possibility import RunEnd, end_with_queues, why_idle, why_incomplete
 from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
@@ -46,28 +46,30 @@ class NativeRun:
         How they run.
     patterns
         The patterns of the run, by their keys in the system JSON.
-    end_ns
+    end
         The end of the run.
-    impossible
-        Why no network takes so little time; "" if one may.
     num_messages
         How many messages it has.
     """
 
     configuration: NativeConfiguration
     patterns: tuple[str, ...]
-    end_ns: int
-    impossible: str = ""
+    end: RunEnd
     num_messages: int = 0
 
+    @property
+    def name(self) -> str:
+        """The configuration in words, as far as it matters for the run."""
+        return self.configuration.describe(self.patterns)
+
     def __str__(self) -> str:
-        marked = f", not physically possible: {self.impossible}" if self.impossible else ""
-        return f"{self.configuration.describe(self.patterns)}{marked}"
+        marked = f", not physically possible: {self.end.impossible}" if self.end.impossible else ""
+        return f"{self.name}{marked}"
 
     def to_json(self) -> dict[str, Any]:
-        """Its name, its end, why that is impossible, and its keys of the system JSON."""
-        system = self.configuration.keys()
-        return {"name": str(self), "end_ns": self.end_ns, "why_impossible": self.impossible or None, "system": system}
+        """Its name, its end, why that is impossible and what is possible, and its keys of the system JSON."""
+        ends = {"end_ns": self.end.end_ns, "possible_ns": self.end.possible_ns, "why_impossible": self.end.impossible or None}
+        return {"name": str(self)} | ends | {"system": self.configuration.keys()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class BestNative:
     fastest
         The fastest run; None if none ends.
     fastest_possible
-        The fastest one that is physically possible; None if there is none.
+        The one that ends first where a network can carry it (`RunEnd.possible_ns`); None if there is none.
     base
-        The fastest possible one that has no more messages than the planned run may have; None if there is none.
+        The same of those that have no more messages than the planned run may have; None if there is none.
     num_replays
         How many configurations were tried.
     was_cut_off
@@ -115,8 +117,8 @@ def best_native(
     """Search the native configurations of a run: algorithms by pattern and dimension, optimization, splits and policy.
 
     The run's own comes first, then one algorithm for everything, then one pattern in one dimension at a time, then splits with as
-    many active chunks or fewer, and the scheduling policies, each from the best possible ones that were found before. Which are
-    physically possible (`judge.possibility`) is asked of the fastest first, until enough are.
+    many active chunks or fewer, and the scheduling policies, each from the best ones that were found before. When they can end on
+    a network (`judge.possibility`) is asked of the fastest first, until no other can be better.
 
     Parameters
     ----------
@@ -179,7 +181,7 @@ class _Search:
         own = configuration_of(workload.run)
         self._own = None if own is None else own.fitted(self._num_dims, self._in_groups)
         self._ends: dict[NativeConfiguration, _End | None] = {}
-        self._reasons: dict[NativeConfiguration, str | None] = {}
+        self._judged: dict[NativeConfiguration, RunEnd | None] = {}
         self.idle = why_idle(self._run)
         """What moves no data in any configuration."""
         self.was_cut_off = False
@@ -198,46 +200,53 @@ class _Search:
         return next(iter(self._ranked()), None)
 
     def possible(self, count: int, most_messages: int | None = None) -> list[NativeConfiguration]:
-        """So many of the fastest that are physically possible, but for what is idle in all, and have few enough messages."""
-        found = []
-        for configuration in self._ranked():
+        """So many of those of few enough messages that end first where a network can carry them, but for what is idle in all."""
+        found: list[tuple[int, int]] = []
+        ranked = self._ranked()
+        for place, configuration in enumerate(ranked):
             end = self._ends[configuration]
             assert end is not None  # it is ranked
-            if (most_messages is None or end.num_messages <= most_messages) and self._reason(configuration) == "":
-                found.append(configuration)
-                if len(found) == count:
-                    break
-        return found
+            if len(found) >= count and end.end_ns >= found[count - 1][0]:
+                break  # queues do not make it faster
+            if most_messages is None or end.num_messages <= most_messages:
+                judged = self._judge(configuration)
+                if judged is not None and judged.possible_ns is not None:
+                    found = sorted([*found, (judged.possible_ns, place)])
+        return [ranked[place] for _, place in found[:count]]
 
     def judged(self, configuration: NativeConfiguration) -> NativeRun:
         """The run of a configuration, and why it is impossible."""
         end = self._ends[configuration]
         assert end is not None  # it was found among those that end
-        reason = self._reason(configuration)
-        impossible = self.idle or (_NOT_JUDGED if reason is None else reason)
-        return NativeRun(configuration, self.patterns, end.end_ns, impossible, end.num_messages)
+        judged = self._judge(configuration)
+        if self.idle or judged is None:
+            judged = RunEnd(end.end_ns, None, self.idle or _NOT_JUDGED)
+        return NativeRun(configuration, self.patterns, judged, end.num_messages)
 
     def _ranked(self) -> list[NativeConfiguration]:
         """The fastest first; of equally fast ones, those of the fewest messages; of these, the run's own."""
         ends = {configuration: end.end_ns for configuration, end in self._ends.items() if end is not None}
         return sorted(ends, key=lambda each: (ends[each], each.splits, each != self._own))
 
-    def _reason(self, configuration: NativeConfiguration) -> str | None:
-        """Why a configuration is physically impossible; "" if it is not, None if that takes too many messages to know."""
-        if configuration not in self._reasons:
+    def _judge(self, configuration: NativeConfiguration) -> RunEnd | None:
+        """When a configuration ends where a network can carry it; None if that takes too many messages to know."""
+        if configuration not in self._judged:
             end = self._ends[configuration]
             assert end is not None  # as `judged`
             run = configuration.run(self._run)
-            reason: str | None = why_incomplete(run)
-            if not reason and not self._backend.models_congestion:
-                if end.num_messages <= self._left_to_judge or len(self._reasons) < _ALWAYS:
-                    self._left_to_judge -= end.num_messages
-                    reason = why_too_early(run, self._backend, end.end_ns)
-                else:
-                    self.was_cut_off = True
-                    reason = None
-            self._reasons[configuration] = reason
-        return self._reasons[configuration]
+            reason = why_incomplete(run)
+            if reason:
+                judged: RunEnd | None = RunEnd(end.end_ns, None, reason)
+            elif self._backend.models_congestion:
+                judged = RunEnd(end.end_ns, end.end_ns)
+            elif end.num_messages <= self._left_to_judge or len(self._judged) < _ALWAYS:
+                self._left_to_judge -= end.num_messages
+                judged = end_with_queues(run, self._backend, end.end_ns)
+            else:
+                self.was_cut_off = True
+                judged = None
+            self._judged[configuration] = judged
+        return self._judged[configuration]
 
     def climb(self) -> None:
         """Try one list of configurations after another, each made from the best so far."""

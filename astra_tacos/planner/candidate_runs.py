@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.chakra import LinkOrder, schedule_trace
+from astra_tacos.judge.possibility import RunEnd, judge_end
 from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint_workload import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
+from astra_tacos.planner.run_judgement import replay_or_reason
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
+from astra_tacos.run.backend import CONGESTION_AWARE, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.schedule.instant import holds_no_link
@@ -26,21 +30,57 @@ from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace
 
 Solutions = tuple[Solution, ...]
-WriteAndReplay = Callable[[Solutions, NDArray[np.int64]], "CandidateRun | AstraTacosError"]
+WriteAndReplay = Callable[[Solutions, NDArray[np.int64] | None], "CandidateRun | AstraTacosError"]
 """Writes and replays a run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective
-in the run's order. Returns the written run, or the error because of which it cannot be replayed."""
+in the run's order, None to leave all nodes as they are. Returns the written run, or the error because of which it cannot be
+replayed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CandidateRun:
-    """A planned run: the directory that it was written to, the run there, its collectives (some may be joint), and its replay."""
+    """A planned run.
+
+    Parameters
+    ----------
+    folder, run
+        The directory that it was written to, and the run there.
+    made, solutions, written
+        Its collectives, of which some may be joint, what each case runs, and what was written.
+    backend, after
+        The network model, and the replay there.
+    """
 
     folder: Path
     run: Run
     made: JointWorkload
     solutions: Solutions
     written: WrittenRun
+    backend: Backend
     after: RunOutcome
+
+    @cached_property
+    def queued(self) -> RunOutcome | str:
+        """Its replay on the congestion-aware model, or why there is none."""
+        return replay_or_reason(self.run, CONGESTION_AWARE)
+
+    @property
+    def known(self) -> dict[Backend, RunOutcome | str]:
+        """Its replays by network model, of those that its comparison may need."""
+        return {self.backend: self.after} | ({} if self.backend.models_congestion else {CONGESTION_AWARE: self.queued})
+
+    @cached_property
+    def end(self) -> RunEnd:
+        """When it ends, as runs are compared: Broadcasts that stay native wait in all of them."""
+        queued_ns = None
+        if not self.backend.models_congestion and not isinstance(self.queued, str):
+            queued_ns = self.queued.end_ns
+        return judge_end(self.run, self.backend, self.after.end_ns, queued_ns, idle_counts=False)
+
+    def is_before(self, other: CandidateRun) -> bool:
+        """Whether it is the better one, see `RunEnd`; where the replay tells, nothing else is asked."""
+        if self.after.end_ns >= other.after.end_ns and not other.end.impossible:
+            return False
+        return self.end.is_before(other.end)
 
 
 @dataclass(slots=True)
@@ -49,6 +89,7 @@ class _Trials:
 
     workload: Workload
     before: RunOutcome | str
+    before_end: RunEnd | None
     write_and_replay: WriteAndReplay
     runs: list[CandidateRun] = field(default_factory=list)
     failure: AstraTacosError | None = None
@@ -56,16 +97,22 @@ class _Trials:
     def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
         """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
         before = None if isinstance(self.before, str) else self.before
-        order = order_run(self.workload, solutions, before if in_order_of_before else None)
+        return self._try(solutions, order_run(self.workload, solutions, before if in_order_of_before else None))
+
+    def try_unchanged(self, solutions: Solutions) -> bool:
+        """The same for a run whose nodes stay as they are, as all its collectives are native."""
+        return self._try(solutions, None)
+
+    def _try(self, solutions: Solutions, order: NDArray[np.int64] | None) -> bool:
         run = self.write_and_replay(solutions, order)
         if isinstance(run, AstraTacosError):
             self.failure = run
             return False
         self.runs.append(run)
-        return before is None or run.after.end_ns <= before.end_ns
+        return self.before_end is None or not self.before_end.is_before(run.end)
 
     def fastest(self) -> CandidateRun:
-        """The fastest run, the first of equally fast ones.
+        """The best run, the first of equally good ones.
 
         Raises
         ------
@@ -75,7 +122,7 @@ class _Trials:
         if not self.runs:
             assert self.failure is not None  # something was tried
             raise self.failure
-        return min(self.runs, key=lambda run: run.after.end_ns)
+        return reduce(lambda best, run: run if run.is_before(best) else best, self.runs)
 
 
 def choose_run(
@@ -83,9 +130,10 @@ def choose_run(
     solutions: Solutions,
     start: Run,
     before: RunOutcome | str,
+    before_end: RunEnd | None,
     write_and_replay: WriteAndReplay,
 ) -> CandidateRun:
-    """Try up to five runs until one is no slower than the run before; return the fastest of those that were tried.
+    """Try up to six runs until one is no slower than the run before; return the best of those that were tried.
 
     The candidates, in this order:
 
@@ -93,7 +141,8 @@ def choose_run(
     2. if 1 cannot be replayed, the same without cases whose chunks hold a link for less than 1 ns, which stay as they were;
     3. the same in the order of the run before;
     4. the same, but the cases that take longer in 3 than before stay as they were;
-    5. all cases as they were, in the order of the run before.
+    5. all cases as they were, in the order of the run before;
+    6. if they are all native then, the run before as it is: even an order that it keeps may delay it.
 
     If the run before is a plan already, or cannot be replayed, 3 and 4 are left out. If it cannot be replayed, 5 is tried only if
     1 and 2 cannot be replayed, either.
@@ -102,8 +151,8 @@ def choose_run(
     ----------
     workload, solutions
         The run's collectives, and the best solution of each case.
-    start, before
-        The run before, and its replay or the reason why it cannot be replayed.
+    start, before, before_end
+        The run before, its replay or the reason why it cannot be replayed, and its end, None if it has none.
     write_and_replay
         Writes a run and replays it.
 
@@ -112,7 +161,7 @@ def choose_run(
     AstraTacosError
         If no candidate can be replayed, or one cannot be written.
     """
-    trials = _Trials(workload, before, write_and_replay)
+    trials = _Trials(workload, before, before_end, write_and_replay)
     if trials.try_run(solutions, in_order_of_before=False):
         return trials.fastest()
     own = _own_traces(workload, solutions, start)
@@ -139,7 +188,14 @@ def choose_run(
             if trials.try_run(mixed, in_order_of_before=True):
                 return trials.fastest()
     if not isinstance(before, str) or not trials.runs:
-        trials.try_run(with_some_as_they_were([True] * len(solutions), why), in_order_of_before=True)
+        all_as_they_were = with_some_as_they_were([True] * len(solutions), why)
+        if trials.try_run(all_as_they_were, in_order_of_before=True):
+            return trials.fastest()
+        keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(
+            each.keeps_custom for each in all_as_they_were
+        )
+        if not isinstance(before, str) and keeps_none and all(each.schedule is None for each in all_as_they_were):
+            trials.try_unchanged(all_as_they_were)
     return trials.fastest()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from astra_tacos.files import replaced_directory
+from astra_tacos.judge.possibility import earliest
 from astra_tacos.planner.plan_result import PlanResult
 
 
@@ -22,7 +23,7 @@ def write_fastest(output: Path, plans: Sequence[tuple[Path, PlanResult]], *files
     files
         What else goes into the directory.
     """
-    folder, result = min(plans, key=lambda plan: plan[1].after_ns)
+    folder, result = plans[earliest(result.after_end for _, result in plans)]
     with replaced_directory(output) as target:
         shutil.copytree(folder, target, dirs_exist_ok=True)
         for path in files:

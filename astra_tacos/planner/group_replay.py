@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import SystemConfig
+from astra_tacos.errors import ReplayError
 from astra_tacos.export.chakra import LinkOrder, schedule_trace
+from astra_tacos.judge.possibility import end_with_queues, why_incomplete
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import Backend
@@ -24,7 +26,7 @@ def replay_together(
     backend: Backend,
     link_order: LinkOrder | None = None,
 ) -> int:
-    """Nanoseconds until the last of the groups finishes, if all start at once.
+    """Nanoseconds until the last of the groups finishes, if all start at once, where a network can carry it (`judge_end`).
 
     Parameters
     ----------
@@ -48,12 +50,15 @@ def replay_together(
     Raises
     ------
     ConfigError, ReplayError
-        As `replay_run` does.
+        As `replay_run` does, or if the native collective moves less than its pattern needs.
     """
     trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name, link_order)
     own = replace(system, roofline_enabled=False, preferred_dataset_splits=1)
     run = single_collective_run(network, own, carrying_type(pattern, size_bytes), size_bytes, trace, disjoint(groups))
-    return replay_run(run, backend).end_ns
+    lacks = why_incomplete(run) if schedule is None else ""
+    if lacks:
+        raise ReplayError(lacks)
+    return end_with_queues(run, backend, replay_run(run, backend).end_ns).counted_ns
 
 
 def disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,7 @@ def choose_joint(
             break
         spent = _spent(run)
         faster = [joint for joint, time_ns in zip(run.made.joints, spent, strict=True) if time_ns < joint.of.apart_ns]
-        if run.after.end_ns < best.after.end_ns:
+        if run.is_before(best):
             best = run
         chosen = faster
     return best
@@ -120,7 +121,7 @@ def _without_circles(workload: Workload, joints: Sequence[JointCollective]) -> J
 def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, write: Write) -> CandidateRun | None:
     """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
     known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
-    runs = []
+    runs: list[CandidateRun] = []
     orders: list[RunOutcome | None] = [None, best.after]
     choices = [best.solutions] if best.solutions == solutions else [best.solutions, solutions]
     for chosen in choices:
@@ -128,7 +129,7 @@ def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, writ
             run = write(made, chosen, order_run(made.workload, chosen, before, known_ns))
             if isinstance(run, CandidateRun):
                 runs.append(run)
-    return min(runs, key=lambda each: each.after.end_ns, default=None)
+    return reduce(lambda first, run: run if run.is_before(first) else first, runs) if runs else None
 
 
 def _spent(run: CandidateRun) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.files import replaced_directory
 from astra_tacos.judge.judges import differ, judges_of_run
-from astra_tacos.judge.possibility import why_impossible
+from astra_tacos.judge.possibility import RunEnd, judge_end, why_idle
 from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
@@ -65,6 +65,7 @@ _CANDIDATE = "candidate"
 MOST_CHECKED = 1 << 16
 """Traces of up to so many messages are checked by their data, too: some microseconds a message."""
 Progress = Callable[[int, int], None]
+_AnyEnd = TypeVar("_AnyEnd", RunEnd, RunEnd | None)
 
 
 def plan(
@@ -138,8 +139,11 @@ def plan(
     kept = SynthesisCache(cache)
     judges = judges_of_run(network, model)
     before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
-    native = best_native(workload, model, on_native, limit, _known(start, before[model]))
-    base = _base(start, workload, native)
+    native = best_native(workload, model, on_native, None if most_messages is None else limit, _known(start, before[model]))
+    if most_messages is None and native.base is not None:
+        limit = max(limit, native.base.num_messages)  # what nobody asked for does not make a plan slower than a native run
+    own = _Base(start, _end(start, model, before))
+    base = _base(own, workload, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions, extras = _solve_all(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
@@ -148,13 +152,12 @@ def plan(
     with replaced_directory(output) as folder:
         runs = _Candidates(folder, inputs, workload)
         best = runs.best(solutions, base, before[model] if base.native is None else replay_or_reason(base.run, model), model)
-        own_end = before[model]
-        if base.native is not None and not isinstance(own_end, str) and best.after.end_ns >= own_end.end_ns:
+        if base.native is not None and own.end is not None and not best.end.is_before(own.end):
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
-            own = runs.best(solutions, _Base(start), own_end, model)
-            best = min(own, best, key=lambda run: run.after.end_ns)
+            in_own = runs.best(solutions, own, before[model], model)
+            best = best if best.is_before(in_own) else in_own
         best = runs.joint(best, solutions, base, model, options, kept, limit)
-        judged = judge_run(judges, before, best.run, {model: best.after})
+        judged = judge_run(judges, before, best.run, best.known)
         judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
@@ -165,17 +168,16 @@ def plan(
                 theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked(), candidates=candidates)
                 defects += [note for each in theirs for note in each.defects]
                 start_there = before[other] if other in before else replay_or_reason(start, other)
-                run = runs.best(theirs, _Base(start), start_there, other)
+                run = runs.best(theirs, _Base(start, _end(start, other, {**before, other: start_there})), start_there, other)
             except AstraTacosError:
                 continue  # no plan for it can be replayed
             fair = fair_judges(judges, other)
-            notes += notes_on_other_plan(judged, judge_run(fair, before, run.run, {other: run.after}), other)
-        notes += _notes_on_messages(native, best.after, limit)
+            notes += notes_on_other_plan(judged, judge_run(fair, before, run.run, run.known), other)
+        notes += _notes_on_messages(native, best.end, limit)
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
         notes = (*dict.fromkeys(defects), *more_notes, *((_ONLY_REPLAYED,) if network.forwarding else ()), *notes)
         recording = _recording(workload, best.after, before[model])
-        before_ns = {each: None if isinstance(end, str) else end.end_ns for each, end in before.items()}
         result = plan_result(
             workload,
             best.solutions,
@@ -191,10 +193,7 @@ def plan(
             limit,
             joint_figures(best),
             recording,
-            (
-                _impossible(start, model, before_ns),
-                _impossible(best.run, model, {each.judge.backend: each.after_ns for each in judged} | {model: best.after.end_ns}),
-            ),
+            (_idle_counts(start, own.end), _idle_counts(best.run, best.end)),
         )
         rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
         write_plan(folder, result.to_json() | checked, rows, COLUMNS)
@@ -204,25 +203,34 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The run that candidates start from, and how its native collectives run; None if as the system file says."""
+    """The run that candidates start from, when it ends, and how its native collectives run, if not as the system file says."""
 
     run: Run
+    end: RunEnd | None
     native: NativeConfiguration | None = None
 
 
-def _notes_on_messages(native: BestNative, after: RunOutcome, limit: int) -> tuple[str, ...]:
+def _notes_on_messages(native: BestNative, after: RunEnd, limit: int) -> tuple[str, ...]:
     """Why the planned run is slower than the best native one: that one has more messages than it may have."""
     best = native.fastest_possible
-    if best is None or best.end_ns >= after.end_ns or best.num_messages <= limit:
+    if best is None or not best.end.is_before(after) or best.num_messages <= limit:
         return ()
     most = f"more than the {limit:,} of --max-messages"
     return (f"the best native run has {best.num_messages:,} messages, {most}: the planned run is slower",)
 
 
-def _impossible(run: Run, model: Backend, ends_ns: Mapping[Backend, int | None]) -> str:
-    """Why no network lets a run end so early as on a model, given its ends on some; "" if one may, or it does not end."""
-    end_ns = ends_ns.get(model)
-    return "" if end_ns is None else why_impossible(run, model, end_ns, ends_ns.get(CONGESTION_AWARE))
+def _end(run: Run, model: Backend, outcomes: Mapping[Backend, RunOutcome | str]) -> RunEnd | None:
+    """The end of a run on a model, as runs are compared, given its replays there and on others; None if it does not end."""
+    outcome, queued = outcomes[model], outcomes.get(CONGESTION_AWARE, "")
+    if isinstance(outcome, str):
+        return None
+    return judge_end(run, model, outcome.end_ns, None if isinstance(queued, str) else queued.end_ns, idle_counts=False)
+
+
+def _idle_counts(run: Run, end: _AnyEnd) -> _AnyEnd:
+    """The end of a run, which is not possible if its Broadcasts move nothing."""
+    reason = why_idle(run)
+    return replace(end, possible_ns=None, impossible=reason) if reason and end is not None else end
 
 
 def _known(start: Run, end: RunOutcome | str) -> tuple[NativeConfiguration, RunOutcome] | None:
@@ -231,12 +239,12 @@ def _known(start: Run, end: RunOutcome | str) -> tuple[NativeConfiguration, RunO
     return None if configuration is None or isinstance(end, str) else (configuration, end)
 
 
-def _base(start: Run, workload: Workload, native: BestNative) -> _Base:
-    """The fastest physically possible native run, so that what stays native is as fast as it can be; else the run before."""
+def _base(own: _Base, workload: Workload, native: BestNative) -> _Base:
+    """The best possible native run, so that what stays native is as fast as it can be; else the run before."""
     if native.base is None:
-        return _Base(start)
+        return own
     configuration = native.base.configuration
-    return _Base(configuration.run(workload.own_run), configuration)
+    return _Base(configuration.run(workload.own_run), native.base.end, configuration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +258,10 @@ class _Candidates:
     def best(self, solutions: tuple[Solution, ...], base: _Base, before: RunOutcome | str, model: Backend) -> CandidateRun:
         """The fastest run on a network model, see `choose_run`."""
 
-        def write_and_replay(chosen: tuple[Solution, ...], order: NDArray[np.int64]) -> CandidateRun | AstraTacosError:
+        def write_and_replay(chosen: tuple[Solution, ...], order: NDArray[np.int64] | None) -> CandidateRun | AstraTacosError:
             return self._write_and_replay(apart(self.workload), chosen, order, base, model)
 
-        return choose_run(self.workload, solutions, base.run, before, write_and_replay)
+        return choose_run(self.workload, solutions, base.run, before, base.end, write_and_replay)
 
     def joint(
         self,
@@ -281,7 +289,7 @@ class _Candidates:
         return choose_joint(self.workload, best, solutions, synthesize, write, threads, limit, topology.num_channels)
 
     def _write_and_replay(
-        self, made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64], base: _Base, model: Backend
+        self, made: JointWorkload, chosen: tuple[Solution, ...], order: NDArray[np.int64] | None, base: _Base, model: Backend
     ) -> CandidateRun | AstraTacosError:
         place = self.folder / f"{_CANDIDATE}{len(list(self.folder.glob(f'{_CANDIDATE}*')))}"
         place.mkdir()
@@ -291,7 +299,7 @@ class _Candidates:
             after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
             return type(error)(_without(place, str(error)))
-        return CandidateRun(place, run, made, chosen, written, after)
+        return CandidateRun(place, run, made, chosen, written, model, after)
 
 
 def _without(folder: Path, text: str) -> str:

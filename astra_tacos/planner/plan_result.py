@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.judge.judges import FIGURES
+from astra_tacos.judge.possibility import RunEnd
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.case_bound import least_ns
 from astra_tacos.planner.message_limit import MessageCounts
@@ -126,12 +127,10 @@ class PlanResult:
         What it was judged on, and the native algorithm of the run before, None for the run as it was.
     num_ranks, num_nodes, num_collectives
         Ranks, collective nodes, and collectives that they make.
-    before_ns, after_ns
+    before_end, after_end
         End of the run; before is None if that run does not end.
     before_reason
         Why not.
-    before_impossible, after_impossible
-        Why no network lets them end so early; "" if one may.
     exposed_before_ns, exposed_after_ns
         Largest exposed communication of a rank.
     approximate
@@ -159,11 +158,9 @@ class PlanResult:
     num_ranks: int
     num_nodes: int
     num_collectives: int
-    before_ns: int | None
+    before_end: RunEnd | None
     before_reason: str
-    before_impossible: str
-    after_ns: int
-    after_impossible: str
+    after_end: RunEnd
     exposed_before_ns: int | None
     exposed_after_ns: int
     cases: tuple[CaseFigures, ...]
@@ -177,36 +174,54 @@ class PlanResult:
     path_after: PathSummary
 
     @property
+    def before_ns(self) -> int | None:
+        """End of the run before in its replay; None if it does not end."""
+        return None if self.before_end is None else self.before_end.end_ns
+
+    @property
+    def after_ns(self) -> int:
+        """End of the planned run in its replay."""
+        return self.after_end.end_ns
+
+    @property
+    def counted_ns(self) -> int:
+        """End of the planned run where it counts, see `RunEnd`."""
+        return self.after_end.counted_ns
+
+    @property
     def efficiency(self) -> float | None:
         """The bound as a share of the time after; None if that is shorter than any network can be."""
-        return efficiency_of(self.after_ns, self.bound.end_ns)
+        return efficiency_of(self.counted_ns, self.bound.end_ns)
 
     @property
     def best_native_ns(self) -> int | None:
-        """End of the fastest native run that is physically possible; None if none is known."""
-        return None if self.native.fastest_possible is None else self.native.fastest_possible.end_ns
+        """End of the native run that ends first where a network can carry it; None if none is known."""
+        return None if self.native.fastest_possible is None else self.native.fastest_possible.end.possible_ns
 
     @property
     def speed_up_over_best_native(self) -> float | None:
-        """The same time over the time after."""
-        return None if self.best_native_ns is None else self.best_native_ns / max(self.after_ns, 1)
+        """The same time over the time after, as both count."""
+        return None if self.best_native_ns is None else self.best_native_ns / max(self.counted_ns, 1)
 
     @property
     def speed_up(self) -> float | None:
-        """Time before over time after."""
-        return None if self.before_ns is None else self.before_ns / max(self.after_ns, 1)
+        """Time before over time after, as both count."""
+        return None if self.before_end is None else self.before_end.counted_ns / max(self.counted_ns, 1)
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after")
-        }
+        own: dict[str, Any] = {}
+        for name in self.__slots__:
+            if name == "before_end":
+                own |= _end_in_json("before", self.before_end)
+            elif name == "after_end":
+                own |= _end_in_json("after", self.after_end)
+            elif name not in ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after"):
+                own[name] = getattr(self, name)
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
-        own |= {"below_bound_ns": max(self.bound.end_ns - self.after_ns, 0)}
+        own |= {"below_bound_ns": max(self.bound.end_ns - self.counted_ns, 0)}
         own |= self.messages.to_json()
         own |= dict.fromkeys(FIGURES)
         for judged in self.judged:
@@ -232,7 +247,7 @@ def plan_result(
     limit: int,
     joint: tuple[JointFigures, ...],
     recording: Recording,
-    impossible: tuple[str, str],
+    ends: tuple[RunEnd | None, RunEnd],
 ) -> PlanResult:
     """Figures of a plan.
 
@@ -264,8 +279,8 @@ def plan_result(
         Collectives of several groups that run joint schedules.
     recording
         The replays, before and after.
-    impossible
-        Why no network lets the run before end so early, and the planned one; "" if one may.
+    ends
+        When the run before ends, None if it does not, and when the planned one does.
     """
     spent_after = time_spent(workload, after)
     spent_before = None if isinstance(before, str) else time_spent(workload, before)
@@ -313,11 +328,9 @@ def plan_result(
         num_ranks=workload.run.workload.num_ranks,
         num_nodes=len(workload.instances.nodes.row),
         num_collectives=workload.instances.num_instances,
-        before_ns=None if isinstance(before, str) else before.end_ns,
+        before_end=ends[0],
         before_reason=before if isinstance(before, str) else "",
-        before_impossible=impossible[0],
-        after_ns=after.end_ns,
-        after_impossible=impossible[1],
+        after_end=ends[1],
         exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
         exposed_after_ns=int(after.exposed_comm_ns.max()),
         judged=judged,
@@ -330,6 +343,14 @@ def plan_result(
         path_after=summarize_path(recording, recording.after),
         cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
     )
+
+
+def _end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
+    """The keys of plan.json for the end of a run."""
+    times = {f"{when}_ns": None, f"{when}_possible_ns": None, f"{when}_impossible": ""}
+    if end is None:
+        return times
+    return dict(zip(times, (end.end_ns, end.possible_ns, end.impossible), strict=True))
 
 
 def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:

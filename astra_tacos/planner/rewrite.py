@@ -55,7 +55,7 @@ def find_changes(
     instances: Instances,
     graph: MergedGraph,
     assignment: Assignment,
-    order: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
     is_joint: NDArray[np.bool_],
 ) -> Changes:
     """The changes that a plan needs; none for a workload that was planned before.
@@ -75,7 +75,7 @@ def find_changes(
     assignment
         Groups and ids of the instances.
     order
-        int64[num_nodes + num_instances], place of each row and collective.
+        int64[num_nodes + num_instances], place of each row and collective; None if no node has to wait for more.
     is_joint
         bool[num_instances], whether an instance stands for several collectives.
     """
@@ -87,7 +87,8 @@ def find_changes(
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    row, before = order_dependencies(trace, issue, instances, graph, order)
+    nothing = np.empty(0, np.int64)
+    row, before = (nothing, nothing) if order is None else order_dependencies(trace, issue, instances, graph, order)
     entry_of = np.zeros(trace.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]

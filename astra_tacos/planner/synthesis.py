@@ -121,7 +121,8 @@ def solve(
 def case_identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
     """Everything that determines the result of a synthesis, except the network."""
     most = min(case.max_sends, options.max_sends)
-    return case.identity | options.identity() | {"version": package_version(), "backend": backend.name, "max_sends": most}
+    judged = {"version": package_version(), "backend": backend.name, "times": "possible"}
+    return case.identity | options.identity() | judged | {"max_sends": most}
 
 
 def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:

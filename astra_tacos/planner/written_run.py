@@ -41,7 +41,7 @@ def write_run(
     inputs: RunInputs,
     made: JointWorkload,
     solutions: tuple[Solution, ...],
-    order: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
     backend: Backend,
     native: NativeConfiguration | None = None,
 ) -> WrittenRun:
@@ -58,7 +58,8 @@ def write_run(
     solutions
         The result of each distinct collective.
     order
-        int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep.
+        int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep; None to leave all
+        nodes as they are, with native collectives.
     backend
         The model that the script runs.
     native
@@ -89,7 +90,9 @@ def write_run(
     implementation = np.where(synthesized != NATIVE, synthesized, own)
     of_joint = np.array([*(entry_of[joint.name] for joint in made.joints), NATIVE], np.int64)
     implementation = np.where(made.of_instance == NO_JOINT, implementation, of_joint[made.of_instance])
-    in_order = order[run.workload.num_nodes :]
+    if order is None:
+        implementation = np.full_like(implementation, NATIVE)
+    in_order = None if order is None else order[run.workload.num_nodes :]
     assignment = assign(run.workload, instances, implementation, made.groups, in_order, run.system)
     changes = find_changes(
         run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order, made.of_instance != NO_JOINT

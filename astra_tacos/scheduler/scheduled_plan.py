@@ -121,7 +121,7 @@ def scheduled_plan(
             as_is = plan(inputs, scratch / "as_is", backend=backend, **more)
             plans.append((scratch / "as_is", as_is))
             more_figures["as_is_planned_ns"] = as_is.after_ns
-            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.after_ns < own.after_ns)
+            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.after_end.is_before(own.after_end))
             if scheduled.kept_as_is:
                 note = (
                     f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "

@@ -10,11 +10,22 @@ import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import quickly_planned, written
+from hypothesis import given
+from hypothesis import strategies as st
 
 from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError
-from astra_tacos.judge.possibility import _NEEDED, share_moved, why_idle, why_impossible, why_incomplete, why_too_early
+from astra_tacos.judge.possibility import (
+    _NEEDED,
+    RunEnd,
+    earliest,
+    end_with_queues,
+    judge_end,
+    share_moved,
+    why_idle,
+    why_incomplete,
+)
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
 from astra_tacos.replayer.run_replay import replay_run
@@ -93,7 +104,8 @@ def test_an_all_gather_by_trees_is_incomplete(tmp_path: Path) -> None:
         run = read(tmp_path / name, files)
         assert (why_incomplete(run) == "") == is_complete
         end_ns = replay_run(run, CONGESTION_AWARE).end_ns
-        assert (why_impossible(run, CONGESTION_AWARE, end_ns) == "") == is_complete
+        end = judge_end(run, CONGESTION_AWARE, end_ns)
+        assert (end.impossible == "") == is_complete and end.possible_ns == (end_ns if is_complete else None)
     assert "native all-gather (doubleBinaryTree) of 8 ranks moves " in why_incomplete(run)
 
 
@@ -108,24 +120,48 @@ def test_a_message_need_not_be_stored_before_it_is_passed_on(tmp_path: Path) -> 
     end_ns = replay_run(run, CONGESTION_UNAWARE).end_ns
     assert replay_run(run, CONGESTION_AWARE).end_ns > 1.5 * end_ns
     assert abs(replay_run(run, CUT_THROUGH).end_ns - end_ns) <= 1
-    assert why_too_early(run, CONGESTION_UNAWARE, end_ns) == ""
+    assert end_with_queues(run, CONGESTION_UNAWARE, end_ns) == RunEnd(end_ns, end_ns)
 
 
 def test_messages_that_overlap_on_a_link_are_impossible(tmp_path: Path) -> None:
     files = RunFiles([[coll(0, size=MIB)]] * 4, npus=[4], topology=["Ring"], system={"all-reduce-implementation": ["direct"]})
     run = read(tmp_path, files)
     end_ns = replay_run(run, CONGESTION_UNAWARE).end_ns
-    why = why_too_early(run, CONGESTION_UNAWARE, end_ns)
+    end = end_with_queues(run, CONGESTION_UNAWARE, end_ns)
     queued_ns = min(replay_run(run, model).end_ns for model in (CUT_THROUGH, CONGESTION_AWARE))
-    assert why == f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
-    assert why_impossible(run, CONGESTION_UNAWARE, end_ns, queued_ns=end_ns) == ""  # a model with queues that is as early
-    assert why_too_early(run, CONGESTION_AWARE, end_ns) == ""
+    why = f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
+    assert end == RunEnd(end_ns, queued_ns, why) and end.counted_ns == queued_ns
+    # A model with queues that is as early.
+    assert judge_end(run, CONGESTION_UNAWARE, end_ns, queued_ns=end_ns) == RunEnd(end_ns, end_ns)
+    assert end_with_queues(run, CONGESTION_AWARE, end_ns) == RunEnd(end_ns, end_ns)
+
+
+def test_of_ends_that_are_as_near_as_models_tell_the_one_that_was_replayed_so_is_better() -> None:
+    own, sooner, much_sooner = RunEnd(1000, 1000), RunEnd(500, 996, "no queues"), RunEnd(500, 994, "no queues")
+    assert own.is_before(sooner) and not sooner.is_before(own)
+    assert much_sooner.is_before(own) and not own.is_before(much_sooner)
+    assert much_sooner.is_before(sooner) and RunEnd(999, 999).is_before(own) and not own.is_before(own)
+    nothing = RunEnd(1, None, "it moves nothing")
+    assert own.is_before(nothing) and not nothing.is_before(own)
+
+
+@given(st.lists(st.tuples(st.integers(980, 1020), st.integers(0, 20), st.sampled_from(["", "early", "idle"])), min_size=1))
+def test_the_earliest_end_does_not_depend_on_the_order(ends: list[tuple[int, int, str]]) -> None:
+    """The best of those that are possible as replayed, unless the best of the others is earlier by more than models tell."""
+    made = [RunEnd(end, None if why == "idle" else end + (more if why else 0), why) for end, more, why in ends]
+    best = made[earliest(made)]
+    for shuffled in (sorted(made, key=repr), made[::-1]):
+        again = shuffled[earliest(shuffled)]
+        assert (again.counted_ns, again.possible_ns is None) == (best.counted_ns, best.possible_ns is None)
+    assert not any(each.is_before(best) for each in made)
 
 
 def test_planned_runs_are_judged_by_the_same_rule(tmp_path: Path) -> None:
     nodes = [coll(0, [], size=MIB), coll(1, [0], CommType.ALL_GATHER, size=MIB)]
     inputs = written(tmp_path, RunFiles([nodes] * 8, npus=[4, 2], topology=["Ring", "Switch"]))
     result, after = quickly_planned(inputs, tmp_path / "plan", backend=CONGESTION_UNAWARE)
-    assert result.after_impossible == why_impossible(read_inputs(after), CONGESTION_UNAWARE, result.after_ns) == ""
+    assert result.after_end == judge_end(read_inputs(after), CONGESTION_UNAWARE, result.after_ns)
     assert result.before_ns is not None
-    assert result.before_impossible == why_impossible(read_inputs(inputs), CONGESTION_UNAWARE, result.before_ns)
+    assert result.before_end == judge_end(read_inputs(inputs), CONGESTION_UNAWARE, result.before_ns)
+    least = result.before_end.counted_ns
+    assert result.speed_up == least / result.after_end.counted_ns

@@ -7,25 +7,31 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
+from numpy.typing import NDArray
 
 from astra_tacos.config.system import COMM_KEYS
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.judge.possibility import why_too_early
+from astra_tacos.judge.possibility import RunEnd, end_with_queues, judge_end
 from astra_tacos.planner import best_native as search
+from astra_tacos.planner import message_limit, rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
+from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
+from astra_tacos.trace.trace import Trace
+from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
 AG = CommType.ALL_GATHER
@@ -63,8 +69,8 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
         names = {"all-reduce": (reduce,) * dims, "all-gather": (gather,) * dims}
         other = NativeConfiguration(tuple(names.get(key, (reduce,) * dims) for key in COMM_KEYS), policy="FIFO")
         time = end_ns(inputs, other)
-        assert time is None or time >= best.fastest.end_ns
-    assert end_ns(inputs, best.fastest.configuration) == best.fastest.end_ns
+        assert time is None or time >= best.fastest.end.end_ns
+    assert end_ns(inputs, best.fastest.configuration) == best.fastest.end.end_ns
     assert best.fastest_possible == best.fastest  # messages queue on this backend
 
 
@@ -74,18 +80,65 @@ def test_no_slower_than_the_run_as_it_is(tmp_path: Path) -> None:
     own = configuration_of(run)
     assert own is not None and own.algorithms[0] == ("direct",)
     best = found(inputs)
-    assert best.fastest is not None and best.fastest.end_ns <= replay_run(run, CONGESTION_AWARE).end_ns
+    assert best.fastest is not None and best.fastest.end.end_ns <= replay_run(run, CONGESTION_AWARE).end_ns
 
 
-def test_what_no_network_can_do_is_marked_and_does_not_count(tmp_path: Path) -> None:
+def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24))
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.fastest is not None and best.fastest_possible is not None
-    assert "no queues" in best.fastest.impossible and "not physically possible" in str(best.fastest)
-    assert not best.fastest_possible.impossible
-    assert best.fastest.end_ns < best.fastest_possible.end_ns
-    queued = replay_run(best.fastest_possible.configuration.run(read_inputs(inputs)), CONGESTION_AWARE).end_ns
-    assert best.fastest_possible.end_ns >= 0.995 * queued
+    assert "no queues" in best.fastest.end.impossible and "not physically possible" in str(best.fastest)
+    assert best.fastest_possible.end.possible_ns is not None
+    assert best.fastest.end.end_ns < best.fastest_possible.end.possible_ns
+    run = best.fastest_possible.configuration.run(read_inputs(inputs))
+    queued = min(replay_run(run, model).end_ns for model in (CUT_THROUGH, CONGESTION_AWARE))
+    assert best.fastest_possible.end.possible_ns >= 0.995 * queued
+
+
+def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(tmp_path: Path) -> None:
+    """Splits that end too early are the baseline when they can end, if that is before the others."""
+    inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (4, 2), 1 << 22))
+    best = found(inputs, CONGESTION_UNAWARE)
+    assert best.fastest_possible is not None and best.fastest_possible.end.impossible
+    run = read_inputs(inputs)
+    for name, splits in itertools.product(("ring", "direct", "halvingDoubling"), (1, 2, 4, 8, 16)):
+        other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=best.fastest_possible.configuration.policy).run(
+            run
+        )
+        judged = judge_end(other, CONGESTION_UNAWARE, replay_run(other, CONGESTION_UNAWARE).end_ns)
+        assert judged.possible_ns is None or judged.possible_ns >= best.fastest_possible.end.counted_ns
+    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
+    assert not best.fastest_possible.end.is_before(result.after_end)
+    assert result.after_end == judge_end(read_inputs(after), CONGESTION_UNAWARE, result.after_ns)
+    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert told["best_native_ns"] == told["best_native"]["possible_ns"] == best.fastest_possible.end.counted_ns
+    assert told["speed_up_over_best_native"] == pytest.approx(told["best_native_ns"] / told["after_possible_ns"])
+
+
+def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever orders collectives may delay them, here much: the run whose nodes stay as they are is a candidate, too."""
+    files = RunFiles([[comp(0, us=900), coll(1, size=64)]] * 8, topology=("Switch",), npus=(8,))
+    inputs = written(tmp_path, files)
+
+    def late(trace: Trace, issue: object, instances: Instances, *_: object) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = instances.nodes.row
+        return rows, trace.rank_first[instances.nodes.rank]
+
+    monkeypatch.setattr(rewrite, "order_dependencies", late)
+    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    assert result.after_ns == result.best_native_ns == 900_000
+    assert replay_run(read_inputs(after), CONGESTION_AWARE).end_ns == result.after_ns
+    assert [case.algorithm for case in result.cases] == ["native"]
+    assert not verify_run(read_inputs(after), {}, read_inputs(inputs)).violations
+
+
+def test_a_limit_on_messages_that_nobody_asked_for_makes_no_plan_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_limit, "DEFAULT_FACTOR", 1)
+    files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    assert result.native.fastest_possible is not None and result.best_native_ns is not None
+    assert result.after_ns <= result.best_native_ns
+    assert result.messages.after <= result.messages.limit == result.native.fastest_possible.num_messages
 
 
 def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
@@ -129,7 +182,7 @@ def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatc
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.was_cut_off and best.num_replays == 2
     own_ns = replay_run(read_inputs(inputs), CONGESTION_UNAWARE).end_ns
-    assert best.fastest_possible is not None and best.fastest_possible.end_ns <= own_ns
+    assert best.fastest_possible is not None and best.fastest_possible.end.end_ns <= own_ns
 
 
 def test_what_was_replayed_before_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,14 +204,14 @@ def test_what_was_replayed_before_is_not_replayed_again(tmp_path: Path, monkeypa
 def test_possible_is_asked_of_the_fastest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def watched(run: Run, backend: Backend, end_ns: int) -> str:
+    def watched(run: Run, backend: Backend, end_ns: int) -> RunEnd:
         asked.append(end_ns)
-        return why_too_early(run, backend, end_ns)
+        return end_with_queues(run, backend, end_ns)
 
-    monkeypatch.setattr(search, "why_too_early", watched)
+    monkeypatch.setattr(search, "end_with_queues", watched)
     best = found(written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24)), CONGESTION_UNAWARE)
     assert best.fastest is not None and best.fastest_possible is not None
-    assert best.fastest.end_ns in asked and best.fastest_possible.end_ns in asked
+    assert best.fastest.end.end_ns in asked and best.fastest_possible.end.end_ns in asked
     assert len(asked) < best.num_replays
 
 
@@ -174,9 +227,9 @@ def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
     listed = replace(best.fastest_possible.configuration, algorithms=(("direct", "direct"),) * 4)
     ring = replace(listed, algorithms=(("ring", "ring"),) * 4)
     ends = {each: replay_run(each.run(run), CONGESTION_UNAWARE).end_ns for each in (listed, ring)}
-    assert ends[listed] == ends[ring] > 2 * best.fastest_possible.end_ns
+    assert ends[listed] == ends[ring] > 2 * best.fastest_possible.end.counted_ns
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
-    assert result.best_native_ns == best.fastest_possible.end_ns >= result.after_ns
+    assert result.best_native_ns == best.fastest_possible.end.possible_ns >= result.after_ns
     assert replay_run(read_inputs(after), CONGESTION_UNAWARE).end_ns == result.after_ns
 
 
@@ -187,8 +240,9 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
     result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
     idle = "ASTRA-sim's own Broadcast only waits, so 16 of its nodes move no data"
     assert result.best_native_ns is None and result.native.base is not None
-    assert result.native.fastest is not None and result.native.fastest.impossible == result.before_impossible == idle
-    assert result.after_impossible == ""
+    assert result.native.fastest is not None and result.before_end is not None
+    assert result.native.fastest.end.impossible == result.before_end.impossible == idle
+    assert result.after_end.impossible == ""
     assert result.to_json()["best_native"] is None
 
 
@@ -196,7 +250,7 @@ def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_pat
     files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
     result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE, most_messages=1)
     best = result.native.fastest_possible
-    assert best is not None and best.end_ns < result.after_ns and result.native.base is None
+    assert best is not None and best.end.end_ns < result.after_ns and result.native.base is None
     text = f"the best native run has {best.num_messages:,} messages, more than the 1 of --max-messages: the planned run is slower"
     assert text in result.notes
 
@@ -207,7 +261,7 @@ def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> No
     best = found(written(tmp_path, files))
     assert best.fastest is not None and best.fastest_possible is not None
     assert best.fastest.configuration.algorithms[1] == ("doubleBinaryTree",)
-    assert best.fastest.impossible.endswith("of what the pattern needs at most")
+    assert best.fastest.end.impossible.endswith("of what the pattern needs at most")
     assert best.fastest_possible.configuration.algorithms[1] != ("doubleBinaryTree",)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from helpers.plans import lint_plan, planned, written
 from astra_tacos.cli.verify import verify as verify_command
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify
@@ -32,7 +34,8 @@ TORUS = RunFiles(
 def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files: RunFiles) -> None:
     inputs = written(tmp_path, files)
     options = SearchOptions(name, "auto", reduce_bandwidth_gbps=10.0)
-    result, after = planned(inputs, tmp_path / "plan", options=options, cache=tmp_path / "cache", compare_backends=False)
+    asked: dict[str, Any] = {"options": options, "cache": tmp_path / "cache", "backend": CONGESTION_AWARE}
+    result, after = planned(inputs, tmp_path / "plan", compare_backends=False, **asked)
     own = [case for case in result.cases if case.algorithm == name]
     assert own and len(result.cases) - len(own) == sum(case.reason.startswith("native is faster") for case in result.cases)
     assert lint_plan(after).findings == ()
@@ -51,6 +54,6 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files:
     for case in own:
         if case.exact and case.together_ns is None and not result.joint:  # which ranks end at different times
             assert case.spent_after_ns == case.predicted_ns
-    again, _ = planned(inputs, tmp_path / "again", options=options, cache=tmp_path / "cache", compare_backends=False)
+    again, _ = planned(inputs, tmp_path / "again", compare_backends=False, **asked)
     assert all(case.from_cache for case in again.cases)
     assert again.after_ns == result.after_ns

@@ -57,7 +57,7 @@ def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
     best = result.get("best_native")
     if best is None:
         return []
-    end = f"{best['end_ns']:,} ns: {best['name']}"
+    end = f"{result['best_native_ns']:,} ns: {best['name']}"
     return [("Best native", f"{end}; this run is {result['speed_up_over_best_native']:.3f}x as fast")]
 
 
