@@ -12,6 +12,9 @@ from astra_tacos.scheduler.tasks import Operation, TaskGraph, Vertex, relations,
 from astra_tacos.units import parse_size
 
 MAX_COUNT = 1024
+MAX_NODES_OF_RANK = 20_000
+"""Of runs that are scheduled, before and after: a search replays hundreds of them."""
+_MOST = {"count": MAX_COUNT, "per cent": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Option:
     Parameters
     ----------
     kind
-        `size` of bytes, `count`, or the words that it may be.
+        `size` of bytes, `count`, `per cent`, or the words that it may be.
     default
         Its value where it is not given.
     text
@@ -70,9 +73,10 @@ class Option:
         """
         if self.kind == "size":
             return parse_size(text, where)
-        if self.kind == "count":
-            if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_COUNT):
-                raise ConfigError(f"{where}: found {text[:40]!r}, expected 1 to {MAX_COUNT:,}")
+        if self.kind in _MOST:
+            most = _MOST[str(self.kind)]
+            if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+                raise ConfigError(f"{where}: found {text[:40]!r}, expected 1 to {most:,}")
             return int(text)
         if text not in self.kind:
             raise ConfigError(f"{where}: found {text[:40]!r}, expected {' or '.join(self.kind)}")
@@ -128,3 +132,27 @@ def ancestors(graph: TaskGraph, chosen: list[Operation]) -> dict[Operation, int]
         for later in after.get(vertex, ()):
             above[later] |= own
     return {operation: above[operation] for operation in chosen}
+
+
+def check_growth(graph: TaskGraph, num_pieces: int, policy: str) -> None:
+    """Check that a policy does not cut tasks of all ranks into too many pieces, before it makes them.
+
+    Parameters
+    ----------
+    graph
+        The run as it is.
+    num_pieces
+        How many pieces there will be, on all ranks together.
+    policy
+        Whose option is too small or too large.
+
+    Raises
+    ------
+    ConfigError
+        If there would be more than `MAX_NODES_OF_RANK` a rank.
+    """
+    most = MAX_NODES_OF_RANK * len(graph.ranks)
+    if num_pieces > most:
+        raise ConfigError(
+            f"{policy}: {num_pieces // len(graph.ranks):,} pieces a rank, expected at most {MAX_NODES_OF_RANK:,}: larger ones"
+        )

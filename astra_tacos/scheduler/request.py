@@ -96,6 +96,10 @@ def parse_schedule(text: str) -> tuple[Request, ...] | None:
         return None
     found: list[Request] = []
     for name, options in _parts(text):
+        if name in (AS_IS, SEARCH):
+            raise ConfigError(
+                f"schedule: found {name!r} in {text[:60]!r}, expected it alone: it has no options and no other policies"
+            )
         if name in SYSTEMS:
             found += _of_system(name, options)
         elif name in POLICIES:

@@ -26,6 +26,7 @@ from astra_tacos.scheduler.candidates import Candidate, Candidates, replay_with
 from astra_tacos.scheduler.collectives import SynthesizedCollectives
 from astra_tacos.scheduler.exposure import exposed_ns, exposed_of_ranks
 from astra_tacos.scheduler.legality import violations
+from astra_tacos.scheduler.policy import MAX_NODES_OF_RANK
 from astra_tacos.scheduler.request import AS_IS, SEARCH, describe, parse_schedule
 from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, names_of, search
 from astra_tacos.scheduler.search import tried as tried_candidate
@@ -33,7 +34,6 @@ from astra_tacos.scheduler.written import on_all_ranks, write_scheduled
 from astra_tacos.trace.reader import read_names
 from astra_tacos.trace.schema import NodeType
 
-MAX_NODES_OF_RANK = 20_000
 _MOST_LAYERS = 1000
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""

@@ -196,6 +196,16 @@ def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -
     assert moved and others and min(moved) > max(others)
 
 
+@pytest.mark.parametrize("schedule", ["split:partition=1", "pipeline:pieces=1024,messages=yes"])
+def test_more_pieces_than_a_rank_may_have_are_refused(schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_tacos.scheduler.policy.MAX_NODES_OF_RANK", 3000)
+    inputs = made(tmp_path, "pp")
+    (tmp_path / "out").mkdir()
+    result = schedule_run(inputs, tmp_path / "out", schedule)
+    assert result.is_as_is
+    assert any("pieces a rank, expected at most 3,000" in note for note in result.notes), result.notes
+
+
 def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
     """ASTRA-sim's All-Reduce in two dimensions without localBWAware sends everything in each; its halves send less."""
     for number, dimensions in enumerate(((("FullyConnected", 2), ("Ring", 2)), (("FullyConnected", 4),))):
@@ -345,6 +355,9 @@ def test_every_system_stands_for_policies(name: str) -> None:
         ("split:size=4", "schedule: split: found option 'size', expected partition or of"),
         ("split:partition=0", "schedule: split: partition"),
         ("pipeline:pieces=0", "schedule: pipeline: pieces: found '0', expected 1 to 1,024"),
+        ("reorder:share=101", "reorder: share: found '101', expected 1 to 100"),
+        ("search,priority", "found 'search' in 'search,priority', expected it alone"),
+        ("as-is:cap=1", "expected it alone"),
         ("decouple:barrier=maybe", "expected yes or no"),
         ("dear:credit=4", "schedule: dear: found option 'credit', expected cap or barrier"),
         ("partition=4MB", "expected a policy before its options"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from astra_tacos.run.tags import TAGS
 from astra_tacos.scheduler.policies.split import pieces_of
-from astra_tacos.scheduler.policy import Option, Policy, Setting
+from astra_tacos.scheduler.policy import Option, Policy, Setting, check_growth
 from astra_tacos.scheduler.tasks import Operation, Task, TaskGraph
 from astra_tacos.trace.schema import CommType, NodeType
 
@@ -37,6 +37,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         if not all(_is_divisible(task, count, setting) for task in work):
             too_short += 1
             continue
+        check_growth(graph, (len(parts) + len(work)) * count, "pipeline")
         cut = pieces_of(one, count, setting)
         if len(cut) != count or not _gains(one, cut, producers, setting):
             continue
@@ -113,6 +114,7 @@ def _cut_messages(graph: TaskGraph, setting: Setting, users: Users, count: int, 
         work = [one for one in beside if one not in parts]
         if not beside or not all(_is_divisible(one, count, setting) for one in work) or tag + count > TAGS:
             continue
+        check_growth(graph, (len(parts) + len(work) + 2) * count, "pipeline")
         parts |= {one: one.cut(count) for one in work}
         sent, received = task.cut(count), receive.cut(count)
         for one, other in zip(sent, received, strict=True):

@@ -106,7 +106,7 @@ POLICY = Policy(
     "gradients of weights off the critical path",
     _apply,
     {
-        "share": Option("count", 100, "per cent of the gradients of a backward pass that move, those nearest the input"),
+        "share": Option("per cent", 100, "per cent of the gradients of a backward pass that move, those nearest the input"),
         "when": Option(("critical", "idle"), "critical", "when their way is the longest, or when nothing else is ready"),
     },
     lambda graph: (*({"share": share} for share in (20, 50)), {"when": "idle"}),

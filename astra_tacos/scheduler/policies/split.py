@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from astra_tacos.scheduler.policy import Option, Policy, Setting
+from astra_tacos.scheduler.policy import Option, Policy, Setting, check_growth
 from astra_tacos.scheduler.tasks import Extent, Operation, Task, TaskGraph
 from astra_tacos.trace.schema import CommType
 
@@ -24,6 +24,9 @@ _PATTERNS = {
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
     gone: dict[Task, list[Task]] = {}
     operations: list[Operation] = []
+    least = max(values["partition"], setting.least_bytes)
+    cut = [one for one in graph.operations if one.pattern in _PATTERNS[values["of"]] and one.size_bytes > least]
+    check_growth(graph, sum(-(-one.size_bytes // least) * len(one.tasks) for one in cut), "split")
     for one in graph.operations:
         count = -(-one.size_bytes // values["partition"])
         pieces = pieces_of(one, count, setting) if one.pattern in _PATTERNS[values["of"]] else []
