@@ -17,6 +17,7 @@ from astra_tacos.export.run_script import NS3_SCRIPT, write_ns3_script
 from astra_tacos.export.workload import export_workload
 from astra_tacos.files import write_json
 from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files
+from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.packet_links import PacketLinks
 
@@ -36,13 +37,12 @@ class Ns3Directory(Exported):
 
 
 def _why_not(schedule: Schedule) -> str | None:
-    reason = CHAKRA.why_not(schedule)
-    if reason is None:
-        try:
-            _links(schedule)
-        except ConfigError as error:
-            return f"ns-3 cannot have its network: {error}"
-    return reason
+    try:
+        _links(schedule)
+        sent = between_npus(schedule)
+    except ConfigError as error:
+        return f"ns-3 cannot have its network: {error}"
+    return CHAKRA.why_not(sent)
 
 
 def _links(schedule: Schedule) -> PacketLinks:
@@ -52,11 +52,12 @@ def _links(schedule: Schedule) -> PacketLinks:
 def _write(
     schedule: Schedule, directory: Path, link_order: LinkOrder | None = None, in_flight: int | None = None
 ) -> Ns3Directory:
-    collective = schedule.collective
+    sent = between_npus(schedule)
+    collective = sent.collective
     name = collective.name.replace("-", "_")
     for folder in _FOLDERS:
         (directory / folder).mkdir()
-    export_chakra(schedule, directory / "collective" / name, link_order, in_flight=in_flight)
+    export_chakra(sent, directory / "collective" / name, link_order, in_flight=in_flight)
     export_workload(collective, directory / "workload" / name)
     write_json(directory / "system.json", system_of(collective.name, name))
     write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})

@@ -10,6 +10,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LinkOrder, schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import PACKET
+from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.packet_time import packet_time_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.units import format_time
@@ -81,16 +82,15 @@ def packet_level(
     ConfigError, ReplayError
         If the packet level cannot have the network or the messages, or they are too many.
     """
-    if schedule.topology.forwarding:
-        raise ConfigError("devices that only forward are not timed packet by packet")
     if schedule.num_sends > MOST_SENDS:
         raise ConfigError(f"not replayed: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}")
-    all_packets = network.ns3.num_packets(float(schedule.message_bytes.sum()))
+    sent = between_npus(schedule)
+    all_packets = network.ns3.num_packets(float(sent.message_bytes.sum()))
     coarse = max(math.ceil(all_packets / most_packets), 1)
     if coarse > MOST_COARSE:
         most = most_packets * MOST_COARSE
         raise ConfigError(f"not replayed: about {all_packets:,.0f} packets are more than {most:,} (--backend packet asks for it)")
     ns3 = network.ns3 if coarse == 1 else replace(network.ns3, payload_bytes=network.ns3.payload_bytes * coarse)
-    trace = schedule_trace(schedule, schedule.collective.name, link_order, in_flight=in_flight)
+    trace = schedule_trace(sent, schedule.collective.name, link_order, in_flight=in_flight)
     time_ns = replay_trace(trace, replace(network, ns3=ns3), PACKET).collective_time_ns
     return PacketLevel(time_ns, packet_time_ns(schedule, ns3), math.ceil(all_packets / coarse), coarse)

@@ -15,6 +15,7 @@ from astra_tacos.judge.packet_level import MOST_PACKETS
 from astra_tacos.judge.robust import rivals
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, is_packet_level
+from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.synthesizer.search.search import SearchResult, search
@@ -144,7 +145,7 @@ class _Contest:
         kept = False
         for order in orders:
             try:
-                trace = schedule_trace(schedule, schedule.collective.name, order)
+                trace = schedule_trace(between_npus(schedule), schedule.collective.name, order)
                 time_ns = replay_trace(trace, self._network, self._backend).collective_time_ns
                 kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, ns3)
             except AstraTacosError:

@@ -176,7 +176,12 @@ def plan(
         notes += _notes_on_messages(native, best.end, limit)
         checked = _check(best.run, best.written, workload.run)
         _move_up(best.folder, folder)
-        notes = (*dict.fromkeys(defects), *more_notes, *((_ONLY_REPLAYED,) if network.forwarding else ()), *notes)
+        notes = (
+            *dict.fromkeys(defects),
+            *more_notes,
+            *((_ONLY_REPLAYED,) if network.forwarding and model.is_analytical else ()),
+            *notes,
+        )
         recording = _recording(workload, best.after, before[model])
         result = plan_result(
             workload,

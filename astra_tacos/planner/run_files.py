@@ -185,7 +185,7 @@ def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkCo
     has_groups
         Whether there are communicator groups.
     """
-    write_ns3_files(PacketLinks(network.source, build_topology(network), network.ns3), folder)
+    write_ns3_files(PacketLinks(network.source, build_topology(network, may_forward=True), network.ns3), folder)
     write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS if has_groups else None)
 
 

@@ -130,7 +130,9 @@ def run_astra_sim(
             "remote-memory-configuration": memory.absolute(),
         }
         if isinstance(network, NetworkConfig):
-            write_ns3_files(PacketLinks(network.source, build_topology(network), network.ns3), scratch, absolute=True)
+            write_ns3_files(
+                PacketLinks(network.source, build_topology(network, may_forward=True), network.ns3), scratch, absolute=True
+            )
             options["network-configuration"] = scratch / CONFIG_FILE
             options["logical-topology-configuration"] = scratch / LOGICAL_FILE
             options["comm-group-configuration"] = "empty" if groups is None else groups.absolute()

@@ -16,7 +16,6 @@ from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.replayer.routes import END, Engine, Routes, topology_of
 from astra_tacos.topology.packet_links import PacketLinks, check_timed, transmission_ns
-from astra_tacos.topology.topology import NO_LINK
 from astra_tacos.units import bytes_per_ns
 
 _MOST_MESSAGE_BYTES = (1 << 31) - 1
@@ -27,7 +26,7 @@ _FLOWS_OF_PORT = 8
 class PacketNetwork:
     """Every packet takes its port for its bytes at the link's rate, rounded to ns, and arrives after the link's delay.
 
-    NPUs do not relay: messages go to neighbours, or through one switch.
+    NPUs do not relay: messages go to neighbours, or through switches, by the routes of `PacketLinks`.
 
     Raises
     ------
@@ -54,25 +53,15 @@ class PacketNetwork:
         Raises
         ------
         ConfigError
-            If two NPUs that exchange messages are no neighbours and share no switch.
+            If two NPUs that exchange messages are no neighbours and no way between them passes switches only.
         """
-        topology = self._topology
-        there, back = topology.channel_of(src, dst), topology.channel_of(dst, src)
-        missing = np.flatnonzero((there < 0) | (back < 0))
-        if len(missing):
-            ends = f"rank {src[missing[0]]} sends to rank {dst[missing[0]]}"
-            raise ConfigError(
-                f"{self._network.source}: {ends}, which is no neighbour of it and shares no switch with it: ns-3 relays at "
-                "switches only, expected messages between such ranks"
-            )
-        end = np.full(len(src), END, np.int32)
-        columns = [topology.channel_link, topology.channel_down_link]
-        hops = np.stack([column[way] for way in (there, back) for column in columns], axis=1)
-        hops = np.concatenate((hops[:, :2], end[:, None], hops[:, 2:], end[:, None]), axis=1)
-        used = np.ones(hops.shape, np.bool_)
-        used[:, (1, 4)] = hops[:, (1, 4)] != NO_LINK
-        first = np.concatenate(([0], np.cumsum(used.sum(axis=1))[:-1])).astype(np.int64)
-        return Routes(first, hops[used].astype(np.int32), np.empty(0), np.empty(0))
+        ways = [self._links.routes(*ends) for ends in ((src, dst), (dst, src))]
+        count = np.stack([np.diff(first) for first, _ in ways], axis=1).ravel()  # of links, there and back in turn
+        begin = np.cumsum(count + 1) - count - 1
+        hops = np.full(int((count + 1).sum()), END, np.int32)
+        for way, (first, link) in enumerate(ways):
+            hops[np.repeat(begin[way::2] - first[:-1], np.diff(first)) + np.arange(len(link))] = link
+        return Routes(begin[::2].astype(np.int64), hops, np.empty(0), np.empty(0))
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`.
@@ -102,8 +91,8 @@ class PacketNetwork:
         ports = np.zeros(len(links), kernels.PORT)
         ports["tx_first"] = rate_of * (largest + 1)
         ports["head"] = -1
-        ports["of_npu"] = self.link_src[links] < topology.num_npus
-        switch = self.link_dst[links].astype(np.int64) - topology.num_npus
+        ports["of_npu"] = self.link_src[links] < topology.num_endpoints
+        switch = self.link_dst[links].astype(np.int64) - topology.num_endpoints
         delay_ns = self._links.delay_ns[links]
         horizon = int(tx_ns.max(initial=0)) + int(delay_ns.max(initial=0)) + 1
         slots = 1 << horizon.bit_length()
@@ -122,7 +111,7 @@ class PacketNetwork:
             shift=shift[links],
             buffer_bytes=buffers,
             queued=np.zeros(len(links), np.int64),
-            shared=np.zeros(topology.num_switches, np.int64),
+            shared=np.zeros(topology.num_devices - topology.num_endpoints, np.int64),
             ports=ports,
             flows_of=np.empty((len(links), _FLOWS_OF_PORT), np.int32),
             flows=np.empty(_ROOM, kernels.FLOW),

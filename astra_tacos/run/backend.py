@@ -89,8 +89,10 @@ class Backend:
         return tuple(reasons)
 
     def exact_to(self, network: NetworkConfig) -> str | None:
-        """The version of ASTRA-sim whose times the replay gives on this network; None where no version runs it."""
+        """The version of ASTRA-sim whose times the replay gives on this network; None where no version is known to."""
         if not self.is_analytical:
+            if network.forwarding:  # of several shortest ways ns-3 takes one by a hash
+                return None
             return f"{STOCK}'s ns-3 backend ({NS3_VERSION})"
         refusals = self.refusals(network)
         if not refusals:

@@ -37,6 +37,8 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
     and the acknowledgements of the other direction. Traces keep the order at the source of a link. Where messages of several
     NPUs go down one link of a switch, nothing keeps it there, and where several are in flight on a link, they share it.
 
+    Over devices that forward, the packets of a chunk are taken to go the way of its trip, one by one. ns-3 may send them another.
+
     Parameters
     ----------
     schedule
@@ -47,12 +49,17 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
     Raises
     ------
     ConfigError
-        If a link has no reverse like it, which a link of ns-3 has.
+        If ns-3 cannot have the network (`PacketLinks`).
     """
     topology, sizes = schedule.topology, class_sizes(schedule)
     shared = _shared(schedule)
-    delay = message_ns(topology, ns3, sizes, shared[topology.channel_link])
     own = schedule.sizes.timing
+    if topology.forwarding:
+        hold, first = _held_ns(topology, ns3, sizes, shared)
+        delay = _trips_ns(schedule, ns3, hold, first)
+        timing = replace(own, link_hold_ns=hold, link_delay_ns=delay, channel_delay_ns=delay[topology.channel_link])
+        return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
+    delay = message_ns(topology, ns3, sizes, shared[topology.channel_link])
     if own.is_blocking:
         timing = replace(own, channel_delay_ns=delay)
     else:
@@ -72,6 +79,30 @@ def _held_ns(
     acks = of_ack * (full + (rest > 0)) * shared[:, None]
     hold = np.round(of_full * full + of_rest + acks).astype(np.int64)
     return hold, links.delay_ns[:, None] + np.where(full > 0, of_full, of_rest)
+
+
+def _trips_ns(schedule: Schedule, ns3: Ns3Config, hold_ns: NDArray[np.int64], first_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[num_links, num_sizes], delays of links with devices that forward.
+
+    Into such a device it is that of the first packet, as the others follow it. Into an NPU it is the time in which all packets
+    come over the slowest link of the trip, and the last acknowledgement goes back: the mean of the trips that end by the link.
+    """
+    topology, row = schedule.topology, schedule.message_row
+    links = PacketLinks(topology.name, topology, ns3)
+    assert schedule.trip is not None
+    link, size_class = topology.channel_link[schedule.channel[row]].astype(np.int64), schedule.sizes.size_class
+    trip = np.unique(schedule.trip[row], return_inverse=True)[1]
+    back = _opposite(topology)
+    acknowledging = (links.delay_ns + _transmissions(links.bits_per_s, np.array([ns3.ack_bytes]))[:, 0])[back]
+    slowest = np.zeros(int(trip.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(slowest, trip, hold_ns[link, size_class])
+    returning = np.bincount(trip, acknowledging[link], len(slowest))
+    last = np.flatnonzero(topology.link_dst[link] < topology.num_endpoints)
+    place = link[last] * hold_ns.shape[1] + size_class[last]
+    count = np.bincount(place, minlength=hold_ns.size)
+    mean = np.bincount(place, (slowest + returning)[trip[last]], hold_ns.size) / np.maximum(count, 1)
+    whole = links.delay_ns[:, None] + np.round(mean).astype(np.int64).reshape(hold_ns.shape)
+    return np.asarray(np.where(count.reshape(hold_ns.shape) > 0, whole, first_ns), np.int64)
 
 
 def _hops_ns(topology: Topology, delay_ns: NDArray[np.int64], first_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -237,11 +268,17 @@ def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> N
     return np.asarray(table.reshape(len(rates), len(distinct))[of_rate][:, of_size], np.int64)
 
 
+def _opposite(topology: Topology) -> NDArray[np.int64]:
+    """int64[num_links], the link against each, where every link has one."""
+    back = np.empty(topology.num_links, np.int64)
+    back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
+    return back
+
+
 def _shared(schedule: Schedule) -> NDArray[np.float64]:
     """float64[num_links], for what part of the time in which a link is held the opposite one is, too."""
     topology, use = schedule.topology, link_use(schedule)
-    back = np.empty(topology.num_links, np.int64)
-    back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
+    back = _opposite(topology)
     span = int(use.end_ns.max(initial=0)) + 1
     begin = use.link * span + use.start_ns
     order = np.argsort(begin)

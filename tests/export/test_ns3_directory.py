@@ -8,13 +8,22 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.networks import ALL, topology
 from helpers.schedules import schedule
 
+from astra_tacos.collective import make_collective
 from astra_tacos.config.ns3 import DEFAULT_NS3, read_ns3_config
+from astra_tacos.config.reducing import ReducingDevice
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import export_schedule
+from astra_tacos.fabric.kinds import make_fabric
+from astra_tacos.fabric.ns3_topology import read_ns3_topology
+from astra_tacos.judge.packet_level import packet_level
+from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.synthesizer.search.search import synthesize
+from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.reader import read_trace
 
 MIXED = (("Ring", 2, 93.13225746154785, 500.0), ("Switch", 3, 23.283064365386963, 250.0))
@@ -46,6 +55,57 @@ def test_has_what_ns3_reads(tmp_path: Path) -> None:
     assert "KMIN_MAP 2 200000000000 600 800000000000 800\n" in text
     assert json.loads((folder / "logical.json").read_text()) == {"logical-dims": ["2", "3"]}
     assert read_trace(folder / "collective" / "all_reduce").num_ranks == 6
+
+
+FABRICS: dict[str, dict[str, float]] = {
+    "leaf-spine": {"leaves": 2, "npus": 3, "spines": 2, "oversubscription": 2.0},
+    "fat-tree": {},
+    "rails": {"nodes": 2, "npus": 4},
+    "dragonfly": {},
+    "hxmesh": {},
+    "dgx-a100": {"nodes": 2, "npus": 4},
+    "dgx-h100": {"nodes": 2, "npus": 4},
+}
+
+
+@pytest.mark.parametrize("kind", FABRICS)
+def test_a_fabric_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
+    """By our reader, and line by line as the format is defined: counts, ids of switches, then a line for each link."""
+    network = make_fabric(kind, **FABRICS[kind])
+    graph = build_topology(network, may_forward=True)
+    what = make_collective("all-gather", graph.num_npus, 1 << 12, 1, members=graph.endpoints)
+    made = synthesize(graph, what, synthesizer="ring")
+    folder = export_schedule(made, tmp_path / "run", "ns3-directory").path
+    again = build_topology(read_ns3_topology(folder / "ns3_topology.txt"), may_forward=True)
+    assert (again.num_endpoints, again.num_devices) == (graph.num_endpoints, graph.num_devices)
+    columns = ("link_src", "link_dst", "link_latency_ns", "link_bandwidth_gibps")
+    tables = []
+    for each in (graph, again):
+        order = np.lexsort((each.link_dst, each.link_src))
+        tables.append([getattr(each, name)[order] for name in columns])
+    for ours, theirs in zip(*tables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7)
+    words = [line.split() for line in (folder / "ns3_topology.txt").read_text().splitlines()]
+    nodes, switches, links = map(int, words[0])
+    assert words[1] == [str(node) for node in range(nodes - switches, nodes)]
+    assert len(words) == 2 + links == 2 + graph.num_links // 2
+    assert all(len(row) == 5 and row[2].endswith("bps") and row[3].endswith("ns") and row[4] == "0" for row in words[2:])
+    trace = read_trace(folder / "collective" / "all_gather")
+    assert trace.num_ranks == graph.num_endpoints
+    replayed = replay_trace(trace, network, "packet")
+    level = packet_level(made, network)
+    assert level.coarse == 1
+    assert replayed.collective_time_ns == level.time_ns
+
+
+def test_devices_that_add_are_refused(tmp_path: Path) -> None:
+    network = make_fabric("leaf-spine", leaves=2, npus=2)
+    graph = build_topology(network, may_forward=True)
+    graph = replace(graph, reducing=tuple(ReducingDevice(device) for device in range(graph.num_endpoints, graph.num_npus)))
+    what = make_collective("all-reduce", graph.num_npus, 1 << 12, 1, members=graph.endpoints)
+    made = synthesize(graph, what, synthesizer="in-network")
+    with pytest.raises(ConfigError, match=r"found devices that add \(reducing\)"):
+        export_schedule(made, tmp_path / "run", "ns3-directory")
 
 
 def test_the_script_starts_ns3_from_anywhere(tmp_path: Path) -> None:

@@ -62,6 +62,18 @@ def fabrics(draw: st.DrawFn, most_npus: int = 5, latency_ns: float | None = None
     return fabric(devices, *links)
 
 
+@st.composite
+def tree_networks(draw: st.DrawFn) -> NetworkConfig:
+    """Random trees over switches with NPUs below any of them, and links between some NPUs: one way of the fewest links each."""
+    npus, switches = draw(st.integers(2, 6)), draw(st.integers(1, 4))
+    speed, latency = st.sampled_from((3.3, 11.7, 46.5)), st.sampled_from((3.0, 250.0, 500.0))
+    ends = [(npus + d, npus + draw(st.integers(0, d - 1))) for d in range(1, switches)]
+    ends += [(npu, npus + draw(st.integers(0, switches - 1))) for npu in range(npus)]
+    ends += sorted(draw(st.sets(st.sampled_from([(one, npus - 1) for one in range(npus - 1)]), max_size=2)))
+    links = both_ways(*((*pair, draw(speed), draw(latency)) for pair in ends))
+    return NetworkConfig("tree", links=tuple(LinkSpec(*link) for link in links), forwarding=(ForwardingDevice(),) * switches)
+
+
 def adding(topology: Topology, *devices: int, **limits: int) -> Topology:
     """The same fabric with devices that add and copy: some, or all that forward, with these limits."""
     chosen = devices or range(topology.num_endpoints, topology.num_npus)

@@ -6,6 +6,7 @@ Written from `astra-network-ns3` (`src/point-to-point/model/qbb-net-device.cc`, 
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,6 +67,25 @@ class Port:
         return int(Fraction(size * 8 * 10**9, self.bits_per_s) + Fraction(1, 2))
 
 
+def over_switches(network: NetworkConfig, src: int, dst: int) -> list[Any]:
+    """What `naive_route` returns, for the one way with the fewest links that passes no NPU: breadth first from the source."""
+    links = {(link.src, link.dst): link for link in network.links}
+    ways = {src: [src]}
+    queue = [src]
+    for here in queue:  # grows on the way
+        for one, there in links:
+            if one == here and there not in ways:
+                ways[there] = [*ways[here], there]
+                if there >= network.num_npus:
+                    queue.append(there)
+    hops = [links[pair] for pair in itertools.pairwise(ways[dst])]
+    kind = {node: "switch" if node >= network.num_npus else "npu" for node in ways[dst]}
+    return [
+        (((kind[hop.src], hop.src), (kind[hop.dst], hop.dst)), float(hop.bandwidth_gibps or 0) * 2**30 / 1e9, hop.latency_ns)
+        for hop in hops
+    ]
+
+
 class NaivePackets:
     """Ports, queue pairs and packets."""
 
@@ -75,18 +95,25 @@ class NaivePackets:
 
     def route(self, src: int, dst: int) -> list[Port]:
         ports = []
-        for (here, there), bytes_per_ns, latency_ns in naive_route(self.network, src, dst):
+        hops = over_switches(self.network, src, dst) if self.network.forwarding else naive_route(self.network, src, dst)
+        for (here, there), bytes_per_ns, latency_ns in hops:
             kilobits = max(round(bytes_per_ns * 8e6), 1)
             at_npu = here[0] != "switch"
             ports.append(self.ports.setdefault((here, there), Port(1000 * kilobits, round(latency_ns), at_npu)))
         return ports
 
-    def transmit(self, src: int, dst: int, size: int, arrive: Action) -> None:
+    def window(self, src: int, dst: int) -> int:
         route = self.route(src, dst)
         rate = min(port.bits_per_s for port in route)
         payload_ns = sum(self.ns3.payload_bytes * 8 * 10**9 // port.bits_per_s for port in route)
-        round_trip_ns = 2 * sum(port.delay_ns for port in route) + payload_ns
-        window = round_trip_ns * rate // 10**9 // 8 if self.ns3.has_window else 0
+        return (2 * sum(port.delay_ns for port in route) + payload_ns) * rate // 10**9 // 8
+
+    def transmit(self, src: int, dst: int, size: int, arrive: Action) -> None:
+        route = self.route(src, dst)
+        ends = [(src, dst)]
+        if self.ns3.global_window:
+            ends = list(itertools.permutations(range(self.network.num_npus), 2))
+        window = max(self.window(*each) for each in ends) if self.ns3.has_window else 0
         pair = QueuePair(size, route, self.route(dst, src), window, arrive)
         # An application starts in an event of its own, which is made by another.
         self.events.schedule_packet(0, lambda: self.events.schedule_packet(0, lambda: self.open(pair)))

@@ -127,7 +127,6 @@ def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes() ->
     [
         (("plan", "--relay", "--output", "o"), "expected a network without devices that forward"),
         (("plan", "--together", "--output", "o"), "expected a network without devices that forward"),
-        (("plan", "--backend", "packet", "--output", "o"), "devices that only forward"),
         (("plan", "--backend", "congestion-unaware", "--output", "o"), "beyond the congestion-unaware backend"),
         (("plan", "--backend", "astra-sim", "--astra-sim-bin", "x", "--output", "o"), "which no ASTRA-sim has"),
         (("plan", "--place", "--output", "o"), "expected dimensions"),
@@ -143,6 +142,18 @@ def test_what_fabrics_cannot_do_is_refused_in_a_line(arguments: tuple[str, ...],
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "o").exists()
+
+
+def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path: Path) -> None:
+    inputs = run_on(tmp_path, "leaf-spine --leaves 2 --npus 2", "--dp 4")
+    options = ("--budget", "100k", "--output", "o", "--json")
+    done = run("plan", "--backend", "packet", *options_of(inputs), *options, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    planned = replace(inputs, workload=tmp_path / "o/workload/w", system=tmp_path / "o/system.json")
+    planned = replace(planned, network=tmp_path / "o/network.yml", groups=tmp_path / "o/comm_group.json")
+    assert replay_run(read_inputs(planned), "packet").end_ns == json.loads(done.stdout)["after_ns"]
+    assert (tmp_path / "o" / "ns3_topology.txt").read_text().startswith("8 4 8\n")
+    assert (tmp_path / "o" / "run_ns3.sh").exists()
 
 
 def test_devices_that_add_are_no_part_of_runs(tmp_path: Path) -> None:

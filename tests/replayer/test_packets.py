@@ -9,20 +9,27 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.examples import examples
+from helpers.fabrics import ONE_WAY, PARALLEL, TWO_LEVELS, WITH_DIRECT, adding, both_ways, tree_networks
 from helpers.lint_runs import comp, recv, send
+from helpers.naive_packets import over_switches
 from helpers.naive_run import naive_replay_run
 from helpers.runs import Dimensions, Tastes, make_run, random_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import configured, read_network
+from astra_tacos.config.network import LinkSpec, NetworkConfig, configured, read_network
+from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.config.ns3 import Ns3Config, read_ns3_config
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import packet_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.packet_links import PacketLinks
+from astra_tacos.topology.topology import Topology
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 _BESIDE = Path(__file__).resolve().parents[3] / "shared" / "golden_ns3"
@@ -83,6 +90,70 @@ def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int,
             assert outcome.finish_ns.tolist() == twin.finish_ns
             assert outcome.node_finish_ns.tolist() == twin.node_finish_ns
             assert outcome.sent_bytes.tolist() == twin.sent_bytes
+
+
+@examples(30)
+@given(network=tree_networks(), data=st.data(), payload_bytes=st.sampled_from([333, 1000, 4096]), window=st.integers(0, 2))
+def test_switches_below_switches_equal_the_twin(
+    network: NetworkConfig, data: st.DataObject, payload_bytes: int, window: int
+) -> None:
+    """Hosts with several ports, unequal rates and any number of switches on the way; window 2 is that of all pairs."""
+    npus = network.num_npus
+    pairs = [(src, dst) for src in range(npus) for dst in range(npus) if src != dst]
+    size = st.integers(1, 30_000)
+    sends = data.draw(st.lists(st.tuples(st.sampled_from(pairs), size), min_size=1, max_size=12))
+    ranks = [
+        [comp(5000)]
+        + [send(number, dst, size=size, tag=number) for number, ((src, dst), size) in enumerate(sends) if src == rank]
+        + [recv(1000 + number, src, size=size, tag=number) for number, ((src, dst), size) in enumerate(sends) if dst == rank]
+        for rank in range(npus)
+    ]
+    ns3 = Ns3Config(payload_bytes=payload_bytes, has_window=min(window, 1), global_window=window // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        run = make_run(Path(folder), ranks, ("FullyConnected", npus, 50.0, 500.0))
+        run = replace(run, network=replace(network, ns3=ns3))
+        outcome, twin = replay_run(run, "packet"), naive_replay_run(run, "packet")
+    assert outcome.finish_ns.tolist() == twin.finish_ns
+    assert outcome.sent_bytes.tolist() == twin.sent_bytes
+
+
+@examples(60)
+@given(tree_networks(), st.data())
+def test_ways_have_the_fewest_links_and_pass_no_npu(network: NetworkConfig, data: st.DataObject) -> None:
+    """Also where another switch, linked to all, makes several ways equally short."""
+    top = network.num_npus + len(network.forwarding)
+    more = both_ways(*((device, top, 50.0, 1.0) for device in range(network.num_npus, top)))
+    links = (*network.links, *(LinkSpec(*link) for link in more))
+    network = replace(network, links=links, forwarding=(*network.forwarding, ForwardingDevice()))
+    topology = build_topology(network, may_forward=True)
+    ends = np.array([(src, dst) for src in range(topology.num_endpoints) for dst in range(topology.num_endpoints) if src != dst])
+    first, link = PacketLinks("x", topology, Ns3Config()).routes(ends[:, 0], ends[:, 1])
+    for pair, (src, dst) in enumerate(ends.tolist()):
+        way = link[first[pair] : first[pair + 1]]
+        assert len(way) == len(over_switches(network, src, dst))
+        visited = [src, *topology.link_dst[way].tolist()]
+        assert visited[:-1] == topology.link_src[way].tolist()
+        assert visited[-1] == dst
+        assert min(visited[1:-1], default=top) >= topology.num_endpoints
+
+
+@pytest.mark.parametrize(
+    ("topology", "message"),
+    [
+        (PARALLEL, "0 -> switch 3 are parallel links, expected one, of the summed bandwidth"),
+        (ONE_WAY, "has no reverse of its bandwidth and latency"),
+        (adding(TWO_LEVELS), "found devices that add"),
+    ],
+)
+def test_what_ns3_cannot_have_of_a_graph_is_refused(topology: Topology, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PacketLinks("fabric", topology, Ns3Config())
+
+
+def test_npus_do_not_relay() -> None:
+    """NPU 0 reaches NPU 3 over another NPU only."""
+    with pytest.raises(ConfigError, match="rank 0 sends to rank 3, which is no neighbour of it and shares no switch"):
+        PacketLinks("fabric", WITH_DIRECT, Ns3Config()).routes(np.array([0]), np.array([3]))
 
 
 def crowd(folder: Path, dimensions: Dimensions, size: int, each: int = 1) -> Run:
