@@ -121,7 +121,7 @@ def near_bound(task: SymmetricTask, max_sends: int | None) -> SymmetricSchedule 
 def _best(task: SymmetricTask, max_sends: int | None, tries: int, below_ns: float) -> SymmetricSchedule | None:
     """`best_symmetric`, or None if the bound says of every number of chunks that it takes longer than `below_ns`."""
     least = max(bound.time_ns for bound in symmetric_bounds(task))
-    counts = _counts(task, max_sends)
+    counts = _counts(task, max_sends, least)
     likely, fewer, more = next(counts), list[_Count](), list[_Count]()
     while least < likely.bound_ns * likely.gain:
         each = next(counts, None)
@@ -141,7 +141,7 @@ def _best(task: SymmetricTask, max_sends: int | None, tries: int, below_ns: floa
         if each.bound_ns < best.time_ns * each.gain:
             found = _Tried(each)
             best, failures = (found, 0) if found.time_ns < best.time_ns * each.gain else (best, failures + 1)
-    failures, longest = 0, int(best.time_ns / best.count.gain)
+    failures, longest = 0, best.time_ns / best.count.gain
     for each in reversed(fewer):
         if failures < _PATIENCE and each.bound_ns <= longest:
             found = _Tried(each)
@@ -158,15 +158,18 @@ class _Count:
     gain: float
 
 
-def _counts(task: SymmetricTask, max_sends: int | None) -> Iterator[_Count]:
-    """Numbers of chunks, the least first, without those that truncation makes seem fast."""
+def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int) -> Iterator[_Count]:
+    """Numbers of chunks, the least first, without those that truncation makes seem fast: faster than any algorithm is."""
     for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
         cut = replace(task, chunks_per_npu=1) if chunks == 1 else _cut(task, chunks, max_sends)
         if cut is None:
             return
-        if chunks == 1 or cut.truncation <= _MOST_TRUNCATION or _is_timed_exactly(cut):
-            gain = next(gain for most, gain in _GAINS if cut.least_rows * cut.num_npus <= most)
-            yield _Count(cut, chunked_symmetric_bound(cut).time_ns, gain)
+        is_whole = chunks == 1 or cut.truncation <= _MOST_TRUNCATION
+        if is_whole or _is_timed_exactly(cut):
+            bound_ns = chunked_symmetric_bound(cut).time_ns
+            if is_whole or bound_ns >= (1 - MOST_TRUNCATED) * least_ns:
+                gain = next(gain for most, gain in _GAINS if cut.least_rows * cut.num_npus <= most)
+                yield _Count(cut, bound_ns, gain)
 
 
 def _is_timed_exactly(task: SymmetricTask) -> bool:
@@ -205,8 +208,12 @@ class _Tried:
         self._schedule: SymmetricSchedule | None = None
         if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
             self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
-            truncates = task.truncation > _MOST_TRUNCATION
-            self.time_ns = _exact_ns(self._schedule) if truncates else self._schedule.collective_time_ns
+            exact_ns = _exact_ns(self._schedule)
+            self.time_ns: float = self._schedule.collective_time_ns
+            if task.chunks_per_npu > 1 and self.time_ns < (1 - MOST_TRUNCATED) * exact_ns:
+                self.time_ns = math.inf
+            elif task.truncation > _MOST_TRUNCATION:
+                self.time_ns = exact_ns
         else:
             self._trees = grow(task, 0)
             self.time_ns = task.num_phases * (self._trees.time_ns + task.reduction_ns * task.reduces)
@@ -222,6 +229,7 @@ class _Tried:
 
 
 def is_near_bound(schedule: SymmetricSchedule) -> bool:
-    """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates nothing."""
+    """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates nothing, nor does ASTRA-sim's."""
     bound = max(bound.time_ns for bound in symmetric_bounds(schedule.task))
-    return bound >= _NEAR * schedule.collective_time_ns and bound >= _NEAR * exact_symmetric_ns(schedule)
+    time_ns, exact_ns = schedule.collective_time_ns, exact_symmetric_ns(schedule)
+    return bound >= _NEAR * max(time_ns, exact_ns) and time_ns >= (1 - MOST_TRUNCATED) * exact_ns

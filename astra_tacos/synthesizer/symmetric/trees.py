@@ -64,7 +64,7 @@ class Trees:
         return Trees(*(np.concatenate((getattr(self, each.name), getattr(other, each.name))) for each in fields(self)))
 
 
-def is_as_good_as(time_ns: int, bound_ns: int, rows: int) -> bool:
+def is_as_good_as(time_ns: float, bound_ns: int, rows: int) -> bool:
     """Whether a time is so near a bound that what is left is not worth a search among schedules of so many rows."""
     return time_ns <= bound_ns * (_AS_GOOD if rows <= _FEW else _NEARER if rows <= _TRIES else _NEAR)
 
