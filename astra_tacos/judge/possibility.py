@@ -15,8 +15,9 @@ One that does not move its data does not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ _NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]]
     CommType.ALL_TO_ALL: lambda inside, members: inside * (members - inside) / members,
 }
 """How many times a node's bytes have to enter so many of the members, fewer than all, whatever the algorithm."""
+_LARGE = 1 << 16
+"""Nodes of a run whose replays on several models are made at once."""
 _LEAST_MOVED = 0.95
 """Algorithms that halve sizes lose less than the rest of it to whole bytes; those that move too little lose a quarter or more."""
 
@@ -157,19 +160,29 @@ def end_with_queues(run: Run, backend: Backend, end_ns: int, queued_ns: int | No
     """Whether messages get through so early, and when else: at once if the backend has queues itself."""
     if backend.models_congestion or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
         return RunEnd(end_ns, end_ns)
-    for model in (CUT_THROUGH, CONGESTION_AWARE) if queued_ns is None else (CUT_THROUGH,):
-        try:
-            ends_ns = replay_run(run, model).end_ns
-        except AstraTacosError as error:
-            refusal = str(error)
-            continue
-        if _is_as_early(end_ns, ends_ns):
-            return RunEnd(end_ns, end_ns)
-        queued_ns = ends_ns if queued_ns is None else min(queued_ns, ends_ns)
+    models = (CUT_THROUGH, CONGESTION_AWARE) if queued_ns is None else (CUT_THROUGH,)
+    # Of a small run the second replay is often not needed; of a large one it is made while the first one is.
+    with ThreadPoolExecutor(len(models)) as pool:
+        replay = pool.map if run.workload.num_nodes >= _LARGE else map
+        for ends_ns in replay(partial(_end_or_reason, run), models):
+            if isinstance(ends_ns, str):
+                refusal = ends_ns
+                continue
+            if _is_as_early(end_ns, ends_ns):
+                return RunEnd(end_ns, end_ns)
+            queued_ns = ends_ns if queued_ns is None else min(queued_ns, ends_ns)
     if queued_ns is None:
         return RunEnd(end_ns, None, f"where messages queue, {refusal}")
     why = f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
     return RunEnd(end_ns, queued_ns, why)
+
+
+def _end_or_reason(run: Run, model: Backend) -> int | str:
+    """The end of a run on a model, or why it does not end there."""
+    try:
+        return replay_run(run, model).end_ns
+    except AstraTacosError as error:
+        return str(error)
 
 
 def _is_as_early(end_ns: int, queued_ns: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -185,6 +187,7 @@ class _Search:
         self.idle = why_idle(self._run)
         """What moves no data in any configuration."""
         self.was_cut_off = False
+        self._num_done = 0
         self.refusal = "" if self.patterns else "the run has no collective that ASTRA-sim has"
         if known is not None and self.patterns:
             configuration, outcome = known
@@ -253,13 +256,13 @@ class _Search:
         if not self.patterns:
             return
         own = self._own
-        if own is not None:
-            self._try(own)
+        alike = [] if own is None else [own]
         policy = own.policy if own is not None else self._run.system.scheduling_policy
         for optimization in (BASELINE, LOCAL_BW_AWARE) if self._num_dims > 1 and "all-reduce" in self._over_dims else (BASELINE,):
             for name in NATIVE_ALGORITHMS:
                 names = tuple((name,) if key in self._in_groups else (name,) * self._num_dims for key in COMM_KEYS)
-                self._try(NativeConfiguration(names, optimization=optimization, policy=policy))
+                alike.append(NativeConfiguration(names, optimization=optimization, policy=policy))
+        self._try(alike)
         for make in self._mixes():
             self._vary(1, make)
         self._vary(_MOST_SPLIT, _splits)
@@ -268,9 +271,7 @@ class _Search:
 
     def _vary(self, count: int, make: Variants) -> None:
         """Try configurations made from each of so many that are the best so far."""
-        for best in self.possible(count) or self._ranked()[:count]:
-            for configuration in make(best):
-                self._try(configuration)
+        self._try([configuration for best in self.possible(count) or self._ranked()[:count] for configuration in make(best)])
 
     def _mixes(self) -> list[Variants]:
         """For each pattern and dimension, all algorithms there; none where there is one place only, of which all were tried.
@@ -283,23 +284,39 @@ class _Search:
             places += [(COMM_KEYS.index(key), dimension) for dimension in dimensions]
         return [partial(_algorithms, *place) for place in places] if len(places) > 1 else []
 
-    def _try(self, configuration: NativeConfiguration) -> None:
+    def _try(self, configurations: list[NativeConfiguration]) -> None:
+        """Replay those that the limits admit, some at a time."""
+        admitted = [each for each in configurations if self._admits(each)]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for configuration, end in zip(admitted, pool.map(self._end_of, admitted), strict=True):
+                if isinstance(end, _End):
+                    self._ends[configuration] = end
+                else:
+                    self.refusal = self.refusal or end
+                self._num_done += 1
+                self._on_progress(self._num_done, max(self._num_done, len(NATIVE_ALGORITHMS) * (2 + self._num_dims)))
+
+    def _admits(self, configuration: NativeConfiguration) -> bool:
+        """Whether a configuration is new and within the limits; its messages count then."""
         if configuration in self._ends:
-            return
+            return False
         messages = self._messages * configuration.splits
         is_many = messages > self._left and self.num_replays >= _ALWAYS
         if is_many or messages > MOST_MESSAGES_OF_ONE or self.num_replays >= MOST_REPLAYS:
             self.was_cut_off = True
             self.refusal = self.refusal or f"about {messages:,} messages are too many to replay"
-            return
+            return False
         self._left -= messages
+        self._ends[configuration] = None  # until it is replayed
+        return True
+
+    def _end_of(self, configuration: NativeConfiguration) -> _End | str:
+        """How a configuration ends, or why it does not."""
         try:
             outcome = replay_run(configuration.run(self._run), self._backend)
-            self._ends[configuration] = _End(outcome.end_ns, outcome.num_messages)
         except AstraTacosError as error:
-            self._ends[configuration] = None
-            self.refusal = self.refusal or str(error)
-        self._on_progress(self.num_replays, max(self.num_replays, len(NATIVE_ALGORITHMS) * (2 + self._num_dims)))
+            return str(error)
+        return _End(outcome.end_ns, outcome.num_messages)
 
 
 def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) -> Iterator[NativeConfiguration]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,7 +139,9 @@ def plan(
     check_dimensions(start)
     kept = SynthesisCache(cache)
     judges = judges_of_run(network, model)
-    before = {each: replay_or_reason(start, each) for each in dict.fromkeys((model, *(judge.backend for judge in judges)))}
+    models = tuple(dict.fromkeys((model, *(judge.backend for judge in judges))))
+    with ThreadPoolExecutor(len(models)) as pool:
+        before = dict(zip(models, pool.map(partial(replay_or_reason, start), models), strict=True))
     native = best_native(workload, model, on_native, None if most_messages is None else limit, _known(start, before[model]))
     if most_messages is None and native.base is not None:
         limit = max(limit, native.base.num_messages)  # what nobody asked for does not make a plan slower than a native run
