@@ -151,8 +151,9 @@ def plan(
     solutions, extras = _solve_all(
         workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
     )
-    bound = run_bound(workload, build_topology(network, may_forward=True), solutions)
-    with replaced_directory(output) as folder:
+    # The bound is found while candidates are replayed.
+    with ThreadPoolExecutor(1) as aside, replaced_directory(output) as folder:
+        bound = aside.submit(run_bound, workload, build_topology(network, may_forward=True), solutions)
         runs = _Candidates(folder, inputs, workload)
         best = runs.best(solutions, base, before[model] if base.native is None else replay_or_reason(base.run, model), model)
         if base.native is not None and own.end is not None and not best.end.is_before(own.end):
@@ -197,7 +198,7 @@ def plan(
             judged,
             notes,
             native,
-            bound,
+            bound.result(),
             limit,
             joint_figures(best),
             recording,
