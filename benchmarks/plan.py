@@ -54,7 +54,8 @@ def planned(run: Path, network: Path, output: Path) -> tuple[PlanResult, float]:
 
 def tables() -> str:
     lines = [
-        f"{machine()}. 1,024 ranks, `astra-tacos generate {LARGE}`, planned without a cache; before: native rings. The speed-up is of ends that a network can carry.",
+        f"{machine()}. 1,024 ranks, `astra-tacos generate {LARGE}`, planned without a cache; before: native rings. "
+        "The speed-up is of ends that a network can carry.",
         "",
         "| network | collective nodes | distinct | seconds | before | after | speed-up |",
         "|---|---|---|---|---|---|---|",
