@@ -255,7 +255,7 @@ def _describe_sketch(sketch: dict[str, Any]) -> str:
 
     more = sketch["bound_ns"] / max(sketch["bound_without_ns"], 1) - 1
     # A bound that no algorithm reaches may lie anywhere below the best time, so a ratio of bounds proves no cost by itself.
-    cost = f"at least {more:.1%} slower than an algorithm that reaches the latter" if more > 0.0005 else "no bound knows of a cost"
+    cost = f"at least {more:.1%} slower than what reaches the latter" if more > 0.0005 else "no bound knows of a cost"
     share = "" if sketch["efficiency"] is None else f"; the schedule is at {sketch['efficiency']:.1%} of the former"
     text = f"{sketch['file']} leaves out {sketch['links_left_out']:,} of {sketch['links'] + sketch['links_left_out']:,} links: "
     bounds = f"bound {format_time(sketch['bound_ns'])} under it, {format_time(sketch['bound_without_ns'])} without"
