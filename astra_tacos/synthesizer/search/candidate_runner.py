@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import LinkModel
@@ -25,7 +26,16 @@ _OVERSHOOT = 1.25
 class _UnderWay:
     candidate: Candidate
     allowance: Allowance
-    future: Future[tuple[TimedSchedule, int]]
+    future: Future[tuple[TimedSchedule, int]] = field(default_factory=Future)
+
+    def make(self, topology: Topology) -> None:
+        """Make the schedule, unless nobody waits for it any more."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(metered(partial(self.candidate.make, topology), self.allowance))
+        except BaseException as error:
+            self.future.set_exception(error)
 
     def drop(self) -> None:
         """Let it end soon: nobody waits for its result."""
@@ -53,7 +63,7 @@ class CandidateRunner:
     work_after
         Sends examined that each send of the result will count as when it is checked and judged, which is a part of the budget.
     workers
-        Threads; so many schedules, and one more, are in memory beside the best.
+        Threads; so many schedules, and two more, are in memory beside the best.
     deadline
         Value of `time.monotonic` from which on none but the first candidate is started.
     refusals
@@ -80,19 +90,23 @@ class CandidateRunner:
     """Candidates that did not fit into the budget."""
     not_started: list[Candidate] = field(default_factory=list)
     """Candidates that the time limit kept from being started."""
+    _lock: Lock = field(default_factory=Lock)
 
     def run(self, candidates: Sequence[Candidate], on_progress: Callable[[int, int], None]) -> None:
         """Make the candidates that may win."""
-        ahead = 1 if self.workers == 1 else self.workers + 1
+        ahead = 1 if self.workers == 1 else self.workers + 2
         rest = deque(candidates)
         under_way: deque[_UnderWay] = deque()
+        waiting: list[_UnderWay] = []
         with ThreadPoolExecutor(self.workers) as pool:
             try:
                 while rest or under_way:
                     while rest and len(under_way) < ahead and self._may_start(rest[0], under_way):
                         candidate = rest.popleft()
                         if not self._is_needless(candidate):
-                            under_way.append(self._start(pool, candidate))
+                            under_way.append(_UnderWay(candidate, Allowance(self._most(candidate))))
+                            waiting.append(under_way[-1])
+                            pool.submit(self._make_longest, waiting)
                     if under_way:
                         self._finish(under_way.popleft())
                     elif rest and time.monotonic() >= self.deadline:
@@ -130,9 +144,12 @@ class CandidateRunner:
     def _likely_work(self, candidate: Candidate) -> float:
         return candidate.work * self.correction.get(candidate.series, 1.0)
 
-    def _start(self, pool: ThreadPoolExecutor, candidate: Candidate) -> _UnderWay:
-        allowance = Allowance(self._most(candidate))
-        return _UnderWay(candidate, allowance, pool.submit(metered, partial(candidate.make, self.topology), allowance))
+    def _make_longest(self, waiting: list[_UnderWay]) -> None:
+        """Make the one of those that wait that is likely to take longest: begun last, it would keep one thread alone busy."""
+        with self._lock:
+            chosen = max(waiting, key=lambda other: self._likely_work(other.candidate))
+            waiting.remove(chosen)
+        chosen.make(self.topology)
 
     def _left(self, candidate: Candidate) -> float:
         """What is left of the budget, less what will be examined of the result after the search."""

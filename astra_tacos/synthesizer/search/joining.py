@@ -29,7 +29,7 @@ def join_messages(schedule: Schedule) -> Schedule:
     if schedule.num_messages > MOST_MESSAGES:
         return best
     for _ in range(_MOST_ROUNDS):
-        tried = [_joined(best, longest) for longest in _LONGEST]
+        tried = [_joined(best, heads) for heads in _distinct_heads(best)]
         timed = [(exact_time_ns(other), other.num_messages, i) for i, other in enumerate(tried)]
         time, messages, which = min(timed)
         if (time, messages) >= (best_ns, best.num_messages):
@@ -38,22 +38,37 @@ def join_messages(schedule: Schedule) -> Schedule:
     return best
 
 
-def _joined(schedule: Schedule, longest: int) -> Schedule:
-    """Runs of messages that could have left together, of at most so many each, as one message at the place of their first."""
+def _distinct_heads(schedule: Schedule) -> list[NDArray[np.int64]]:
+    """By longest run, int64[num_messages], the first message of the run that each message joins; each only once."""
     previous, row = previous_on_link(schedule), schedule.message_row
-    channel, reduces, start = schedule.channel[row].tolist(), schedule.reduces[row].tolist(), schedule.start_ns[row].tolist()
-    ready = _ready_ns(schedule).tolist()
-    head = list(range(schedule.num_messages))
-    length = [1] * schedule.num_messages
-    for message, before in enumerate(previous.tolist()):
-        if before < 0:
-            continue
+    channel, reduces, start = schedule.channel[row], schedule.reduces[row], schedule.start_ns[row]
+    ready = _ready_ns(schedule)
+    alike = (previous >= 0) & (channel == channel[previous]) & (reduces == reduces[previous])
+    # No run begins after its last message does.
+    message = np.flatnonzero(alike & (ready <= start[previous]))
+    joining = list(zip(message.tolist(), previous[message].tolist(), ready[message].tolist(), strict=True))
+    begin = start.tolist()
+    found: dict[bytes, NDArray[np.int64]] = {}
+    for longest in _LONGEST:
+        heads = _heads(joining, begin, longest)
+        found.setdefault(heads.tobytes(), heads)
+    return list(found.values())
+
+
+def _heads(joining: list[tuple[int, int, int]], begin: list[int], longest: int) -> NDArray[np.int64]:
+    """The first message of each one's run, where messages join that before them on their link as early as they are ready."""
+    head = list(range(len(begin)))
+    length = [1] * len(begin)
+    for message, before, ready in joining:
         first = head[before]
-        alike = channel[first] == channel[message] and reduces[first] == reduces[message]
-        if alike and ready[message] <= start[first] and length[first] < longest:
+        if ready <= begin[first] and length[first] < longest:
             head[message] = first
             length[first] += 1
-    heads = np.array(head, np.int64)
+    return np.array(head, np.int64)
+
+
+def _joined(schedule: Schedule, heads: NDArray[np.int64]) -> Schedule:
+    """The messages of each run as one message at the place of their first."""
     order = np.argsort(heads, kind="stable")
     in_order = schedule.sends.in_order(order)
     first_of = np.flatnonzero(np.diff(heads[order], prepend=-1))
