@@ -96,7 +96,7 @@ def check(run: Run, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", [AWARE, UNAWARE])
 def test_random_runs(tmp_path: Path, backend: str) -> None:
-    for run in ending_runs(tmp_path, ONE_DIMENSION + SEVERAL_DIMENSIONS, backend, 15):
+    for run in ending_runs(tmp_path, ONE_DIMENSION + SEVERAL_DIMENSIONS, backend, 7):
         check(run, backend)
 
 

@@ -19,7 +19,7 @@ from astra_tacos.csr import group_by
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.synthesizer.packing.branches import measure
+from astra_tacos.synthesizer.packing.branches import Branches, measure
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
@@ -82,6 +82,9 @@ def grow_trees(
     is_long = collective.root is not None and seed % 2 == 0
     weight_of_delays = min(1.0, _FEW_OF_ONE_ROOT / collective.num_chunks) if is_long else 1.0
     best, best_score, since = None, np.inf, 0
+    measured: NDArray[np.int32] | None = None
+    branches: tuple[Branches, ...] = ()
+    away_ns = 0.0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
         norm = (
             max(growth.load.max(), 1.0)
@@ -92,8 +95,11 @@ def grow_trees(
         may_move = idle_roots and best is not None
         offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
         growth.once(order, offer, norm, doublings, share * weight_of_delays)
-        branches = tuple(measure(topology, timing, *trees) for trees in zip(growth.channel, inward.tolist(), strict=True))
-        score = growth.load.max() + sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
+        if measured is None or not np.array_equal(measured, growth.channel):
+            measured = growth.channel.copy()
+            branches = tuple(measure(topology, timing, *trees) for trees in zip(measured, inward.tolist(), strict=True))
+            away_ns = sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
+        score = growth.load.max() + away_ns
         since += 1
         if score < best_score * (1 - 1e-9):
             best = Packing(inward, growth.root.copy(), growth.channel.copy(), branches, growth.load.copy())
