@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
 
 
 def points() -> list[Point]:
-    names = ("tacos", "ring", "themis", "auto")
+    names = ("tacos", "ring", "themis", "direct")
     return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
 
 

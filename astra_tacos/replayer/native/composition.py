@@ -19,6 +19,7 @@ from astra_tacos.replayer.native.assembly import Block, LogicalDimension, assemb
 from astra_tacos.replayer.native.direct import direct
 from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
 from astra_tacos.replayer.native.halving_doubling import halving_doubling
+from astra_tacos.replayer.native.kept_programs import KeptPrograms
 from astra_tacos.replayer.native.phase import PATTERNS, Phase, PhaseRequest
 from astra_tacos.replayer.native.ring import ring
 from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
@@ -118,32 +119,67 @@ def native_program(
             f"{system.source}: {pattern} over {num_positions} NPUs: no dimension of 2 NPUs or more takes part, so that ASTRA-sim "
             "stalls; expected one"
         )
-    phases: dict[PhaseRequest, Phase] = {}
-    blocks: list[Block] = []
-    for chunk in range(num_chunks):
-        left_bytes = chunk_bytes
-        for index, step in enumerate(steps):
-            dimension = step.dimension
-            visits = [number for number, other in enumerate(steps) if other.dimension is dimension]
-            turn = (earlier_chunks + chunk) * len(visits) + visits.index(index)
-            request = PhaseRequest(
-                name=dimension.implementation,
-                pattern=step.pattern,
-                num_members=dimension.num_members,
-                size_bytes=left_bytes,
-                window=dimension.window,
-                backwards=step.backwards,
-                sub_group=sub_group,
-                other_tree=dimension.algorithm == "doubleBinaryTree" and turn % 2 == 1,
-                endpoint_ns=_SUB_GROUP_ENDPOINT_NS if sub_group else system.endpoint_delay_ns,
-                local_mem_bw_gbps=system.local_mem_bw_gbps,
-            )
-            if request not in phases:
-                phases[request] = NATIVE_ALGORITHMS[dimension.algorithm](request)
-            blocks.append(Block(chunk, dimension, phases[request], follows=index > 0, queues=limit < num_chunks))
-            left_bytes = phases[request].final_bytes
     source = f"native {pattern} ({', '.join(dimension.implementation for dimension in layout)})"
-    return assemble(source, num_positions, blocks, limit)
+    composition = _Composition(
+        source,
+        num_positions,
+        chunk_bytes,
+        num_chunks,
+        limit,
+        tuple(steps),
+        sub_group,
+        _SUB_GROUP_ENDPOINT_NS if sub_group else system.endpoint_delay_ns,
+        system.local_mem_bw_gbps,
+        earlier_chunks % 2,
+    )
+    return _kept.get(composition, composition.program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Composition:
+    """All that a program depends on."""
+
+    source: str
+    num_positions: int
+    chunk_bytes: int
+    num_chunks: int
+    limit: int
+    steps: tuple[_Step, ...]
+    sub_group: bool
+    endpoint_ns: int
+    local_mem_bw_gbps: float
+    earlier_chunks: int
+
+    def program(self) -> CollectiveProgram:
+        """The program of all chunks."""
+        phases: dict[PhaseRequest, Phase] = {}
+        blocks: list[Block] = []
+        for chunk in range(self.num_chunks):
+            left_bytes = self.chunk_bytes
+            for index, step in enumerate(self.steps):
+                dimension = step.dimension
+                visits = [number for number, other in enumerate(self.steps) if other.dimension == dimension]
+                turn = (self.earlier_chunks + chunk) * len(visits) + visits.index(index)
+                request = PhaseRequest(
+                    name=dimension.implementation,
+                    pattern=step.pattern,
+                    num_members=dimension.num_members,
+                    size_bytes=left_bytes,
+                    window=dimension.window,
+                    backwards=step.backwards,
+                    sub_group=self.sub_group,
+                    other_tree=dimension.algorithm == "doubleBinaryTree" and turn % 2 == 1,
+                    endpoint_ns=self.endpoint_ns,
+                    local_mem_bw_gbps=self.local_mem_bw_gbps,
+                )
+                if request not in phases:
+                    phases[request] = NATIVE_ALGORITHMS[dimension.algorithm](request)
+                blocks.append(Block(chunk, dimension, phases[request], follows=index > 0, queues=self.limit < self.num_chunks))
+                left_bytes = phases[request].final_bytes
+        return assemble(self.source, self.num_positions, blocks, self.limit)
+
+
+_kept = KeptPrograms()
 
 
 def _layout(
