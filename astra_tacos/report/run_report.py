@@ -12,7 +12,7 @@ from astra_tacos.files import replaced_file
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import Recording
+from astra_tacos.run.recording import RecordedReplay, Recording
 from astra_tacos.run.run import Run
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.units import format_size, format_time
@@ -45,7 +45,7 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
         "compute_ns": outcome.compute_ns.tolist(),
         "sent_bytes": outcome.sent_bytes.tolist(),
-        "collectives": _collectives(run, outcome),
+        "collectives": recorded_collectives(recording, recording.after),
         "links": _links(run, outcome),
         "critical_path": summarize_path(recording, recording.after).to_json(),
     }
@@ -55,24 +55,29 @@ def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
     return int(run.workload.rank[row]), int(run.workload.node_id[row])
 
 
-def _collectives(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:
-    trace = run.workload
-    rows = np.flatnonzero(outcome.collective >= 0)
-    names = sorted(set(outcome.collective_names))
-    name = np.array([names.index(text) for text in outcome.collective_names], np.int64)[outcome.collective[rows]]
-    spent = outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows]
-    rank, cases = trace.rank[rows], np.stack((name, run.columns.comm_type[rows], trace.size_bytes[rows]), axis=1)
+def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[dict[str, Any]]:
+    """One entry per algorithm, pattern and size of the collectives of a recorded replay, the longest first.
+
+    Each has the number of nodes and the ns that each rank spent in them.
+    """
+    nodes = recording.nodes
+    rows = np.flatnonzero(replay.algorithm >= 0)
+    names = sorted({recording.texts[text] for text in np.unique(replay.algorithm[rows]).tolist()})
+    number = {name: at for at, name in enumerate(names)}
+    name = np.array([number.get(text, -1) for text in recording.texts], np.int64)[replay.algorithm[rows]]
+    spent = replay.end_ns[rows] - replay.issue_ns[rows]
+    rank, cases = nodes.rank[rows], np.stack((name, nodes.pattern[rows], nodes.size_bytes[rows]), axis=1)
     distinct, case = np.unique(cases, axis=0, return_inverse=True)
     found = []
-    for number, (which, pattern, size) in enumerate(distinct.tolist()):
-        chosen = case.reshape(-1) == number
+    for at, (which, pattern, size) in enumerate(distinct.tolist()):
+        chosen = case.reshape(-1) == at
         found.append(
             {
                 "algorithm": names[which],
                 "pattern": CommType(pattern).name,
                 "size_bytes": size,
                 "nodes": int(chosen.sum()),
-                "total_ns": np.bincount(rank[chosen], spent[chosen], trace.num_ranks).astype(np.int64).tolist(),
+                "total_ns": np.bincount(rank[chosen], spent[chosen], nodes.num_ranks).astype(np.int64).tolist(),
             }
         )
     return sorted(found, key=lambda entry: -max(entry["total_ns"]))

@@ -14,7 +14,11 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import PLAN_FILE, RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.recording import REPLAY_FILE, save_recording
 from astra_tacos.scheduler.request import SEARCH
 from astra_tacos.scheduler.schedule_run import ScheduleResult, schedule_run
 from astra_tacos.scheduler.search import DEFAULT_REPLAYS
@@ -33,7 +37,7 @@ def schedule_only(
     per_iteration: bool = False,
     on_progress: Progress = lambda done, total: None,
 ) -> ScheduleResult:
-    """Write a run whose communication is scheduled; its collectives keep their algorithms.
+    """Write a run whose communication is scheduled, and its recording; its collectives keep their algorithms.
 
     Parameters
     ----------
@@ -60,7 +64,10 @@ def schedule_only(
             per_iteration=per_iteration,
             on_progress=on_progress,
         )
+        run = read_inputs(planned_inputs(folder, inputs))
+        recording = record_run(run, replay_run(run, result.backend, route_loads=True))
         write_plan(folder, {"schedule": result.to_json()}, [], ())
+        save_recording(recording, folder / REPLAY_FILE)
     return result
 
 

@@ -36,6 +36,12 @@ def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     kept = command("plan", *given, "--output", "kept", "--schedule", "priority", "--keep-collectives", cwd=tmp_path)
     assert kept.returncode == 0, kept.stderr
     assert "exposed communication" in kept.stdout
+    told = json.loads((tmp_path / "kept" / "plan.json").read_text())["schedule"]
+    shown = command("report", "kept", "-o", "kept.html", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    page = (tmp_path / "kept.html").read_text()
+    assert "Scheduled training run" in page
+    assert f"{told['as_is_ns']:,} → {told['after_ns']:,} ns" in page
     refused = command("plan", *given, "--output", "x", "--schedule", "faster", cwd=tmp_path)
     assert refused.returncode == 2
     assert "expected as-is, search" in refused.stderr

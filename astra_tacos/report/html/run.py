@@ -15,13 +15,14 @@ from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, render_page
 from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
 from astra_tacos.report.html.run_cases import plan_cases, replay_cases
-from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts
+from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts, schedule_facts
 from astra_tacos.report.html.run_links import link_data
 from astra_tacos.report.html.run_path import path_section
 from astra_tacos.report.html.run_schedule import schedule_section
 from astra_tacos.report.html.run_sections import run_sections
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.replay_directory import RESULT_FILE
+from astra_tacos.report.run_report import recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
 from astra_tacos.trace.schema import CommType
 
@@ -44,11 +45,22 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / PLAN_FILE) as result:
+        if "cases" not in result:  # only scheduled
+            return _scheduled_page(directory, title, result, recording)
         subtitle = (
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
         facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
     return _page(directory / REPLAY_FILE, title or "Planned training run", subtitle, facts, cases, recording, schedule)
+
+
+def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
+    """The report of a run whose communication was scheduled, and whose collectives keep their algorithms."""
+    subtitle = f"{result['schedule']['policies']}, {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+    facts, schedule = schedule_facts(result["schedule"], recording), schedule_section(result)
+    end_ns = int(recording.after.finish_ns.max())
+    cases = replay_cases({"collectives": recorded_collectives(recording, recording.after), "end_ns": end_ns})
+    return _page(directory / REPLAY_FILE, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:

@@ -41,6 +41,29 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     return _facts(facts) + _pairs(pairs)
 
 
+def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
+    """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
+    before, after = schedule["as_is_ns"], schedule["after_ns"]
+    was, now = schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
+    facts = [
+        ("End of the run", _change(before, after), _exact_ns(before, after)),
+        ("Speed-up", f"{schedule['speed_up']:.3f}x", _gain(before, after)),
+        (
+            "Exposed communication",
+            _change(was, now),
+            f"the most of a rank: {was / max(before, 1):.0%} → {now / max(after, 1):.0%} of the run",
+        ),
+    ]
+    pairs = [
+        ("Policies", schedule["policies"]),
+        ("Judged by", f"the embedded replay, {schedule['backend']}"),
+        ("Before", "the run as it was, with the same collective algorithms"),
+        *_common(recording),
+        *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
+    ]
+    return _facts(facts) + _pairs(pairs)
+
+
 def _before(result: dict[str, Any]) -> str:
     if result["before_ns"] is None:
         return f"the run did not end: {result['before_reason']}"
