@@ -6,6 +6,7 @@ from typing import Any
 
 from astra_tacos.report.figure.figure_style import RANK_STATES
 from astra_tacos.report.html.page import Section, escape
+from astra_tacos.report.html.run_facts import counted
 from astra_tacos.report.policy_times import policy_times
 
 _MOST_POLICIES = 16
@@ -43,7 +44,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
         header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
         body += f'<h3>Exposed communication by collective</h3><div class="scroll"><table>{header}{lines}</table></div>'
     says = (
-        f"{len(found['tried']):,} combinations were replayed with {found['collectives']} collectives. Shown are each policy "
+        f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
         "alone with its best options, and in bold what was written. Times are means over ranks."
     )
     return Section("schedule", "Schedule of communication", body, says)
