@@ -28,9 +28,19 @@ from astra_tacos.verifier.schedule_oracle import verify
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 RECORDED = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[3] / "shared" / "golden_ns3")
-SERIALISED = ("ring8_tacos_1_blocking_1MiB", "torus4x4_tacos_1_blocking_1MiB", "fc8_all-reduce_tacos_2_blocking_16MiB")
-"""Recorded runs of link-serialised traces on direct networks."""
 WITHIN = 1.01
+THROUGH_SWITCHES = 1.03
+SERIALISED = {
+    "ring8_tacos_1_blocking_1MiB": WITHIN,
+    "torus4x4_tacos_1_blocking_1MiB": WITHIN,
+    "torus3x3x3_all-reduce_tacos_2_blocking_16MiB": WITHIN,
+    "fc8_all-reduce_tacos_2_blocking_16MiB": WITHIN,
+    "switch8_tacos_1_blocking_16MiB": THROUGH_SWITCHES,
+    "h16_all-reduce_tacos_2_blocking_16MiB": THROUGH_SWITCHES,
+}
+"""Recorded runs of link-serialised traces, and how near to them predictions are."""
+MEETING = "sw8x2_all-reduce_tacos_2_blocking_16MiB"
+"""A recorded run of a link-serialised trace whose messages meet in ports, which no prediction without queues knows."""
 DIRECT = ("Ring", "FullyConnected")
 """Meshes carry messages one way at a time in parts, and come within 2%."""
 
@@ -46,16 +56,29 @@ def replayed_ns(made: object, network: NetworkConfig) -> int:
 @pytest.mark.skipif(
     not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
 )
-@pytest.mark.parametrize("name", SERIALISED)
-def test_recorded_runs_take_what_messages_take_on_the_view(name: str) -> None:
-    """Its links, held for each message, on the model without queues: within a hundredth of what ns-3 printed."""
+@pytest.mark.parametrize(("name", "within"), SERIALISED.items())
+def test_recorded_runs_take_what_messages_take_on_the_view(name: str, within: float) -> None:
+    """Its links, held for each message, on the model without queues: about what ns-3 printed."""
+    assert 1 / within < share_of_recorded(name) < within
+
+
+@pytest.mark.skipif(
+    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
+)
+def test_messages_that_meet_in_ports_take_longer_than_on_the_view() -> None:
+    """The prediction is a bound there; replays of every packet are exact."""
+    assert share_of_recorded(MEETING) < 1 / THROUGH_SWITCHES
+
+
+def share_of_recorded(name: str) -> float:
+    """What a recorded run takes on the view, by what ns-3 printed."""
     folder = RECORDED / name
     workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
     run = read_run(workload, folder / "system.json", folder / "network.yml", directory=folder)
     view = packet_view(build_topology(run.network), read_network(folder / "network.yml").ns3)
     as_view = replace(run, network=replace(run.network, dimensions=view.dimensions))
-    recorded = max(json.loads((folder / "expected.json").read_text())["finish_ns"])
-    assert 1 / WITHIN < replay_run(as_view, "congestion-unaware").end_ns / recorded < WITHIN
+    recorded: int = max(json.loads((folder / "expected.json").read_text())["finish_ns"])
+    return replay_run(as_view, "congestion-unaware").end_ns / recorded
 
 
 @examples(12)
