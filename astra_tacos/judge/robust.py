@@ -17,7 +17,7 @@ from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.packet_level import PacketLevel, packet_level
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
@@ -29,8 +29,13 @@ MOST_LOSS = 1.05
 """For that they may take so much of the time of the fastest schedule on analytical models."""
 _ENOUGH = 1.02
 """No other order is looked for then."""
-_RIVALS = (("direct", (1, 4, 16)), ("symmetric", (24, 8, 6, 4, 3, 2, 1)))
-"""Synthesizers, and numbers of chunks, whose schedules are few long messages or alike on all links."""
+_RIVALS = (
+    ("direct", (1, 4, 16)),
+    ("symmetric", (24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)),
+    ("routed", (24, 12, 6)),
+    ("trees", (12,)),
+)
+"""Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
 _RIVAL_SENDS = 100_000
 _SHARE_OF_BUDGET = 8
 
@@ -128,7 +133,8 @@ def robust(
     best, best_loss = first, 1.0
     for result in _others(found, topology, collective, options):
         other = result.schedule
-        if result.exact_ns > MOST_LOSS * found.exact_ns:
+        is_truncated = other.collective_time_ns < (1 - MOST_TRUNCATED) * result.exact_ns
+        if result.exact_ns > MOST_LOSS * found.exact_ns or (is_truncated and other is not schedule):
             continue
         keeping = timed_orders(other)
         for orders in (keeping, tuple(each for each in LINK_ORDERS if each not in keeping)):
