@@ -193,6 +193,8 @@ def _judged(
     times: dict[str, int | None] = {}
     notes = []
     least_ns = busiest_link_ns(schedule)
+    is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * least_ns
+    told: set[Backend] = set()
     for judge in judges:
         if not judge.backend.is_analytical:
             times[judge.figure] = None
@@ -204,11 +206,10 @@ def _judged(
             notes.append(f"{judge.describe()}: {error}")
         time_ns = times[judge.figure]
         # Truncated delays may be a little short.
-        if time_ns is not None and time_ns < (1 - MOST_TRUNCATED) * least_ns:
-            notes.append(
-                f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: "
-                "it lets sends overlap on a link"
-            )
+        if time_ns is not None and time_ns < (1 - MOST_TRUNCATED) * least_ns and judge.backend not in told:
+            told.add(judge.backend)
+            why = "it truncates the time of such small chunks" if is_truncated else "it lets sends overlap on a link"
+            notes.append(f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: {why}")
     return Judgement(judges, chosen, times, exact_ns, notes=tuple(notes))
 
 

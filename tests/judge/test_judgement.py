@@ -155,6 +155,15 @@ def test_a_time_that_links_cannot_carry_is_told() -> None:
     )
 
 
+def test_chunks_that_truncation_shortens_are_no_sends_that_overlap() -> None:
+    """13 B at 6.7 GB/s take 1.8 ns, which ASTRA-sim truncates to 1, queues or not."""
+    one = ("Switch", 8, 6.7, 1.0)
+    made = schedule(topology(one), "all-reduce", 3102, 32, synthesizer="ring", link_model="pipelined")
+    judged = judge_schedule(made, config(one), CONGESTION_AWARE, link_order="tokens")
+    (note,) = judged.notes
+    assert note.endswith(f"{format_time(busiest_link_ns(made))}: it truncates the time of such small chunks")
+
+
 def test_the_other_backend_is_named_where_it_is_faster() -> None:
     network, net = config(*HIERARCHY), topology(*HIERARCHY)
     made = schedule(net, chunks=2, link_model="blocking")
