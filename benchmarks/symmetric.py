@@ -231,7 +231,7 @@ def tables() -> str:
         "",
         *of_sweep(),
         "",
-        f"{machine()}. Other programs ran on the machine.",
+        f"{machine()}.",
     ]
     return "\n".join(parts)
 
