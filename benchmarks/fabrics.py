@@ -36,7 +36,7 @@ FABRICS = (
 )
 SIZES = {"all-gather": 1 << 28, "all-reduce": 1 << 32, "all-to-all": 1 << 32}
 SENDS = 400_000
-FORESTCOLL = (("a100x2", 16, 346.67), ("mi250x2", 32, 354.13))
+FORESTCOLL = (("a100x2", 16, 346.67), ("mi250x1", 16, 342.86), ("mi250x2", 32, 354.13))
 FORESTCOLL_SIZES = {"all-gather": 1 << 30, "reduce-scatter": 1 << 35, "all-reduce": 1 << 35}
 FORESTCOLL_SENDS = 4_000_000
 

@@ -63,6 +63,18 @@ def test_many_chunks_reach_the_bound(name: str) -> None:
     assert certify(schedule)["efficiency"] > 0.98
 
 
+@pytest.mark.parametrize("network", FABRICS)
+def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
+    """Trees of both phases at once have much to do in the end on some fabrics; the phases one after the other are tried, too."""
+    topology, chunks = FABRICS[network], 64
+    whole = on(topology, "all-reduce", 64 << 20, chunks)
+    halves = (
+        on(topology, "reduce-scatter", 64 << 20, chunks),
+        on(topology, "all-gather", (64 << 20) // topology.num_endpoints, chunks),
+    )
+    assert whole.collective_time_ns <= 1.005 * sum(half.collective_time_ns for half in halves)
+
+
 @pytest.mark.parametrize(
     ("file", "num_npus", "gbps"), [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"]
 )

@@ -30,7 +30,7 @@ from astra_tacos.topology.topology import Topology
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4
 _MOST_SENDS = 1 << 22
-_FEW_FOR_EACH, _FEW_SENDS = 2, 100_000
+_FEW_FOR_EACH, _SENDS_OF_BOTH = 2, 1 << 21
 """Chunks for each NPU up to which sums are made backwards in time only, and sends up to which both ways are tried."""
 _NAME = "column-generation"
 _GATHERING = {False: "all-gather", True: "broadcast"}
@@ -77,7 +77,7 @@ def column_generation(topology: Topology, collective: Collective, timing: Timing
     made = []
     if collective.num_chunks > _FEW_FOR_EACH * collective.num_members or collective.num_members == 2:
         made.append(_spread(topology, collective, timing, seed))
-    if not made or made[0].num_sends <= _FEW_SENDS:
+    if not made or made[0].num_sends <= _SENDS_OF_BOTH:
         other = _backwards if collective.only_reduces else _one_after_the_other
         made.append(other(topology, collective, timing, seed))
     return min(made, key=lambda schedule: schedule.collective_time_ns)
@@ -94,7 +94,7 @@ def _backwards(topology: Topology, collective: Collective, timing: Timing, seed:
 def _one_after_the_other(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """An All-Reduce as a Reduce-Scatter to chunks' owners and an All-Gather from them, which begins as soon as it can.
 
-    With few chunks this is faster than trees of both phases at once, of which some have much to do in the end.
+    This is often faster than trees of both phases at once, of which some have much to do in the end.
     """
     scattered = _backwards(topology, replace(collective, gathers=False), timing, seed)
     gathered = _spread(topology, replace(collective, reduces=False), timing, seed)
