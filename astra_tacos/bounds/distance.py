@@ -16,6 +16,8 @@ from astra_tacos.topology.topology import Topology
 
 _ALL_SOURCES_UP_TO = 512
 _SWEEPS = 16
+UNREACHED = 1 << 60
+"""More ns than any chunk takes, for devices that none reaches."""
 
 
 def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -67,13 +69,16 @@ def _farthest_pair(collective: Collective, dijkstra: Callable[..., NDArray[np.fl
 
 @lru_cache(maxsize=2)
 def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
-    """int64[num_npus], time of the smallest chunk from the root; or to the root, including reductions if it reduces."""
+    """int64[num_npus], time of the smallest chunk from the root; or to the root, including reductions if it reduces.
+
+    Devices that have no way there, such as a switch without links, are `UNREACHED`.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     graph = _graph(topology, collective, timing)
     spreads = collective.root_owns and not collective.reduces
     distance: NDArray[np.float64] = dijkstra(graph if spreads else graph.T, indices=collective.root)
-    return distance.astype(np.int64)
+    return np.where(np.isfinite(distance), distance, UNREACHED).astype(np.int64)
 
 
 def _graph(topology: Topology, collective: Collective, timing: Timing) -> Any:

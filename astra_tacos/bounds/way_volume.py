@@ -71,6 +71,7 @@ def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int6
     length[np.frombuffer(links, np.int64)] = 1.0
     graph = topology.link_graph(length)
     distance = dijkstra(graph, indices=np.frombuffer(sources, np.int64))[:, : topology.num_npus]
-    # A shortest way visits a device once, and has no more than this too many or too few by rounding.
-    fewest: NDArray[np.int64] = np.floor(distance + 1e-6).astype(np.int64)
+    # A shortest way visits a device once, and has no more than this too many or too few by rounding. Nothing goes to devices
+    # that no way leads to.
+    fewest: NDArray[np.int64] = np.floor(np.where(np.isfinite(distance), distance, 0.0) + 1e-6).astype(np.int64)
     return fewest

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.fabrics import FABRICS, TWO_LEVELS, fabrics
+from helpers.fabrics import FABRICS, TWO_LEVELS, both_ways, fabric, fabrics
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from astra_tacos.bounds import lower_bound
-from astra_tacos.collective import make_collective
+from astra_tacos.bounds import all_bounds, chunked_lower_bound, lower_bound
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
@@ -102,3 +102,18 @@ def test_random_programmes_do_not_beat_the_bound(network, name: str) -> None:
     what = make_collective(name, network.num_npus, 1 << 40, 1, members=network.endpoints)
     bound = lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns
     assert bound <= solve(Demands(network, what, 0)).time_ns * (1 + 1e-9) + float(network.link_latency_ns.sum())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_switches_that_nothing_reaches_change_no_bound(name: str) -> None:
+    """One switch has no links, another one only links to NPUs, over which nothing comes."""
+    links = both_ways(*((npu, 3, 25.0, 100.0) for npu in range(3)))
+    found = []
+    for topology in (fabric(1, *links), fabric(3, *links, (5, 0, 50.0, 1.0), (5, 2, 50.0, 1.0))):
+        collective = make_collective(name, topology.num_npus, 300_001, 4, 0 if name in ROOTED else None, topology.endpoints)
+        for model in ("pipelined", "blocking"):
+            timing = compute_timing(topology, collective, model)
+            found.append(chunked_lower_bound(topology, collective, timing).time_ns)
+            assert all(bound.time_ns >= 0 for bound in all_bounds(topology, collective, timing))
+    assert found[:2] == found[2:]

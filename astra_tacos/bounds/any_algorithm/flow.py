@@ -76,4 +76,6 @@ def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.
     if np.count_nonzero(amount.any(axis=0)) < np.count_nonzero(amount.any(axis=1)):
         amount, graph = amount.T, graph.T
     sources = np.flatnonzero(amount.any(axis=1))[: max(1, min(_MOST_SOURCES, _MOST_STEPS // topology.num_links))]
-    return float((amount[sources] * dijkstra(graph, indices=sources)[:, :num_npus]).sum())
+    distance = dijkstra(graph, indices=sources)[:, :num_npus]
+    wanted = amount[sources]
+    return float((wanted * np.where(wanted > 0, distance, 0.0)).sum())  # no way may lead to devices that want nothing
