@@ -108,7 +108,13 @@ def read_system(path: str | Path, directory: str | Path = Path()) -> SystemConfi
     system = parse_system(path, read_json_object(path))
     if system.per_node_source is None:
         return system
-    return replace(system, per_node=read_per_node(Path(directory) / system.per_node_source))
+    per_node = Path(directory) / system.per_node_source
+    if not per_node.exists() and (path.parent / system.per_node_source).exists():
+        found = f"{path}: {PER_NODE_KEY} is {system.per_node_source!r}, a path from where ASTRA-sim is started"
+        raise ConfigError(
+            f"{found}, but {Path(directory)} has none: it is in {path.parent}, expected --directory {path.parent}, or to be there"
+        )
+    return replace(system, per_node=read_per_node(per_node))
 
 
 def parse_system(path: Path, document: Mapping[str, Any]) -> SystemConfig:

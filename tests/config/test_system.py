@@ -137,6 +137,15 @@ def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> N
         read_system(path, tmp_path / "config")
 
 
+def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path: Path) -> None:
+    (tmp_path / "per_node.yml").write_text("3: collective/a\n")
+    path = tmp_path / "system.json"
+    path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
+    with pytest.raises(ConfigError) as error:
+        read_system(path, "elsewhere")
+    assert f"but elsewhere has none: it is in {tmp_path}, expected --directory {tmp_path}" in str(error.value)
+
+
 PER_NODE_BAD = {
     "text key": ("a: b", "found the key 'a', expected the id of a workload node"),
     "bool key": ("true: b", "found the key 'true'"),
