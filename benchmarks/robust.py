@@ -11,7 +11,7 @@ from results_page import machine, main
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.export.chakra import default_link_order
+from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import backend_in_use, timed_for
 from astra_tacos.judge.packet_level import packet_level
@@ -65,7 +65,7 @@ def row(name: str, collective: str, size: int) -> tuple[float, float, float, str
     after = judge_schedule(chosen.found.schedule, network, backend, chosen.link_order).times_ns
     loss = max((after[figure] or 0) / max(time_ns, 1) for figure, time_ns in before.items() if time_ns is not None)
     made = [f"{each.synthesizer} x{each.collective.chunks_per_npu}" for each in (found.schedule, chosen.found.schedule)]
-    order = chosen.link_order or default_link_order(chosen.found.schedule)
+    order = order_of_traces(chosen.found.schedule, chosen.link_order)[0]
     ratios = [f"{level.ratio:.3f}" for level in (first, chosen.level)]
     cells = (name, collective, format_size(size), made[0], ratios[0], made[1], order, ratios[1], f"{loss:.3f}")
     return first.ratio, chosen.level.ratio, loss, f"| {' | '.join(cells)} |"

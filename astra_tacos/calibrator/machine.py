@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.calibrator.measurements import Measurements
+from astra_tacos.calibrator.measurements import Measurements, Placement
 from astra_tacos.errors import ConfigError
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.program_form import Action
@@ -36,8 +36,8 @@ class Load:
 
     Parameters
     ----------
-    name, protocol
-        Name of its file, and the protocol that the file states.
+    name, protocol, placements
+        Name of its file, and the protocol and the placements of buffers that the file states (in place: True).
     num_npus, collective
         Its ranks, and what it computes.
     block, link, message
@@ -48,6 +48,7 @@ class Load:
 
     name: str
     protocol: str
+    placements: tuple[bool, ...]
     num_npus: int
     collective: str
     block: float
@@ -86,11 +87,12 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A measured time of a program."""
+    """A measured time of a program, with its buffers in place (True), out of place (False), or where the file does not say."""
 
     load: Load
     size_bytes: int
     time_us: float
+    placement: Placement = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ def load_of(path: Path) -> Load:
     return Load(
         path.name,
         file.protocol or "",
+        file.placements,
         file.num_npus,
         proven.collective,
         float(moved.max()) / whole,
@@ -151,9 +154,15 @@ def _depth(proven: ProvenProgram) -> int:
 
 
 def points_of(load: Load, measured: Measurements, least_bytes: int) -> list[Point]:
-    """Measured times of a program, from a size on."""
-    rows = zip(measured.sizes, measured.times_us, strict=True)
-    return [Point(load, size, time) for size, time in rows if size >= least_bytes]
+    """Measured times of a program from a size on, of the placements of buffers that it is for.
+
+    Raises
+    ------
+    ConfigError
+        If all times are of the other placement.
+    """
+    rows = measured.for_program(load.placements)
+    return [Point(load, size, time, placement) for placement, size, time in rows if size >= least_bytes]
 
 
 def fit(points: list[Point]) -> Constants:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from astra_tacos.calibrator.packet_runs import Fitted
 
 _NOT_FITTED = 0.01
+_MOST_RESIDUAL = 0.5
+"""Constants that are further off a time that they were fitted to are no description of the machine."""
 _HEADER = (
     "protocol",
     "programs",
@@ -56,8 +58,9 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     astra-tacos calibrate ring.xml ring.csv all_pairs.xml all_pairs.log --output DIR
     astra-tacos calibrate run_1 run_1.log run_2 run_2.log --output DIR
 
-    FILEs come in pairs: a program, and its times: CSV with columns `size` (bytes) and `time` (us), or a log of nccl-tests. The
-    constants are the launch of a program, the throughput of a thread block and of a link, and what large messages cost beside.
+    FILEs come in pairs: a program, and its times: CSV with columns `size` (bytes) and `time` (us), or a log of nccl-tests. Of
+    times in place and out of place, those count that the program is for. The constants are the launch of a program, the
+    throughput of a thread block and of a link, and what large messages cost beside.
     With four programs of a protocol or more, each half of them also predicts the other half. All programs need the same number
     of GPUs.
 
@@ -105,12 +108,19 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     result: dict[str, Any] = {
         "num_npus": npus.pop(),
         "from_bytes": least_bytes,
+        "placements": _placements([point for own in points.values() for point in own]),
         "protocols": rows,
         "errors": asdict(Errors.of(every)),
         "cross_validated": asdict(Errors.of(others)) if others else None,
         "notes": notes,
         "output": None if output is None else str(output),
     }
+    is_fitted = result["errors"]["worst"] <= _MOST_RESIDUAL
+    if not is_fitted:
+        result["output"] = output = None
+        notes.append(
+            f"a time is more than {_MOST_RESIDUAL:.0%} off the fit, so nothing is written: do the times belong to the programs?"
+        )
     if output is not None:
         with replaced_directory(output) as folder:
             write_json(folder / "calibration.json", result)
@@ -120,6 +130,17 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
         print_json(result)
     else:
         _print(result)
+    if not is_fitted:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _placements(points: list[Point]) -> dict[str, int]:
+    """How many times of each placement count."""
+    from collections import Counter
+
+    from astra_tacos.calibrator.measurements import PLACEMENT_NAMES
+
+    return dict(Counter(PLACEMENT_NAMES[point.placement] for point in points))
 
 
 def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | None, as_json: bool) -> None:
@@ -205,6 +226,7 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
         "residuals": [
             {
                 "program": point.load.name,
+                "in_place": point.placement,
                 "size_bytes": point.size_bytes,
                 "measured_us": point.time_us,
                 "model_us": constants.time_us(point.load, point.size_bytes),
@@ -252,6 +274,7 @@ def _print(result: dict[str, Any]) -> None:
             )
         )
     rows = [("machine", f"{result['num_npus']} GPUs, times from {format_size(result['from_bytes'])} on")]
+    rows.append(("times that count", ", ".join(f"{count} {name}" for name, count in result["placements"].items())))
     for label, errors in (("error", result["errors"]), ("error, other half", result["cross_validated"])):
         if errors is not None:
             shares = ", ".join(f"{name} {errors[name]:.1%}" for name in ("median", "p90", "worst"))

@@ -17,7 +17,7 @@ from astra_tacos.cli.options import Size, backend_option, json_option, network_o
 from astra_tacos.cli.search_options import asked_collective, asked_parts, search_options, unequal_collective_options
 from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order
+from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, order_of_traces
 from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def synthesize(
             )
             link_order = link_order or (fastest_order if in_flight is None else None)
         if replays_packets:
-            reason = f"the fastest on the packet level, with link order {link_order or default_link_order(found.schedule)}"
+            reason = f"the fastest on the packet level, with link order {order_of_traces(found.schedule, link_order)[0]}"
     note, level = "", None
     if is_open:
         with progress("replaying packet by packet"):
@@ -200,7 +200,7 @@ def synthesize(
         padded = _padded(schedule)
         slower = natives.faster_than(judged.possible_ns, padded or _why_slower(found, options))
         judged = replace(judged, notes=(*filter(None, [note]), *judged.notes, *filter(None, [padded]), *slower))
-    order = link_order or ("window" if in_flight is not None else default_link_order(schedule))
+    order, _ = order_of_traces(schedule, link_order, in_flight)
     more = {"link_model_reason": reason, "link_order": order, "verified": with_checks, "search": found.describe()}
     more |= judged.to_json()
     more |= {"native": natives.to_json()}

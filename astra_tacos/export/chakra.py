@@ -19,7 +19,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +34,13 @@ from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.trace.idle_trace import idle_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
-
-LinkOrder = Literal["serial", "tokens", "window", "none"]
-LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "none", "window")
-"""ASTRA-sim takes tags modulo this."""
 
 _TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)
 _NAMES = ("token_", "send_", "recv_", "reduce_", "add_")
@@ -88,7 +83,7 @@ def export_chakra(
     prefix
         Files are called `PREFIX.<rank>.et`.
     link_order
-        How the order of sends on a link is kept; the default fits the schedule's timing model.
+        How the order of sends on a link is kept; None for the schedule's own order, or what its timing model asks for.
     first_tag
         Tag of the first message; the others follow.
     in_flight
@@ -132,19 +127,27 @@ def schedule_trace(
     return trace_of_table(*node_table(schedule, link_order, first_tag, in_flight), name)
 
 
-def default_link_order(schedule: Schedule) -> LinkOrder:
-    """`serial` for the blocking model, `window` for the pipelined one."""
-    return timed_orders(schedule)[0]
+def order_of_traces(
+    schedule: Schedule, link_order: LinkOrder | None = None, in_flight: int | None = None
+) -> tuple[LinkOrder, int | None]:
+    """The link order of traces, and how many messages may be in flight on a link (None: as many as the schedule has).
+
+    What is asked for comes first, then what the schedule says, then the default of its timing model.
+    """
+    if link_order is None and in_flight is None:
+        link_order, in_flight = schedule.link_order, schedule.in_flight
+    return link_order or (timed_orders(schedule)[0] if in_flight is None else "window"), in_flight
 
 
 def timed_orders(schedule: Schedule) -> tuple[LinkOrder, ...]:
-    """The orders of sends that replay as a schedule's timing model, its default first."""
+    """The orders of sends that replay as a schedule's timing model, the default first."""
     return ("serial",) if schedule.timing.is_blocking else ("window", "tokens")
 
 
 def keeps_timing(schedule: Schedule, link_order: LinkOrder | None, in_flight: int | None) -> bool:
     """Whether traces with an order of sends replay as a schedule's timing model."""
-    return in_flight is None and (link_order is None or link_order in timed_orders(schedule))
+    order, most = order_of_traces(schedule, link_order, in_flight)
+    return most is None and order in timed_orders(schedule)
 
 
 def node_table(
@@ -174,7 +177,7 @@ def node_table(
         raise ConfigError(f"first tag: found {first_tag}, expected 0 or more")
     if first_tag + schedule.num_messages > TAGS:
         raise ConfigError(f"{first_tag + schedule.num_messages:,} tags, expected at most {TAGS:,}")
-    link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
+    link_order, in_flight = order_of_traces(schedule, link_order, in_flight)
     if in_flight is not None and (link_order != "window" or not 1 <= in_flight <= TAGS):
         raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 to {TAGS:,} with window")
     previous = previous_on_link(schedule) if link_order != "none" else np.full(schedule.num_messages, -1, np.int64)
@@ -357,13 +360,14 @@ def _why_not(schedule: Schedule) -> str | None:
 def _write(
     schedule: Schedule, path: Path, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
 ) -> Exported:
+    link_order, in_flight = order_of_traces(schedule, link_order, in_flight)
     export_chakra(schedule, path / schedule.collective.name.replace("-", "_"), link_order, first_tag, in_flight)
     if keeps_timing(schedule, link_order, in_flight):
         return Exported(path)
     return Exported(path, (note_on_link_order(link_order, in_flight),))
 
 
-def note_on_link_order(link_order: LinkOrder | None, in_flight: int | None) -> str:
+def note_on_link_order(link_order: LinkOrder, in_flight: int | None) -> str:
     """A note about traces whose link order differs from that of their timing model."""
     order = f"link order {link_order!r}" if in_flight is None else f"link order 'window' with {in_flight} in flight"
     return f"{order} is not that of the timing model: ASTRA-sim's cycles will differ"
@@ -379,8 +383,8 @@ EXPORTER = Exporter(
     write=_write,
     why_not=_why_not,
     options={
-        "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default the one for the link model"),
-        "in-flight": whole_number("messages in flight on a link, for the link order window; by default as in the schedule"),
+        "link-order": one_of(LINK_ORDERS, "how traces keep the order of sends on a link; by default the schedule's own"),
+        "in-flight": whole_number("messages in flight on a link, for the link order window; by default the schedule's own"),
         "first-tag": whole_number("tag of the first send, by default 0; the others follow"),
     },
     is_own=lambda names: all(_OWN_FILE.fullmatch(name) for name in names),

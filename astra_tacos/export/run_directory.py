@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from astra_tacos.collective import UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import LinkOrder, default_link_order, export_chakra, keeps_timing, note_on_link_order
+from astra_tacos.export.chakra import LinkOrder, export_chakra, keeps_timing, note_on_link_order, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -107,7 +107,7 @@ def write_run_directory(
     more
         Further entries of `result.json`.
     link_order
-        How traces keep the order of sends on a link; the default fits the schedule's timing model.
+        How traces keep the order of sends on a link; None for the schedule's own order, or what its timing model asks for.
     msccl_xml
         Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
     backend
@@ -149,8 +149,10 @@ def _write(
             f"{schedule.topology.name}: messages of the schedule hold a link for less than 1 ns, at which the {network.backend} "
             f"backend of ASTRA-sim stops: expected larger messages, --link-model pipelined, or --backend {CONGESTION_UNAWARE}"
         )
-    link_order = link_order or (default_link_order(schedule) if in_flight is None else "window")
+    link_order, in_flight = order_of_traces(schedule, link_order, in_flight)
     keeps_link_order = keeps_timing(schedule, link_order, in_flight)
+    if (link_order, in_flight) != order_of_traces(schedule):
+        schedule = replace(schedule, link_order=link_order, in_flight=in_flight)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
     if not keeps_link_order:
         notes += (note_on_link_order(link_order, in_flight),)

@@ -23,7 +23,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.config.network import Dimension
 from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
-from astra_tacos.export.chakra import default_link_order, node_table
+from astra_tacos.export.chakra import node_table, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import RESULT_FILE, system_of
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -68,7 +68,7 @@ class StandIn:
 
     def nodes(self) -> tuple[NodeTable, NDArray[np.int64]]:
         """The nodes of the traces of the collective, and where those of each rank begin."""
-        return node_table(self.schedule, default_link_order(self.schedule), 0, None, self.message_bytes)
+        return node_table(self.schedule, order_of_traces(self.schedule)[0], 0, None, self.message_bytes)
 
     def trace(self) -> Trace:
         """The traces of the collective, as ASTRA-sim reads them."""

@@ -10,7 +10,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.export.chakra import LinkOrder, default_link_order, schedule_trace
+from astra_tacos.export.chakra import LinkOrder, order_of_traces, schedule_trace
 from astra_tacos.judge.packet_level import MOST_PACKETS
 from astra_tacos.judge.robust import rivals
 from astra_tacos.replayer.trace_replay import replay_trace
@@ -139,7 +139,7 @@ class _Contest:
         schedule, ns3 = found.schedule, self._network.ns3
         if ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
             return True
-        own = default_link_order(schedule)
+        own = order_of_traces(schedule)[0]
         forwards = bool(schedule.topology.forwarding)  # stand-in runs of such schedules have no choice of the order
         several: tuple[LinkOrder, ...] = (own,) if schedule.timing.is_blocking or forwards else (own, "tokens", "none")
         orders = (self._asked,) if self._asked else several

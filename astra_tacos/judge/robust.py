@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, default_link_order, timed_orders
+from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, order_of_traces, timed_orders
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.packet_level import PacketLevel, packet_level
 from astra_tacos.run.backend import Backend
@@ -171,7 +171,7 @@ def _fastest_order(
             break
     if best is None:
         return None, None
-    return (None if best[0] == default_link_order(schedule) else best[0]), best[1]
+    return (None if best[0] == order_of_traces(schedule)[0] else best[0]), best[1]
 
 
 def _ratio(time_ns: int | None, base_ns: int) -> float | None:

@@ -256,7 +256,7 @@ def _arrive(message, code, state):
 
 
 @inlined
-def _wait_until(live, end, rank, now, state):
+def _wait_until(live, end, rank, now, code, state):
     """Have a live node or server wait, together with all else that the rank waits for until that instant.
 
     Returns DONE, OUT_OF_TIME or ENDS_AT_ZERO.
@@ -288,8 +288,8 @@ def _wait_until(live, end, rank, now, state):
     state.batches[batch].tail = wait
     if end >= LATEST_NS:
         return OUT_OF_TIME
-    if end == 0:
-        # ASTRA-sim's event queue takes no event for the time at which it stands before the first.
+    if end == 0 and not code.hands_over:
+        # The event queue of ASTRA-sim's analytical backends takes no event at time 0. That of ns-3 does.
         state.scalar[CULPRIT] = -1 - rank
         return ENDS_AT_ZERO
     push_event(end, 4 * batch + _ELAPSES, now, state)
@@ -665,7 +665,7 @@ def advance_until(until_ns, code, state, max_events):
             moving = _NOTHING
             status = _transmit(message, now, code, state)
         elif waiting != NONE:
-            status = _wait_until(waiting, now + wait_ns, wait_rank, now, state)
+            status = _wait_until(waiting, now + wait_ns, wait_rank, now, code, state)
             waiting = wait_more
             wait_more = _NOTHING
         elif next_freed < num_freed:
@@ -684,7 +684,7 @@ def advance_until(until_ns, code, state, max_events):
                 moving = _send(live, row, place, rank, code, state)
             elif act == RECEIVE:
                 if _receive(live, place, code, state):
-                    if now == 0:
+                    if now == 0 and not code.hands_over:
                         state.scalar[CULPRIT] = -1 - rank
                         status = ENDS_AT_ZERO
                     else:

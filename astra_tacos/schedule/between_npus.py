@@ -59,6 +59,8 @@ def between_npus(schedule: Schedule) -> Schedule:
         schedule.end_ns[ends],
         schedule.synthesizer,
         schedule.seed,
+        link_order=schedule.link_order,
+        in_flight=schedule.in_flight,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import NS_PER_US
+
+LinkOrder = Literal["serial", "tokens", "window", "none"]
+LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "none", "window")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,9 @@ class Schedule:
         over forwarding devices to an NPU, which visits a device at most once. A row out of a forwarding device carries what the
         row of its trip into the device brought, and only the last hop may reduce. Trips may also begin and end at reducing
         devices, and senders keep to their windows (see `windows`). None in other topologies.
+    link_order, in_flight
+        How traces keep the order of sends on a link, and how many messages may be in flight there (`export.chakra`); None for
+        what the timing model asks for.
 
     Raises
     ------
@@ -71,6 +78,8 @@ class Schedule:
     sums: PartialSums | None = None
     value: NDArray[np.int32] | None = None
     trip: NDArray[np.int32] | None = None
+    link_order: LinkOrder | None = None
+    in_flight: int | None = None
 
     def __post_init__(self) -> None:
         check_endpoints(self.topology, self.collective)

@@ -23,7 +23,7 @@ from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.topology.topology import Topology
 from astra_tacos.units import MAX_SIZE_BYTES
@@ -40,6 +40,7 @@ LINKS = {
 }
 _UNEQUAL = {"part_bytes": np.int64, "chunk_size_bytes": np.int64, "chunk_owner": np.int32, "chunk_target": np.int32}
 """Columns of a collective whose parts have sizes of their own; `part_bytes` row by row."""
+_TRACES = ("link_order", "in_flight")
 _LAST_NS = 1 << 60
 _FEW_CHUNKS = 1 << 20
 """So many chunks take little memory, whatever the number of sends."""
@@ -60,6 +61,7 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
     if schedule.collective.part_bytes is not None:
         arrays |= {name: getattr(schedule.collective, name).ravel() for name in _UNEQUAL}
     header["messages"], header["sums"] = schedule.message_first is not None, schedule.sums is not None
+    header |= {name: getattr(schedule, name) for name in _TRACES if getattr(schedule, name) is not None}
     write_archive(Path(path), np.array(json.dumps(header)), arrays)
 
 
@@ -93,7 +95,17 @@ def load_schedule(path: str | Path) -> Schedule:
             more |= archive.columns({"trip": np.int32})
             if len(more["trip"]) != len(sends["chunk"]) or more["trip"].min(initial=0) < 0:
                 raise ValueError("the trips of its sends do not fit")
-        return Schedule(topology, collective, timing, **sends, **more)
+        return Schedule(topology, collective, timing, **sends, **more, **_of_traces(header))
+
+
+def _of_traces(header: dict[str, Any]) -> dict[str, Any]:
+    """How traces keep the order of sends on a link."""
+    link_order, in_flight = (header.get(name) for name in _TRACES)
+    if link_order is not None and link_order not in LINK_ORDERS:
+        raise ValueError(f"link_order is {describe(link_order)}")
+    if in_flight is not None:
+        whole(header, "in_flight", _LAST_NS)
+    return {"link_order": link_order, "in_flight": in_flight}
 
 
 def _sums(columns: dict[str, NDArray[Any]], collective: Collective) -> PartialSums:

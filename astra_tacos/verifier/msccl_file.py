@@ -44,7 +44,7 @@ _ONLY_ORIGINAL = ("reduce_scatter", "custom")
 _ONLY_SUCCESSORS = ("reducescatter", "gather", "scatter", "alltoallv", "send", "recv")
 _STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 _STEP_WORDS = (("type", STEP_TYPES), ("srcbuf", BUFFERS), ("dstbuf", BUFFERS))
-_SIZE_RANGE = ("outofplace", "minBytes", "maxBytes")
+_SUCCESSORS_REQUIRE = ("outofplace", "minBytes", "maxBytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +180,10 @@ def read_msccl_xml(path: Path) -> MscclFile:
         raise ConfigError(f"{path}: algo: {num_npus} GPUs with {num_chunks} chunks, expected at most {MAX_LOCATIONS} in all")
     in_place = bool(_number(root, "inplace", numbers, str(path), least=0))
     also = bool(_number(root, "outofplace", numbers, str(path), least=0)) if "outofplace" in root.attrib else not in_place
-    # Only the successors of the original runtime require these attributes; each dialect has collectives that the other lacks.
-    missing = tuple(name for name in _SIZE_RANGE if name not in root.attrib)
-    original = coll in _ONLY_ORIGINAL or (len(missing) == len(_SIZE_RANGE) and coll not in _ONLY_SUCCESSORS)
+    # The original runtime never reads outofplace, and need not have minBytes and maxBytes; its successors require all three.
+    # Each dialect has collectives that the other lacks.
+    missing = tuple(name for name in _SUCCESSORS_REQUIRE if name not in root.attrib)
+    original = coll in _ONLY_ORIGINAL or ("outofplace" in missing and coll not in _ONLY_SUCCESSORS)
     absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
     chunks, copies, blocks, columns = _read_gpus(root, num_npus, numbers, path)
     return MscclFile(

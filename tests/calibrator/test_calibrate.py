@@ -60,10 +60,62 @@ def test_tables_and_logs(tmp_path: Path) -> None:
     (tmp_path / "csv").write_text("time,size\n12.5,1024\n,2048\n13,1024\n")
     for name in ("log", "csv"):
         found = read_measurements(tmp_path / name)
-        assert (found.sizes, found.times_us, found.skipped) == ((1024,), (12.5,), 1)
+        assert (found.times_us, found.skipped) == ({None: {1024: 12.5}}, 1)
     (tmp_path / "none").write_text("nothing\n")
     with pytest.raises(ConfigError, match="has no line with a size and a time"):
         read_measurements(tmp_path / "none")
+
+
+BOTH = {False: {1024: 12.5, 2048: 13.0}, True: {1024: 99.0}}
+WITH_BOTH = {
+    "log": "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    "1024 256 float sum -1 12.5 0.1 0.1 0 99 0.1 0.1 N/A\n2048 512 float sum -1 13 0.1 0.1 0 N/A\n",
+    "log without head": "1024 256 float sum -1 12.5 0.1 0.1 0 99 0.1 0.1 0\n2048 512 float sum -1 13 0.1 0.1 0\n",
+    "log without redop": "# size count type root time algbw busbw error time algbw busbw error\n"
+    "1024 256 float -1 12.5 0.1 0.1 0 99 0.1 0.1 0\n2048 512 float -1 13 0.1 0.1 0\n",
+    "named columns": "size_bytes,time_inplace_us,time_us\n1024,99,12.5\n2048,,13\n",
+    "two times": "size,time,algbw,time\n1024,12.5,1,99\n2048,13,1,\n",
+    "named rows": "size,inplace,time\n1024,1,99\n1024,0,12.5\n2048,0,13\n",
+}
+
+
+@pytest.mark.parametrize("text", WITH_BOTH.values(), ids=WITH_BOTH)
+def test_times_in_place_and_out_of_place(tmp_path: Path, text: str) -> None:
+    (tmp_path / "times").write_text(text)
+    found = read_measurements(tmp_path / "times")
+    assert found.times_us == BOTH and found.skipped == 0
+    assert found.for_program((True,)) == [(True, 1024, 99.0)]
+    assert found.for_program((False,)) == [(False, 1024, 12.5), (False, 2048, 13.0)]
+    assert len(found.for_program((True, False))) == len(found.for_program(())) == 3
+
+
+def test_a_file_without_the_times_that_the_program_is_for(tmp_path: Path) -> None:
+    (tmp_path / "times").write_text("size,time_inplace\n1024,99\n")
+    with pytest.raises(ConfigError, match="has times in place, but its program runs out of place"):
+        read_measurements(tmp_path / "times").for_program((False,))
+
+
+def test_the_command_takes_the_times_that_the_program_is_for(tmp_path: Path) -> None:
+    """Programs in place, logs whose times out of place are seven times as long; times of none fit nothing (exit 1)."""
+    arguments = []
+    for path in programs(tmp_path):
+        load = load_of(path)
+        times = [(size, MACHINE.time_us(load, size)) for size in SIZES]
+        rows = [
+            f"{size} 1 float sum -1 {time / (1 if False in load.placements else 7)} 0 0 0 {time} 0 0 0" for size, time in times
+        ]
+        path.with_suffix(".log").write_text("\n".join(rows))
+        arguments += [path.name, path.with_suffix(".log").name]
+    done = run("calibrate", *arguments, "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert result["errors"]["worst"] < 0.02 and set(result["placements"]) == {"in place", "out of place"}
+    assert "in place" in run("calibrate", *arguments, cwd=tmp_path).stdout
+    noise = Random(2)
+    for path in programs(tmp_path):
+        rows = [f"{size},{10 ** noise.uniform(0, 6)}" for size in SIZES]
+        path.with_suffix(".log").write_text("\n".join(["size,time", *rows]))
+    failed = run("calibrate", *arguments, "--output", "out", cwd=tmp_path)
+    assert failed.returncode == 1 and "more than 50% off the fit" in failed.stdout and not (tmp_path / "out").exists()
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from astra_tacos.fabric.kinds import make_fabric
 from astra_tacos.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.judge.packet_level import packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.schedule.schedule import LinkOrder
+from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.reader import read_trace
@@ -109,6 +111,25 @@ def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: tup
     assert json.loads(done.stdout)["packet_ns"] > 0
     assert run("export", "out", "--format", "ns3-directory", "--output", "ns3", cwd=tmp_path).returncode == 0
     assert (tmp_path / "ns3" / "run_ns3.sh").exists()
+
+
+@pytest.mark.parametrize("order", [("serial", None), ("window", 2)])
+def test_every_export_keeps_the_link_order_that_was_saved(tmp_path: Path, order: tuple[LinkOrder, int | None]) -> None:
+    """That of the run directory, whatever the format; an option overrides it."""
+    made = replace(schedule(topology(*ALL["ring8"])), link_order=None)
+    link_order, in_flight = order
+    run_directory = export_schedule(made, tmp_path / "run", "run-directory", link_order=link_order, in_flight=in_flight).path
+    wanted = [path.read_bytes() for path in sorted((run_directory / "collective").iterdir())]
+    saved = load_schedule(run_directory / "schedule.npz")
+    assert (saved.link_order, saved.in_flight) == order
+    for name in ("ns3-directory", "run-directory", "chakra"):
+        folder = export_schedule(saved, tmp_path / name, name).path
+        found = [path.read_bytes() for path in sorted(folder.glob("collective/*" if name != "chakra" else "*"))]
+        assert found == wanted
+        other = export_schedule(saved, tmp_path / f"other_{name}", name, link_order="none").path
+        assert [path.read_bytes() for path in sorted(other.glob("**/all_reduce.*.et"))][: len(wanted)] != wanted
+    export_schedule(saved, tmp_path / "again.npz", "npz")
+    assert load_schedule(tmp_path / "again.npz").in_flight == in_flight
 
 
 def test_devices_that_add_are_refused(tmp_path: Path) -> None:

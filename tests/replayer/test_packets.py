@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.fabrics import ONE_WAY, PARALLEL, TWO_LEVELS, WITH_DIRECT, adding, both_ways, tree_networks
-from helpers.lint_runs import comp, recv, send
+from helpers.lint_runs import coll, comp, recv, send
 from helpers.naive_packets import over_switches
 from helpers.naive_run import naive_replay_run
 from helpers.runs import Dimensions, Tastes, make_run, random_run
@@ -63,6 +63,31 @@ def test_equals_the_recorded_run(name: str) -> None:
     """To the nanosecond on every rank: link-serialised, windowed and collapsed ones, on direct networks and through switches."""
     expected = json.loads((RECORDED / name / "expected.json").read_text())
     assert replay_run(recorded_run(name), "packet").finish_ns.tolist() == expected["finish_ns"]
+
+
+@pytest.mark.parametrize("dimensions", [FULLY_CONNECTED, SWITCH])
+def test_what_ends_at_time_0_ends(dimensions: Dimensions, tmp_path: Path) -> None:
+    """ns-3's event queue takes events at time 0; those of the analytical backends abort."""
+    roofline = {"roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
+    nothing = comp(0, num_ops=1, tensor_size=1)
+    ranks = [[nothing, send(1, (rank + 1) % 4, [0], size=9000), recv(2, (rank + 3) % 4, size=9000)] for rank in range(4)]
+    run = make_run(tmp_path, ranks, *dimensions, system=roofline)
+    outcome, twin = replay_run(run, "packet"), naive_replay_run(run, "packet")
+    assert outcome.finish_ns.tolist() == twin.finish_ns and outcome.node_finish_ns.tolist() == twin.node_finish_ns
+    assert outcome.node_finish_ns[0] == 0
+    with pytest.raises(ConfigError, match="computes for 0 ns at time 0, where ASTRA-sim stops"):
+        replay_run(run, "congestion-aware")
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
+def test_an_endpoint_delay_of_0_is_a_delay(algorithm: str, tmp_path: Path) -> None:
+    ends = []
+    for delay in (0, 1):
+        system = {"all-reduce-implementation": [algorithm], "endpoint-delay": delay}
+        folder = tmp_path / str(delay)
+        folder.mkdir()
+        ends.append(replay_run(make_run(folder, [[coll(0, size=1 << 16)]] * 4, *SWITCH, system=system), "packet").end_ns)
+    assert 0 < ends[1] - ends[0] <= 10
 
 
 def with_ns3(run: Run, **settings: int | float) -> Run:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml
 
 NAMES = {
@@ -211,6 +212,15 @@ def test_the_original_runtime_compares_buffers_with_chunks(tmp_path: Path) -> No
     verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
     assert codes(verdict) == {"buffer-size"} and "i_chunks is 3, nchunksperloop asks for 1 or 0" in str(verdict.violations[0])
     assert verify_msccl_xml(written(tmp_path / "b.xml", text.replace('i_chunks="3"', 'i_chunks="1"'))).proven
+
+
+@pytest.mark.parametrize("kept", ['minBytes="0"', 'maxBytes="0"', 'minBytes="0" maxBytes="0"'])
+def test_the_original_runtime_takes_a_range_of_sizes(tmp_path: Path, kept: str) -> None:
+    """It never reads outofplace, and minBytes and maxBytes only where they are."""
+    text = direct_program("allreduce", 3, 1, in_place=True).replace('outofplace="0" minBytes="0" maxBytes="0"', kept)
+    assert kept in text and "outofplace" not in text
+    assert read_msccl_xml(written(tmp_path / "a.xml", text)).original
+    assert verify_msccl_xml(tmp_path / "a.xml").proven
 
 
 def test_reductions_that_executors_fuse_need_one_count(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from helpers.peers import peers
 
 from astra_tacos.verifier.program import verify_msccl_xml
 
-FILES, WHY_NONE = peers("msccl_xml/*/*.xml", "measured_rccl_8/xml/*.xml")
+FILES, WHY_NONE = peers("msccl_xml/*/*.xml", "msccl_xml_minbytes/*.xml", "measured_rccl_8/xml/*.xml")
 BY_NAME = {path.name: path for path in FILES}
 WRONG = {
     # Benchmarks of links that call themselves allgather: 14 or 2 chunks do not hold what 8 GPUs gather.
