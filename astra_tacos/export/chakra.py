@@ -2,7 +2,8 @@
 
 A message becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; its reduction
 becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts. Nodes
-name the chunks that they move, or the places in memory of the values (`chakra_contents`).
+name the chunks that they move, or the places in memory of the values (`chakra_contents`). An NPU that has no part in it gets a COMP
+node without work, as ASTRA-sim refuses files without nodes.
 ASTRA-sim issues every node that is ready, so the traces also have to fix the order of messages on a link: `serial` makes each
 send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work
 (1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready
@@ -36,15 +37,15 @@ from astra_tacos.schedule.dependencies import Operations, arrived_on_link, opera
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import wire_bytes
-from astra_tacos.trace.idle_trace import idle_trace
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.table_trace import trace_of_table
 from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
-_TOKEN, _SEND, _RECV, _REDUCE, _ADD = range(5)
-_NAMES = ("token_", "send_", "recv_", "reduce_", "add_")
-_NODE_TYPES = np.array((NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP, NodeType.COMP), np.uint8)
+_TOKEN, _SEND, _RECV, _REDUCE, _ADD, _NOTHING = range(6)
+_NAMES = ("token_", "send_", "recv_", "reduce_", "add_", "nothing_")
+_NODE_TYPES = np.full(6, NodeType.COMP, np.uint8)
+_NODE_TYPES[[_SEND, _RECV]] = NodeType.COMM_SEND, NodeType.COMM_RECV
 _MESSAGE_ATTRIBUTES = ("comm_size", "comm_src", "comm_dst", "comm_tag")
 _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_list", "total_chunk_cnt", "is_rrc")
 
@@ -53,7 +54,7 @@ _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_
 class _Layout:
     """Positions of the nodes of each message and addition: the row of the node table by kind and number, -1 for none.
 
-    Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is.
+    Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is (`_NOTHING` is of none: -1).
     """
 
     npu_first: NDArray[np.int64]
@@ -99,9 +100,6 @@ def export_chakra(
 
     def write(npu: int) -> None:
         with replaced_file(paths[npu]) as temporary:
-            if npu_first[npu] == npu_first[npu + 1]:
-                temporary.write_bytes(idle_trace())
-                return
             write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
 
     # The encoder and the file system work without the interpreter lock.
@@ -202,7 +200,7 @@ def node_table(
         duration_us=duration,
         names=_NAMES,
         name=kind.astype(np.uint16),
-        name_number=number + first_tag,
+        name_number=np.where(kind == _NOTHING, 0, number + first_tag),
         ctrl_first=ctrl_first,
         ctrl=node_id[ctrl],
         data_first=data_first,
@@ -235,12 +233,16 @@ def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64])
     place = np.flatnonzero(exists)
     of_messages = np.stack((place >> 2, place & 3))
     of_additions = np.stack((np.arange(len(additions)), np.full(len(additions), _ADD)))
-    nodes = np.concatenate((of_messages, of_additions), axis=1)
-    npus = np.concatenate((npu.ravel()[place], additions.npu))
+    busy = np.concatenate((npu.ravel()[place], additions.npu))
+    idle = np.flatnonzero(np.bincount(busy, minlength=schedule.topology.num_npus) == 0)
+    of_none = np.stack((np.full(len(idle), -1), np.full(len(idle), _NOTHING)))
+    nodes = np.concatenate((of_messages, of_additions, of_none), axis=1)
+    npus = np.concatenate((busy, idle))
     npu_first, order = group_by(npus, np.arange(len(npus)), schedule.topology.num_npus)
     number, kind = nodes[:, order]
-    row_of = np.full((5, max(num_messages, len(additions))), -1, np.int64)
-    row_of[kind, number] = np.arange(len(order))
+    row_of = np.full((_ADD + 1, max(num_messages, len(additions))), -1, np.int64)
+    some = np.flatnonzero(kind != _NOTHING)
+    row_of[kind[some], number[some]] = some
     return _Layout(npu_first, number, kind, row_of)
 
 
@@ -299,7 +301,7 @@ def _attributes(
     number, kind, row = layout.number, layout.kind, schedule.message_row
     is_message = (kind == _SEND) | (kind == _RECV)
     names_chunks = is_message | (kind == _REDUCE) | (kind == _ADD)
-    message = np.where(kind == _ADD, 0, number)  # of additions, no message's values are taken
+    message = np.where(is_message, number, 0)
     total = schedule.collective.num_chunks
     of_message: tuple[NDArray[np.integer], ...] = (
         message_bytes,
@@ -314,12 +316,14 @@ def _attributes(
     ]
     range_first, range_count, listed = contents.of_nodes(kind == _ADD, kind == _SEND, number)
     in_range, in_list = names_chunks & (range_count > 0), names_chunks & (range_count == 0)
+    # Later versions of ASTRA-sim ask for both attributes of every message, and take -1 for what they do not say.
+    has_range = in_range | is_message
     reduces = np.zeros(len(kind), np.bool_)
     receives = np.flatnonzero(kind == _RECV)
     reduces[receives] = schedule.reduces[row[number[receives]]]
     values: tuple[tuple[NDArray[np.bool_], NDArray[np.int64] | int], ...] = (
-        (in_range, range_count),
-        (in_range, range_first),
+        (has_range, np.where(in_range, range_count, -1)),
+        (has_range, np.where(in_range, range_first, -1)),
         (in_list & (not contents.are_places), listed),
         (in_list & contents.are_places, listed),
         (names_chunks, total),

@@ -58,10 +58,10 @@ class Contents:
         adds, sends
             bool[num_nodes], whether a node is an addition, or a send; others receive.
         number
-            int64[num_nodes], the addition or message that it is of.
+            int64[num_nodes], the addition or message that it is of; -1 for none.
         """
         columns = np.zeros((3, len(number)), np.int64)
-        messages, additions = np.flatnonzero(~adds), np.flatnonzero(adds)
+        messages, additions = np.flatnonzero(~adds & (number >= 0)), np.flatnonzero(adds)
         of = number[messages]
         columns[0, messages], columns[1, messages] = self.range_first[of], self.range_count[of]
         columns[2, messages] = np.where(sends[messages], self.sent[of], self.received[of])

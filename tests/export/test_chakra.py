@@ -11,23 +11,26 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.naive_schedule import naive_dependencies
-from helpers.naive_trace import assert_equal
+from helpers.naive_trace import assert_equal, naive_messages
 from helpers.networks import ALL, config, topology
 from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.collective.all_to_allv import all_to_allv
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import LINK_ORDERS, export_chakra, schedule_trace
+from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.algorithms.themis import balanced_orders
 from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.trace.reader import read_names, read_trace
 from astra_tacos.trace.schema import NodeType
 
@@ -60,6 +63,38 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
     found = schedule_trace(of, str(prefix), order, tag)
     assert found.prefix == str(prefix)
     assert_equal(found, read_trace(prefix))
+
+
+@pytest.mark.parametrize("synthesizer", ["bruck", "double-binary-tree", "direct", "dimension-wise"])
+def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Path, synthesizer: str) -> None:
+    """Neighbouring chunks by three attributes, lists and places with -1 for two of them, as protobuf's parser reads them."""
+    collective = {"bruck": "all-to-all", "direct": "all-to-all"}.get(synthesizer, "all-reduce")
+    made = schedule(topology(("Switch", 5, 50.0, 500.0)), collective, 1 << 16, synthesizer=synthesizer)
+    export_chakra(made, tmp_path / "x")
+    for npu in range(5):
+        for _, node in naive_messages((tmp_path / f"x.{npu}.et").read_bytes()):
+            if node.type not in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+                continue
+            found = {entry.name: entry.int32_val for entry in node.attr if entry.HasField("int32_val")}
+            count, first = found["msg_chunk_cnt"], found["msg_chunk_idx"]
+            assert found["total_chunk_cnt"] == made.collective.num_chunks
+            lists = [entry for entry in node.attr if entry.name in ("msg_chunk_list", "place_list")]
+            assert (count, first) == (-1, -1) if lists else (count > 0 and first >= 0)
+
+
+def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path: Path) -> None:
+    """ASTRA-sim throws at a trace without nodes; the one in memory is that of the files, and each judge replays it."""
+    parts = np.array([[0, 9000, 0, 800], [700, 0, 0, 600], [0, 0, 0, 0], [500, 6000, 0, 0]])
+    graph = topology(("FullyConnected", 4, 50.0, 500.0))
+    made = synthesize(graph, all_to_allv(parts), synthesizer="direct")
+    export_chakra(made, tmp_path / "x", first_tag=7)
+    found = schedule_trace(made, str(tmp_path / "x"), first_tag=7)
+    assert_equal(found, read_trace(tmp_path / "x"))
+    assert np.diff(found.rank_first).min() == 1
+    network = config(("FullyConnected", 4, 50.0, 500.0))
+    assert replay_trace(found, network, "congestion-aware").collective_time_ns == made.collective_time_ns
+    assert replay_trace(found, network, "packet").finish_ns[2] == 1
+    assert judge_schedule(made, network, beside=True).to_json()["packet_ns"] > 0
 
 
 @pytest.mark.parametrize("link_order", LINK_ORDERS)
