@@ -34,7 +34,7 @@ def fabric() -> None:
 
 
 @fabric.command("read")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @_output_option
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
 @click.option(
@@ -45,17 +45,27 @@ def fabric() -> None:
     metavar="GB/s",
     help="Between two CPUs of NCCL's file, which does not say it.",
 )
+@click.option(
+    "--bandwidth", type=float, metavar="GB/s", help="Of an InfraGraph's links that have none; such are refused without it."
+)
 @json_option
-def read(path: Path, output: Path, latency: float, cpu_bandwidth: float, as_json: bool) -> None:
-    """Read PATH: ns-3's physical topology (.txt), NCCL's topology (.xml), InfraGraph or a network (.yml, .yaml)."""
+def read(
+    paths: tuple[Path, ...], output: Path, latency: float, cpu_bandwidth: float, bandwidth: float | None, as_json: bool
+) -> None:
+    """Read PATH: ns-3's physical topology (.txt), NCCL's topology (.xml), InfraGraph or a network (.yml, .yaml).
+
+    Several files, and those of a directory, are one InfraGraph.
+    """
     from astra_tacos.fabric.reading import read_fabric
 
     if not math.isfinite(latency) or latency < 0:
         raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more")
     if not math.isfinite(cpu_bandwidth) or cpu_bandwidth <= 0:
         raise ConfigError(f"--cpu-bandwidth: found {cpu_bandwidth}, expected a number above 0")
-    what, network = read_fabric(path, latency, cpu_bandwidth)
-    _write(network, output, {"read": str(path), "kind": what}, as_json)
+    if bandwidth is not None and (not math.isfinite(bandwidth) or bandwidth <= 0):
+        raise ConfigError(f"--bandwidth: found {bandwidth}, expected a number above 0")
+    what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
+    _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
 
 @fabric.command("write")

@@ -275,3 +275,35 @@ def test_infragraph(tmp_path: Path) -> None:
         (tmp_path / "i.yaml").write_text(INFRAGRAPH.replace(old, new))
         with pytest.raises(ConfigError, match=message):
             read_fabric(tmp_path / "i.yaml", 100.0, 32.0)
+
+
+def test_infragraph_in_several_files(tmp_path: Path) -> None:
+    """As InfraGraph's examples: devices in files of their own; without any count, there are as many as connections name."""
+    text = INFRAGRAPH.replace(", count: 2, type", ", type").replace("device: server, count: 2", "device: server")
+    begin, switch = text.index("    - name: server"), text.index("    - name: switch")
+    end = text.index("  links: [{name: eth")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "server.yaml").write_text("infrastructure:\n  devices:\n" + text[begin:switch])
+    (tmp_path / "d" / "switch.yml").write_text("infrastructure:\n  devices:\n" + text[switch:end])
+    (tmp_path / "d" / "all.yaml").write_text("infrastructure:\n" + text[end:])
+    (tmp_path / "one.yaml").write_text(INFRAGRAPH)
+    whole = read_fabric(tmp_path / "one.yaml", 100.0, 32.0)[1]
+    for paths in (("d",), ("d/all.yaml", "d/server.yaml", "d/switch.yml")):
+        done = run("fabric", "read", *paths, "--latency", "100", "--output", "out", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert links_of(read_network(tmp_path / "out" / "network.yml")) == links_of(whole)
+    alone = run("fabric", "read", "d/all.yaml", "--output", "new", cwd=tmp_path)
+    assert alone.returncode == 2 and "or another file that is read together with it" in alone.stderr
+    (tmp_path / "d" / "more.yaml").write_text((tmp_path / "d" / "server.yaml").read_text().replace(": 32", ": 64"))
+    with pytest.raises(ConfigError, match=r"server\.yaml: device 'server' is defined in two ways"):
+        read_fabric(tmp_path / "d", 100.0, 32.0)
+    (tmp_path / "d" / "more.yaml").write_text("npus_count: [4]\n")
+    with pytest.raises(ConfigError, match=r"more\.yaml: found a mapping of npus_count, expected an InfraGraph"):
+        read_fabric(tmp_path / "d", 100.0, 32.0)
+    (tmp_path / "one.yaml").write_text(INFRAGRAPH.replace("connections: [xpu", "edges: [xpu"))
+    with pytest.raises(ConfigError, match="found edges"):
+        read_fabric(tmp_path / "one.yaml", 100.0, 32.0)
+    (tmp_path / "one.yaml").write_text(
+        INFRAGRAPH.replace(", bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}", "")
+    )
+    assert links_of(read_fabric(tmp_path / "one.yaml", 100.0, 32.0, gbps=50.0)[1]) == links_of(whole)
