@@ -42,6 +42,21 @@ def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
     assert run("fabric", kind, "--output", "out", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("changed", ["network.yml", "links.csv", "nodes.csv"])
+def test_what_people_wrote_or_changed_is_not_replaced(changed: str, tmp_path: Path) -> None:
+    assert run("fabric", "rails", "--output", "out", cwd=tmp_path).returncode == 0
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (tmp_path / "out" / changed).write_bytes(made[changed] + b"\n")
+    done = run("fabric", "rails", "--output", "out", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "out: exists and is not a network directory" in done.stderr
+    assert (tmp_path / "out" / changed).read_bytes() == made[changed] + b"\n"
+    (tmp_path / "hand").mkdir()
+    (tmp_path / "hand" / "network.yml").write_bytes(made["network.yml"].partition(b"\n")[2])
+    (tmp_path / "hand" / "links.csv").write_bytes(made["links.csv"])
+    assert run("fabric", "rails", "--output", "hand", cwd=tmp_path).returncode == 2
+    assert len(list((tmp_path / "hand").iterdir())) == 2
+
+
 def test_numbers_of_devices_and_links() -> None:
     """HammingMesh: counts of the paper's figures; the others by hand."""
     for boards, npus, links in ((2, 16, 96), (4, 64, 384)):
@@ -86,6 +101,8 @@ def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None
     [
         (("mi250", "--nodes", "5000"), "found 80,000 NPUs, expected at most 65,536"),
         (("leaf-spine", "--leaves", "0"), "leaves is 0, expected a whole number of 1 to 65,536"),
+        (("leaf-spine", "--bandwidth", "1e308"), "bandwidth is 1e+308, expected a number above 0 and below 1e+12"),
+        (("read", "x.xml", "--cpu-bandwidth", "inf"), "--cpu-bandwidth: found inf, expected a number above 0 and below 1e+12"),
         (("leaf-spine", "--bandwidth", "nan"), "bandwidth is nan, expected a number above 0"),
         (("hxmesh", "--latency", "-1"), "latency is -1.0, expected a number of 0 or more"),
         (("nvl72", "--nodes", "60000"), "expected at most 65,536"),
