@@ -15,6 +15,7 @@ from typing import Any
 from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
+from astra_tacos.config.foreign import refuse_infragraph
 from astra_tacos.config.link_table import read_link_table
 from astra_tacos.config.node_table import SWITCH_KIND, ForwardingDevice, read_node_table
 from astra_tacos.config.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
@@ -113,6 +114,7 @@ def read_network(path: str | Path) -> NetworkConfig:
     """
     path = Path(path)
     document = read_yaml_mapping(path)
+    refuse_infragraph(path, document)
     extension = document.get("astra_tacos", {})
     if not isinstance(extension, dict):
         raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.config.foreign import INFRAGRAPH_KEYS
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
@@ -34,7 +35,7 @@ class _Device:
 
 def is_infragraph(document: Mapping[Any, Any]) -> bool:
     """Whether this is the content of an InfraGraph, and of no network."""
-    return bool({"infrastructure", "instances", "devices"} & document.keys())
+    return bool(INFRAGRAPH_KEYS & document.keys())
 
 
 def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None = None) -> NetworkConfig:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from astra_tacos.config.foreign import BEGIN, refuse_foreign
 from astra_tacos.config.network import NetworkConfig, read_network
 from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.fabric.infragraph import is_infragraph, read_infragraph
 from astra_tacos.fabric.nccl_topology import read_nccl_topology
 from astra_tacos.fabric.ns3_topology import read_ns3_topology
+from astra_tacos.input_file import read_begin
 
 _YAML = (".yml", ".yaml")
 
@@ -40,6 +42,7 @@ def read_fabric(
     """
     if others or path.is_dir():
         return "InfraGraph", read_infragraph([file for each in (path, *others) for file in _files(each)], latency_ns, gbps)
+    refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
     if path.suffix == ".xml":
         return "NCCL topology", read_nccl_topology(path, latency_ns, cpu_gbps)
     if path.suffix == ".txt":

@@ -101,5 +101,5 @@ def test_bad_numbers_of_servers(tmp_path: Path) -> None:
 
 
 def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
-    done = run("servers", "--box", "1e308", cwd=tmp_path)
+    done = run(tmp_path, "servers", "--box", "1e308")
     assert done.returncode == 2 and "--box: found 1e+308, expected a number above 0 and below 1,000,000" in done.stderr
