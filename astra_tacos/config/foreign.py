@@ -23,12 +23,15 @@ _WORKLOAD = re.compile(rb"\s*(?:DATA|MODEL|MICRO|HYBRID_[A-Z_]+)\b[^\n]*\n\s*[0-
 _NS3 = re.compile(rb"\s*[0-9]+[ \t]+[0-9]+[ \t]+[0-9]+(?:[ \t]+[0-9]+[ \t]+[0-9]+[ \t]+\w+)?[ \t]*\r?\n\s*[0-9]")
 _READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
 
+_Format = tuple[Callable[[bytes], object], str, str]
+"""Whether content begins so, what it is, and what is expected."""
+
 
 def _is_old_plan(begin: bytes) -> bool:
     return begin.startswith(b"{") and b'"gpus"' in begin and (b'"inputChunks"' in begin or b'"outputChunks"' in begin)
 
 
-_REFUSED: tuple[tuple[Callable[[bytes], object], str, str], ...] = (
+_REFUSED: tuple[_Format, ...] = (
     (
         _HWLOC.search,
         "hwloc's XML of a machine, which has no links between GPUs",
@@ -46,7 +49,7 @@ _REFUSED: tuple[tuple[Callable[[bytes], object], str, str], ...] = (
         "one of a current MSCCL++ (keys as input_chunks): make it again with that",
     ),
 )
-_WORKLOADS = (
+_WORKLOADS: _Format = (
     _WORKLOAD.match,
     "a workload of ASTRA-sim 1.0 or SimAI (text)",
     "Chakra traces: `astra-tacos import` converts SimAI's, Chakra's converter those of ASTRA-sim 1.0",
