@@ -324,3 +324,10 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
         INFRAGRAPH.replace(", bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}", "")
     )
     assert links_of(read_fabric(tmp_path / "one.yaml", 100.0, 32.0, gbps=50.0)[1]) == links_of(whole)
+
+
+def test_names_with_commas_and_quotes_are_read_back(tmp_path: Path) -> None:
+    text = INFRAGRAPH.replace("name: leaf", "name: 'a,\"b'").replace("leaf.", 'a,"b.')
+    (tmp_path / "i.yaml").write_text(text)
+    assert run("fabric", "read", "i.yaml", "--output", "out", cwd=tmp_path).returncode == 0
+    assert read_network(tmp_path / "out" / "network.yml").forwarding[-1].name == 'a,"b.0.asic.0'
