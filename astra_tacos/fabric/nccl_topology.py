@@ -31,6 +31,7 @@ _XGMI_GBPS = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "940": 48.0, "
 _ARCHITECTURE = re.compile(r"(?:gfx)?([0-9a-f]+)(?::.*)?")
 _CPU_CLASS = "0x068001"
 """PCI class of a target that is no device but the GPU's CPU: NVLink of POWER9."""
+_GPU_CLASS = "0x03"
 _READ = {
     "system": ("cpu",),
     "cpu": ("pci", "nic"),
@@ -85,6 +86,7 @@ class _Reader:
         self.by_bus: dict[str, int] = {}
         self.gpus: set[int] = set()
         self.links: defaultdict[tuple[int, str], list[tuple[str, float]]] = defaultdict(list)
+        self.to_gpus: set[tuple[int, str]] = set()
         self.unread: Counter[str] = Counter()
 
     def note_unread(self, element: Element) -> None:
@@ -132,6 +134,8 @@ class _Reader:
                 self.draft.connect(device, cpu, gbps, self.latency_ns)
             else:
                 self.links[device, target].append((link.tag, gbps))
+                if link.tag == "xgmi" or link.get("tclass", "").startswith(_GPU_CLASS):  # no AMD GPU has switches
+                    self.to_gpus.add((device, target))
 
     def _nvlink_gbps(self, gpu: Element, bus: str) -> float:
         generation = self._whole(gpu, "sm")
@@ -153,7 +157,7 @@ class _Reader:
         bus_of = {device: bus for bus, device in self.by_bus.items()}
         for (device, target), links in self.links.items():
             if target not in self.by_bus:
-                if any(tag == "xgmi" for tag, _ in links):  # no AMD GPU has switches: this one is not in the file
+                if (device, target) in self.to_gpus:
                     self.unread.update(f"<{tag}> to a device that the file does not have" for tag, _ in links)
                     continue
                 self.by_bus[target] = self.draft.add("switch", target)

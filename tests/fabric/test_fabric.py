@@ -185,11 +185,17 @@ def test_gpus_that_are_linked_to_their_cpu(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
-    gpu = '<gpu sm="80" gcn="942"><xgmi target="9" count="1" tclass="0x038000"/><ualink target="1" count="4"/></gpu>'
+    lost = '<xgmi target="9" count="1"/><nvlink target="8" count="1" tclass="0x030200"/>'
+    gpu = f'<gpu sm="80" gcn="942">{lost}<ualink target="1" count="4"/></gpu>'
     (tmp_path / "t.xml").write_text(machine(gpu, gpu, inside='<cxl target="0"/>'))
     done = run("fabric", "read", "t.xml", "--output", "out", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("\n") == 1
-    for note in ("2 <ualink> in <gpu>", "1 <cxl> in <cpu>", "2 <xgmi> to a device that the file does not have"):
+    for note in (
+        "2 <ualink> in <gpu>",
+        "1 <cxl> in <cpu>",
+        "2 <xgmi> to a device that the file does not have",
+        "2 <nvlink> to a device",
+    ):
         assert note in done.stderr
 
 
