@@ -48,6 +48,20 @@ def read_bounded(path: Path, max_bytes: int, expected: str) -> bytes:
         raise ConfigError(f"{path}: file is larger than {limit}, expected {expected}")
 
 
+def text_of(path: str | Path) -> str:
+    r"""A path as text that files can hold: bytes that are not UTF-8 are escapes as `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def read_begin(path: Path, count: int) -> bytes:
+    """The first bytes of a regular file, by which its kind is told; none of what cannot be read."""
+    try:
+        with open_regular(path, "a file") as file:
+            return file.read(count) or b""
+    except ConfigError:
+        return b""
+
+
 @contextlib.contextmanager
 def open_regular(path: Path, expected: str) -> Iterator[FileIO]:
     """A regular file, open for reading, unbuffered.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,12 @@ from astra_tacos.fabric.kinds import KINDS, FabricKind
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
 
-_OWN = {"network.yml", "links.csv", "nodes.csv", "hosts.csv"}
+_NETWORK = "network.yml"
+_OWN = {_NETWORK, "links.csv", "nodes.csv", "hosts.csv"}
+_MARK = "# Written by astra-tacos fabric, "
+"""Begins the first line of network.yml; the digest of all that was written follows, by which it is known as unchanged."""
+_LIMIT = 1e12
+"""Of bandwidths and latencies, as of those of the kinds."""
 
 _output_option = click.option(
     "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write network.yml and its tables here."
@@ -34,7 +40,7 @@ def fabric() -> None:
 
 
 @fabric.command("read")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @_output_option
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
 @click.option(
@@ -45,17 +51,26 @@ def fabric() -> None:
     metavar="GB/s",
     help="Between two CPUs of NCCL's file, which does not say it.",
 )
+@click.option(
+    "--bandwidth", type=float, metavar="GB/s", help="Of an InfraGraph's links that have none; such are refused without it."
+)
 @json_option
-def read(path: Path, output: Path, latency: float, cpu_bandwidth: float, as_json: bool) -> None:
-    """Read PATH: ns-3's physical topology (.txt), NCCL's topology (.xml), InfraGraph or a network (.yml, .yaml)."""
+def read(
+    paths: tuple[Path, ...], output: Path, latency: float, cpu_bandwidth: float, bandwidth: float | None, as_json: bool
+) -> None:
+    """Read PATH: ns-3's physical topology (.txt), NCCL's topology (.xml), InfraGraph or a network (.yml, .yaml).
+
+    Several files, and those of a directory, are one InfraGraph.
+    """
     from astra_tacos.fabric.reading import read_fabric
 
-    if not math.isfinite(latency) or latency < 0:
-        raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more")
-    if not math.isfinite(cpu_bandwidth) or cpu_bandwidth <= 0:
-        raise ConfigError(f"--cpu-bandwidth: found {cpu_bandwidth}, expected a number above 0")
-    what, network = read_fabric(path, latency, cpu_bandwidth)
-    _write(network, output, {"read": str(path), "kind": what}, as_json)
+    if not 0 <= latency < _LIMIT:
+        raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more and below {_LIMIT:g}")
+    for name, value in (("--cpu-bandwidth", cpu_bandwidth), ("--bandwidth", bandwidth)):
+        if value is not None and not 0 < value < _LIMIT:
+            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
+    what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
+    _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
 
 @fabric.command("write")
@@ -112,6 +127,7 @@ def measured(
     from astra_tacos.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
     from astra_tacos.fabric.host_matrix import read_host_matrix
     from astra_tacos.fabric.host_order import find_order, halving_doubling_ns, ring_ns
+    from astra_tacos.report.csv_table import write_table
     from astra_tacos.units import format_size, parse_size
 
     size_bytes = parse_size(size, "--size")
@@ -128,7 +144,8 @@ def measured(
     ring = [ring_ns(matrix, order, size_bytes) for order in orders]
     halving = [halving_doubling_ns(matrix, order, size_bytes) for order in orders]
     hosts = [matrix.hosts[host] for host in found.order.tolist()]
-    table = "npu,host\n" + "".join(f"{npu},{name}\n" for npu, name in enumerate(_csv_fields(hosts)))
+    table = io.StringIO()
+    write_table(table, [("npu", "host"), *enumerate(hosts)])
     figures = [
         {
             "parts": level.num_parts,
@@ -150,7 +167,7 @@ def measured(
         "halving_doubling_before_ns": halving[0],
         "halving_doubling_ns": halving[1],
     }
-    shape = _written(network, output, {"hosts.csv": table})
+    shape = _written(network, output, {"hosts.csv": table.getvalue()})
     if as_json:
         print_json({**about, **shape})
         return
@@ -171,10 +188,6 @@ def measured(
         ports = f"an NPU has one for each of {len(levels)} levels: what uses several at once is too fast if hosts have one NIC"
         rows.append(("ports", ports))
     print_rows([*rows, *((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())])
-
-
-def _csv_fields(names: list[str]) -> list[str]:
-    return ['"' + name.replace('"', '""') + '"' if any(each in name for each in ',"') else name for name in names]
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
@@ -212,11 +225,33 @@ def _written(network: NetworkConfig, output: Path, tables: dict[str, str]) -> di
     from astra_tacos.files import check_replaceable, replaced_directory
     from astra_tacos.topology.composition import build_topology
 
-    check_replaceable(output, "network directory of astra_tacos", lambda names: names <= _OWN)
+    check_replaceable(
+        output, "network directory of astra_tacos, unchanged since", lambda names: not names or _is_unchanged(output, names)
+    )
     topology = build_topology(network, may_forward=True)
     with replaced_directory(output) as directory:
-        write_network(network, directory / "network.yml")
+        file = directory / _NETWORK
+        write_network(network, file)
         for name, text in tables.items():
             (directory / name).write_text(text, encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
+        file.write_text(f"{_MARK}{_digest(directory, text.encode())}\n{text}", encoding="utf-8")
     shape = {"npus": topology.num_endpoints, "forwarding": len(topology.forwarding), "links": topology.num_links}
-    return {**shape, "network": str(output / "network.yml")}
+    return {**shape, "network": str(output / _NETWORK)}
+
+
+def _digest(directory: Path, network: bytes) -> str:
+    """The digest of a network's text, and of the tables in its directory."""
+    digest = hashlib.sha256(network)
+    for table in sorted(_OWN - {_NETWORK}):
+        if (directory / table).is_file():
+            digest.update(f"\n{table}\n".encode() + (directory / table).read_bytes())
+    return digest.hexdigest()
+
+
+def _is_unchanged(directory: Path, names: set[str]) -> bool:
+    """Whether a directory has what `_written` wrote there, and nothing else: people write and edit such files by hand, too."""
+    if not names <= _OWN or not all((directory / name).is_file() for name in (_NETWORK, *names)):
+        return False
+    first, _, rest = (directory / _NETWORK).read_bytes().partition(b"\n")
+    return first == f"{_MARK}{_digest(directory, rest)}".encode()

@@ -6,14 +6,14 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
+from astra_tacos.config.foreign import BEGIN, refuse_fabric, refuse_foreign
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import read_begin
 
 _EXPECTED = (
     "a run directory, planned run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace "
     "(.json, .json.gz, .tar.gz) or trace prefix (PREFIX.0.et, ...)"
 )
-_BEGIN = 1 << 12
-"""Bytes of a JSON file that tell whether it is a plan."""
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
 
 
@@ -38,7 +38,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
     Raises
     ------
     ConfigError
-        If it is none of those kinds.
+        If it is none of those kinds; what is known as another tool's is named.
     """
     from astra_tacos.schedule.symmetric_storage import holds_symmetric
 
@@ -59,6 +59,10 @@ def identify(path: Path) -> tuple[Kind, Path]:
         ".yml": Kind.NETWORK,
         ".yaml": Kind.NETWORK,
     }
+    if path.suffix in (".json", ".xml", ".txt"):
+        begin = read_begin(path, BEGIN)
+        refuse_foreign(path, begin, workloads=True)
+        refuse_fabric(path, begin)
     if path.is_file() and path.suffix in by_suffix:
         if path.suffix == ".npz" and holds_symmetric(path):
             return Kind.SYMMETRIC, path
@@ -79,10 +83,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
 
 def holds_plan(path: Path) -> bool:
     """Whether a JSON file begins as an MSCCL++ execution plan does."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        begin = file.read(_BEGIN)
+    begin = read_begin(path, BEGIN)
     return all(key in begin for key in (b'"collective"', b'"protocol"', b'"inplace"'))
 
 

@@ -14,6 +14,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.units import format_size, format_time
 
 _MOST_NPUS = 128
+_MOST_TIMES = 1_000_000
 _HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 
 
@@ -56,8 +57,8 @@ def servers(
     if (racks is None) != (uplink is None):
         raise click.UsageError("--racks and --uplink go together.")
     for name, value in (("--box", box), ("--uplink", uplink)):
-        if value is not None and not 0 < value < 1e6:
-            raise ConfigError(f"{name}: found {value}, expected a number above 0")
+        if value is not None and not 0 < value < _MOST_TIMES:
+            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_MOST_TIMES:,}")
     compile_ahead(*CHECKING, *REPLAYING)
     found = []
     with progress("scheduling") as on_progress:

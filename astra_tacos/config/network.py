@@ -15,12 +15,14 @@ from typing import Any
 from astra_tacos.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.config.decimal_text import parse_decimal
+from astra_tacos.config.foreign import refuse_infragraph
 from astra_tacos.config.link_table import read_link_table
 from astra_tacos.config.node_table import SWITCH_KIND, ForwardingDevice, read_node_table
 from astra_tacos.config.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.config.reducing import ReducingDevice, check_reducing, read_reducing
 from astra_tacos.config.yaml_text import describe, describe_keys, read_yaml_mapping
 from astra_tacos.errors import ConfigError
+from astra_tacos.input_file import text_of
 
 MAX_NPUS = 1_000_000
 _MIN_BANDWIDTH_GIBPS, _MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
@@ -69,7 +71,7 @@ class NetworkConfig:
     """
 
     source: str
-    """The file it was read from, as error messages name it."""
+    """The file it was read from, as error messages and results name it."""
     dimensions: tuple[Dimension, ...] = ()
     links: tuple[LinkSpec, ...] = ()
     failed_links: tuple[tuple[int, int], ...] = ()
@@ -113,6 +115,7 @@ def read_network(path: str | Path) -> NetworkConfig:
     """
     path = Path(path)
     document = read_yaml_mapping(path)
+    refuse_infragraph(path, document)
     extension = document.get("astra_tacos", {})
     if not isinstance(extension, dict):
         raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")
@@ -127,13 +130,13 @@ def read_network(path: str | Path) -> NetworkConfig:
         links = _explicit_links(path, extension["links"], may_be_parallel="switches" in extension or "nodes" in extension)
         forwarding = _forwarding(path, extension, links)
         _check_count(path, document, links, len(forwarding))
-        network = NetworkConfig(str(path), (), links, failed_links, overrides, forwarding=forwarding)
+        network = NetworkConfig(text_of(path), (), links, failed_links, overrides, forwarding=forwarding)
         return _with_reducing(path, extension, network)
     for key in ("switches", "nodes"):
         if key in extension:
             raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
     dimensions = _dimensions(path, document, extension)
-    return _with_reducing(path, extension, NetworkConfig(str(path), dimensions, (), failed_links, overrides))
+    return _with_reducing(path, extension, NetworkConfig(text_of(path), dimensions, (), failed_links, overrides))
 
 
 def _with_reducing(path: Path, extension: Mapping[str, Any], network: NetworkConfig) -> NetworkConfig:

@@ -69,4 +69,5 @@ def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> I
     for npu in range(num_npus):
         yield f"{npu},{NPU_KIND},\n"
     for number, device in enumerate(forwarding):
-        yield f"{num_npus + number},{device.kind},{device.name}\n"
+        name = '"' + device.name.replace('"', '""') + '"' if any(each in device.name for each in ',"') else device.name
+        yield f"{num_npus + number},{device.kind},{name}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from astra_tacos.config.foreign import refuse_foreign
 from astra_tacos.errors import ConfigError
 from astra_tacos.input_file import read_bounded
 
@@ -36,8 +37,10 @@ def read_xml(path: Path, max_bytes: int, expected: str, tag: str) -> Element:
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import fromstring
 
+    content = read_bounded(path, max_bytes, expected)
+    refuse_foreign(path, content)
     try:
-        root: Element = fromstring(read_bounded(path, max_bytes, expected), forbid_dtd=True)
+        root: Element = fromstring(content, forbid_dtd=True)
     except DefusedXmlException:
         raise ConfigError(f"{path}: has a document type or entities, expected plain elements") from None
     except (ParseError, ValueError, LookupError) as error:  # LookupError: an encoding that nobody knows

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from astra_tacos.config.decimal_text import NUMBER, WHOLE_NUMBER, parse_decimal, parse_whole
+from astra_tacos.config.foreign import refuse_foreign
 from astra_tacos.errors import ConfigError
 from astra_tacos.input_file import read_bounded
 
@@ -148,10 +149,12 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
     Raises
     ------
     ConfigError
-        If it cannot be read, is too large for a configuration or is not UTF-8.
+        If it cannot be read, is too large for a configuration, is not UTF-8, or is a file of another tool.
     """
+    content = read_bounded(path, max_bytes, "a configuration")
+    refuse_foreign(path, content)
     try:
-        return read_bounded(path, max_bytes, "a configuration").decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 

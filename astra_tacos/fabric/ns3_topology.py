@@ -2,7 +2,8 @@
 
 Format (`astra-network-ns3`, `scratch/common.h`, `SetupNetwork`): numbers of nodes, switches and links; ids of switches; then of
 each link both ends, rate, delay and error rate. A line is a link in both directions. Lines that give a pair of nodes again name
-the same ports there, so they are one link here, and have to agree.
+the same ports there, so they are one link here, and have to agree. SimAI's files (`gen_Topo_Template.py`) begin with numbers of
+nodes, GPUs of a server, NVSwitches, other switches and links, and the type of the GPUs; NVSwitches are among the switches' ids.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ def read_ns3_topology(path: Path) -> NetworkConfig:
         If the file is none, in one line that says where.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_text(path).splitlines(), 1) if line.split()]
-    if len(lines) < 2 or len(lines[0][1]) != 3 or not all(word.isdigit() for word in lines[0][1]):
-        found = describe(" ".join(lines[0][1])) if lines else "an empty file"
-        raise ConfigError(f"{path}:1: found {found}, expected the numbers of nodes, switches and links")
-    num_nodes, num_switches, num_links = (int(word[:9]) for word in lines[0][1])
+    num_nodes, num_switches, num_links = _header(path, lines[0][1] if lines else [])
+    if len(lines) < 2:
+        raise ConfigError(f"{path}: no links, expected {num_links} as in line 1")
     words = lines[1][1] if num_switches else []
     rows = lines[2:] if num_switches else lines[1:]
     switches = {_node(path, lines[1][0], word, num_nodes) for word in words}
@@ -63,6 +63,17 @@ def read_ns3_topology(path: Path) -> NetworkConfig:
     for (one, other), (gbps, latency) in seen.items():
         draft.connect(one, other, gbps, latency)
     return draft.to_network()
+
+
+def _header(path: Path, words: list[str]) -> tuple[int, int, int]:
+    """Numbers of nodes, switches and links."""
+    counts = words[:5] if len(words) == 6 else words
+    if len(counts) not in (3, 5) or not all(word.isascii() and word.isdigit() for word in counts):
+        found = describe(" ".join(words)) if words else "an empty file"
+        simai = "SimAI's of nodes, GPUs of a server, NVSwitches, switches, links, and a type of GPU"
+        raise ConfigError(f"{path}:1: found {found}, expected the numbers of nodes, switches and links, or {simai}")
+    numbers = [int(word[:9]) for word in counts]
+    return (numbers[0], numbers[2] + numbers[3], numbers[4]) if len(numbers) == 5 else (numbers[0], numbers[1], numbers[2])
 
 
 def _node(path: Path, line: int, word: str, num_nodes: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.foreign import refuse_foreign
 from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.input_file import read_bounded
@@ -184,8 +185,10 @@ def read_mscclpp_plan(path: Path) -> PlanFile:
     ConfigError
         If the file cannot be read, is not JSON, or an entry is missing, unknown or out of bounds.
     """
+    content = read_bounded(path, MAX_FILE_BYTES, "an MSCCL++ plan")
+    refuse_foreign(path, content)
     try:
-        text = read_bounded(path, MAX_FILE_BYTES, "an MSCCL++ plan").decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8, expected an MSCCL++ plan") from None
     top = _Entry(parse_json_object(text, path), str(path))

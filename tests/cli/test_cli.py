@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -336,3 +337,15 @@ def test_every_network_of_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> N
         assert done.exit_code == 0, done.output
         assert json.loads(done.output)["verified"] is True
         assert in_process("verify", str(output)).exit_code == 0
+
+
+def test_a_network_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    """Its bytes are escapes in what is written, which is then read as any other."""
+    name = os.fsdecode(b"n\xff.yml")
+    (tmp_path / name).write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
+    arguments = ("--size", "64KiB", "--synthesizer", "ring", "--output", "out")
+    assert run("synthesize", "--network", name, *arguments, cwd=tmp_path).returncode == 0
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["network"] == r"n\xff"
+    for command in (("verify", "out"), ("replay", "out"), ("inspect", "out"), ("report", "out", "--output", "r.html")):
+        done = run(*command, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr

@@ -98,3 +98,8 @@ def test_bad_numbers_of_servers(tmp_path: Path) -> None:
     assert "--racks and --uplink go together" in run(tmp_path, "servers", "--racks", "4").stderr
     assert "expected at most 28" in run(tmp_path, "servers", "--workers", "100", "--servers", "60").stderr
     assert "bandwidth[0] is nan" in run(tmp_path, "servers", "--bandwidth", "nan").stderr
+
+
+def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
+    done = run(tmp_path, "servers", "--box", "1e308")
+    assert done.returncode == 2 and "--box: found 1e+308, expected a number above 0 and below 1,000,000" in done.stderr
