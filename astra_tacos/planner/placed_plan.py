@@ -31,8 +31,8 @@ def plan_placed(
 ) -> PlanResult:
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 
-    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before is that of the
-    run in that placement; `PlanResult.placement` has that of the run as its files say.
+    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before is that of
+    the run in that placement; `PlanResult.placement` has that of the run as its files say.
     A run that ends in no placement is planned as it is, and a note says so.
 
     Parameters

@@ -210,6 +210,22 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
         plan_placed(planned_inputs(tmp_path / "plan", two), tmp_path / "again", options=QUICK)
 
 
+def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
+    """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
+    plan_placed(two, tmp_path / "plan", options=QUICK)
+    arguments = ["verify", "plan", "--before", str(two.workload)]
+    done = command(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    told["placement"]["npu_of_rank"] = told["placement"]["npu_of_rank"][::-1]
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps(told))
+    assert command(*arguments, cwd=tmp_path).returncode == 1
+    told["placement"]["npu_of_rank"][0] = 99
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps(told))
+    done = command(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and "names each NPU once" in done.stderr
+
+
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
     monkeypatch.setattr("astra_tacos.planner.fastest_plan.earliest", lambda ends: len(list(ends)) - 2)
