@@ -340,10 +340,21 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
         name = native.fastest_possible.name
         where = " where each link carries one message at a time" if native.fastest_possible.end.impossible else ""
         rows.append(("best native", f"{result.best_native_ns:,} ns{where}: {name} ({searched})"))
-        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}"))
+        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}{_lost_elsewhere(result)}"))
     if native.fastest is not None and (native.fastest.end.impossible or native.fastest != native.fastest_possible):
         rows.append(("fastest native", f"{native.fastest.end.end_ns:,} ns: {native.fastest}"))
     return rows
+
+
+def _lost_elsewhere(result: PlanResult) -> str:
+    """Where messages queue on another judge, and the best native run there is faster than the planned one."""
+    lost = []
+    for judged in result.judged:
+        if judged.loses_to_native and judged.native_ns is not None:
+            speed_up = judged.speed_up_over_native
+            gain = "the planned run does not end" if speed_up is None else f"{speed_up:.3f}"
+            lost.append(f", but {gain} on {judged.judge.label} over the best native run there, {judged.native_ns:,} ns")
+    return "".join(lost)
 
 
 def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:

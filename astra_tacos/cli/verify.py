@@ -213,8 +213,8 @@ def _placement_of(plan: Path) -> NDArray[np.int64] | None:
     schedule, placement = found.get("schedule"), found.get("placement")
     if isinstance(schedule, dict) and schedule.get("policies") != "as-is" and not schedule.get("kept_as_is"):
         raise ConfigError(
-            f"{plan}: scheduled ({schedule.get('policies')}), so its nodes are made of pieces of those before, which --before does "
-            "not follow: verify it without --before"
+            f"{plan}: scheduled ({schedule.get('policies')}), so its nodes are made of pieces of those before, which --before "
+            "does not follow: verify it without --before"
         )
     if placement is None:
         return None

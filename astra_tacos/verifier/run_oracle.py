@@ -195,14 +195,14 @@ def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[n
     """Violations for nodes that are not what they were; `place` is that of `_places`, `moved` says where ranks are now."""
     new, old = after.workload, before.workload
     old = replace(old, peer=_renumbered(old.peer, moved))
-    before = replace(before, columns=replace(before.columns, own=_renumbered(before.columns.own, moved)))
+    columns = replace(before.columns, own=_renumbered(before.columns.own, moved))
     found: list[Violation] = []
     faults = np.zeros(old.num_nodes, np.bool_)
     is_collective = old.kind == NodeType.COMM_COLL
     for name in _KEPT:
         faults |= getattr(old, name) != getattr(new, name)[place]
     for name in _KEPT_COLUMNS:
-        faults |= getattr(before.columns, name) != getattr(after.columns, name)[place]
+        faults |= getattr(columns, name) != getattr(after.columns, name)[place]
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
         found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
