@@ -73,12 +73,7 @@ def _print(result: PlaceResult, output: Path) -> None:
     rows = [("axes", axes or "none: the groups are no products of axes"), ("levels", f"{levels}, outermost first")]
     ends = ["does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (result.own, result.best)]
     rows.append(("end of the run", f"{ends[0]} -> {ends[1]} ({result.backend}, the run's own collectives)"))
-    rows.append(
-        (
-            "placement",
-            "as it was" if result.best.npu_of_rank is result.own.npu_of_rank else describe(result.best.matrix, result.axes),
-        )
-    )
+    rows.append(("placement", result.name))
     if result.speed_up is not None:
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
     rows.append(("files", str(output)))

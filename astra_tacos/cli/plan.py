@@ -268,17 +268,22 @@ def _print(
         ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
         ("judged by", f"the embedded replay, {result.backend}"),
     ]
+    if result.placement is not None:
+        rows.append(("placement", result.placement.name))
     if result.before_ns is None:
         rows.append(("before", f"does not end: {result.before_reason}"))
         rows.append(("end of the run", f"{result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
     else:
-        what = "native " + result.baseline if result.baseline else "as it was"
+        own = what = "native " + result.baseline if result.baseline else "as it was"
+        own_ns = None
         if scheduled is not None and scheduled.plan_starts_scheduled:
-            what = "scheduled, with its own collectives"
-            if scheduled.before_ns is not None:
-                gain = scheduled.before_ns / max(result.after_ns, 1)
-                rows.append(("in all", f"{scheduled.before_ns:,} ns (as it was) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
+            what, own_ns = "scheduled, with its own collectives", scheduled.before_ns
+        elif result.placement is not None and not result.placement.kept_as_is:
+            what, own_ns = f"placed, {'with its own collectives' if own == 'as it was' else own}", result.placement.before_ns
+        if own_ns is not None:
+            gain = own_ns / max(result.after_ns, 1)
+            rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
         rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
         rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
         rows.append(("speed-up", f"{result.speed_up:.3f}"))
@@ -335,10 +340,21 @@ def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
         name = native.fastest_possible.name
         where = " where each link carries one message at a time" if native.fastest_possible.end.impossible else ""
         rows.append(("best native", f"{result.best_native_ns:,} ns{where}: {name} ({searched})"))
-        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}"))
+        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}{_lost_elsewhere(result)}"))
     if native.fastest is not None and (native.fastest.end.impossible or native.fastest != native.fastest_possible):
         rows.append(("fastest native", f"{native.fastest.end.end_ns:,} ns: {native.fastest}"))
     return rows
+
+
+def _lost_elsewhere(result: PlanResult) -> str:
+    """Where messages queue on another judge, and the best native run there is faster than the planned one."""
+    lost = []
+    for judged in result.judged:
+        if judged.loses_to_native and judged.native_ns is not None:
+            speed_up = judged.speed_up_over_native
+            gain = "the planned run does not end" if speed_up is None else f"{speed_up:.3f}"
+            lost.append(f", but {gain} on {judged.judge.label} over the best native run there, {judged.native_ns:,} ns")
+    return "".join(lost)
 
 
 def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:

@@ -17,6 +17,9 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from astra_tacos.collective.collective import Collective
     from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
@@ -171,21 +174,64 @@ def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> V
 def _verify_planned(directory: Path, before: Path | None) -> Verdict:
     from astra_tacos.run.run import read_run
     from astra_tacos.run.trace_parts import read_trace_parts
+    from astra_tacos.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 
-    parts = read_trace_parts(directory / "plan.json")
+    plan = directory / "plan.json"
+    npu_of_rank = None if before is None else _placement_of(plan)
+    parts = read_trace_parts(plan)
     prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
     if len(prefixes) != 1:
         raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
     groups = directory / "comm_group.json"
     files = directory / "system.json", directory / "network.yml", groups if groups.is_file() else None
     after = read_run(directory / "workload" / prefixes[0], *files, None, directory)
-    original = None if before is None else read_run(before, *files, None, directory)
-    verdict = verify_run(after, parts, original)
+    with scratch_directory() as scratch:
+        if before is not None and npu_of_rank is not None:
+            before = _renumbered(before, npu_of_rank.tolist(), scratch)
+        original = None if before is None else read_run(before, *files, None, directory)
+        verdict = verify_run(after, parts, original, npu_of_rank=npu_of_rank)
     what = f"a planned run of {verdict.num_collectives:,} collective nodes"
     what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
     what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
     return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
+
+
+def _placement_of(plan: Path) -> NDArray[np.int64] | None:
+    """Where `plan --place` put the ranks of the run before, by its plan.json; None if they stay where they were.
+
+    Raises
+    ------
+    ConfigError
+        If the plan is of a scheduled run, whose nodes are others, or the placement is none.
+    """
+    import numpy as np
+
+    from astra_tacos.config.json_text import read_json_object
+
+    found = read_json_object(plan)
+    schedule, placement = found.get("schedule"), found.get("placement")
+    if isinstance(schedule, dict) and schedule.get("policies") != "as-is" and not schedule.get("kept_as_is"):
+        raise ConfigError(
+            f"{plan}: scheduled ({schedule.get('policies')}), so its nodes are made of pieces of those before, which --before "
+            "does not follow: verify it without --before"
+        )
+    if placement is None:
+        return None
+    ranks = placement.get("npu_of_rank") if isinstance(placement, dict) else None
+    if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks) or sorted(ranks) != list(range(len(ranks))):
+        raise ConfigError(f"{plan}: placement: found no 'npu_of_rank' that names each NPU once: plan the run again")
+    return np.array(ranks, np.int64)
+
+
+def _renumbered(before: Path, npu_of_rank: list[int], folder: Path) -> Path:
+    """The prefix of the traces of a run under the numbers of the NPUs where its ranks are."""
+    for rank, npu in enumerate(npu_of_rank):
+        path = Path(f"{before}.{rank}.et")
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file, expected traces of the {len(npu_of_rank)} ranks that were placed")
+        (folder / f"{before.name}.{npu}.et").symlink_to(path.resolve())
+    return folder / before.name
 
 
 def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: str | None, root: int | None = None) -> Verdict:

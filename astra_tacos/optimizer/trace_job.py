@@ -29,12 +29,12 @@ def trace_job(run: Run, shape: Shape) -> Job:
     Raises
     ------
     ConfigError
-        If ASTRA-sim does not run a node, there are more ranks than NPUs, or a group is not a block of the network.
+        If ASTRA-sim does not run a node, there are not as many ranks as NPUs, or a group is not a block of the network.
     """
     trace = run.workload
-    if trace.num_ranks > shape.num_npus:
+    if trace.num_ranks != shape.num_npus:
         raise ConfigError(
-            f"{trace.prefix}: {trace.num_ranks} ranks, expected at most the {shape.num_npus} NPUs of {shape.source}"
+            f"{trace.prefix}: traces of {trace.num_ranks} ranks, expected {shape.num_npus}, as many as {shape.source} has NPUs"
         )
     actions = workload_actions(run)
     rank = trace.rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from astra_tacos.files import replaced_directory
@@ -11,7 +11,11 @@ from astra_tacos.judge.possibility import earliest
 from astra_tacos.planner.plan_result import PlanResult
 
 
-def write_fastest(output: Path, plans: Sequence[tuple[Path, PlanResult]], *files: Path) -> PlanResult:
+def write_fastest(
+    output: Path,
+    plans: Sequence[tuple[Path, PlanResult]],
+    adds: Callable[[PlanResult, Path], PlanResult] = lambda kept, target: kept,
+) -> PlanResult:
     """Copy the plan whose run ends first, the first one of equally fast ones; returns its result.
 
     Parameters
@@ -20,12 +24,10 @@ def write_fastest(output: Path, plans: Sequence[tuple[Path, PlanResult]], *files
         Directory to write; a plan that is there is replaced.
     plans
         The directory and the result of each plan.
-    files
-        What else goes into the directory.
+    adds
+        Adds to the directory what there is to say of the plan that is kept; returns its result with that.
     """
     folder, result = plans[earliest(result.after_end for _, result in plans)]
     with replaced_directory(output) as target:
         shutil.copytree(folder, target, dirs_exist_ok=True)
-        for path in files:
-            shutil.copyfile(path, target / path.name)
-    return result
+        return adds(result, target)

@@ -85,6 +85,16 @@ class PlaceResult:
     tried: tuple[Placement, ...]
 
     @property
+    def is_as_it_was(self) -> bool:
+        """Whether the ranks stay where they were."""
+        return self.best.npu_of_rank is self.own.npu_of_rank
+
+    @property
+    def name(self) -> str:
+        """The placement in words."""
+        return "as it was" if self.is_as_it_was else describe(self.best.matrix, self.axes)
+
+    @property
     def speed_up(self) -> float | None:
         """End of the run as it was over that of the placed one."""
         if self.own.end_ns is None or self.best.end_ns is None:

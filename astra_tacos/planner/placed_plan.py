@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.errors import ReplayError
+from astra_tacos.files import write_json
 from astra_tacos.planner.fastest_plan import write_fastest
-from astra_tacos.planner.place import describe, place, placed_inputs
+from astra_tacos.planner.place import PlaceResult, place, placed_inputs
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.run_files import PLACE_FILE, RunInputs, check_output
+from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
+from astra_tacos.planner.run_files import PLACE_FILE, RunInputs, add_to_plan, check_output
 from astra_tacos.run.backend import Backend
 
 _NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
@@ -29,7 +31,8 @@ def plan_placed(
 ) -> PlanResult:
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 
-    `place.json` is then beside `plan.json`. The time before is that of the run in the placement that was planned; notes name it.
+    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before is that of
+    the run in that placement; `PlanResult.placement` has that of the run as its files say.
     A run that ends in no placement is planned as it is, and a note says so.
 
     Parameters
@@ -56,9 +59,29 @@ def plan_placed(
             return plan(inputs, output, **options, more_notes=(f"{_NOT_PLACED}: {error}",))
         own = plan(inputs, folder / "own", **options)
         plans = [(folder / "own", own)]
-        if found.best.npu_of_rank is not found.own.npu_of_rank:
+        if not found.is_as_it_was:
             moved = placed_inputs(folder / "placed", inputs)
-            where = f"ranks are placed as {describe(found.best.matrix, found.axes)} ({PLACE_FILE})"
+            where = f"ranks are placed as {found.name} ({PLACE_FILE})"
             note = f"{where}: as they were, the plan takes {own.after_ns:,} ns"
             plans.append((folder / "moved", plan(moved, folder / "moved", **options, more_notes=(note,))))
-        return write_fastest(output, plans, folder / "placed" / PLACE_FILE)
+        return write_fastest(output, plans, adds=lambda kept, target: _add_placement(found, own, plans, kept, target))
+
+
+def _add_placement(
+    found: PlaceResult, own: PlanResult, plans: list[tuple[Path, PlanResult]], kept: PlanResult, target: Path
+) -> PlanResult:
+    """Say in `plan.json` and `place.json` where the ranks are in the plan that is kept; returns its result with that."""
+    written = replace(found, best=found.own) if kept is own else found
+    best = written.best
+    placement = PlannedPlacement(
+        name=written.name,
+        matrix=best.matrix,
+        npu_of_rank=tuple(best.npu_of_rank.tolist()),
+        kept_as_is=written.is_as_it_was,
+        before_ns=own.before_ns,
+        as_is_planned_ns=own.after_ns,
+        placed_planned_ns=plans[1][1].after_ns if len(plans) > 1 else None,
+    )
+    add_to_plan(target, "placement", asdict(placement))
+    write_json(target / PLACE_FILE, written.to_json())
+    return replace(kept, placement=placement)

@@ -33,7 +33,7 @@ from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
-from astra_tacos.planner.run_judgement import fair_judges, judge_run, notes_on_other_plan, replay_or_reason
+from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, judge_run, notes_on_other_plan, replay_or_reason
 from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -163,6 +163,8 @@ def plan(
         best = runs.joint(best, solutions, base, model, options, kept, limit)
         judged = judge_run(judges, before, best.run, best.known)
         judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
+        if compare_backends and native.fastest_possible is not None:
+            judged = tuple(_with_native(each, workload, model, start, before) for each in judged)
         defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
@@ -246,6 +248,17 @@ def _known(start: Run, end: RunOutcome | str) -> tuple[NativeConfiguration, RunO
     """The native configuration of the run before, and its replay; None if it has none, or does not end."""
     configuration = configuration_of(start)
     return None if configuration is None or isinstance(end, str) else (configuration, end)
+
+
+def _with_native(
+    judged: JudgedRun, workload: Workload, made_for: Backend, start: Run, before: Mapping[Backend, RunOutcome | str]
+) -> JudgedRun:
+    """With the best native run on a judge that has queues, if the plan is made for a backend without."""
+    backend = judged.judge.backend
+    if made_for.models_congestion or not backend.models_congestion or not backend.is_analytical:
+        return judged
+    there = best_native(workload, backend, known=_known(start, before[backend])).fastest_possible
+    return judged if there is None else replace(judged, native_ns=there.end.possible_ns)
 
 
 def _base(own: _Base, workload: Workload, native: BestNative) -> _Base:

@@ -25,6 +25,8 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import Recording
 from astra_tacos.run.run import NATIVE
 
+_NESTED = ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after", "placement")
+
 
 @dataclass(frozen=True, slots=True)
 class CaseFigures:
@@ -118,6 +120,31 @@ class JointFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedPlacement:
+    """Where the ranks of a run are that was planned with and without another placement; times in ns, None where unknown.
+
+    Parameters
+    ----------
+    name, matrix, npu_of_rank
+        The placement that was written, in words, as a matrix (None if it was found without axes), and as a map.
+    kept_as_is
+        Whether the ranks stay where they were.
+    before_ns
+        End of the run as its files say.
+    as_is_planned_ns, placed_planned_ns
+        End of both plans; None where no other placement was planned.
+    """
+
+    name: str
+    matrix: tuple[tuple[int, ...], ...] | None
+    npu_of_rank: tuple[int, ...]
+    kept_as_is: bool
+    before_ns: int | None
+    as_is_planned_ns: int
+    placed_planned_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanResult:
     """The result of a plan: times before and after, and the figures of each distinct collective.
 
@@ -151,6 +178,8 @@ class PlanResult:
         Collectives of several groups that run joint schedules.
     path_before, path_after
         The critical paths; before is None if that run does not end.
+    placement
+        Where the ranks are, if other places were tried. The run before is then the one in that placement.
     """
 
     backend: Backend
@@ -172,6 +201,7 @@ class PlanResult:
     joint: tuple[JointFigures, ...]
     path_before: PathSummary | None
     path_after: PathSummary
+    placement: PlannedPlacement | None = None
 
     @property
     def before_ns(self) -> int | None:
@@ -216,7 +246,17 @@ class PlanResult:
                 own |= _end_in_json("before", self.before_end)
             elif name == "after_end":
                 own |= _end_in_json("after", self.after_end)
-            elif name not in ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after"):
+            elif name not in (
+                "cases",
+                "judged",
+                "native",
+                "bound",
+                "messages",
+                "joint",
+                "path_before",
+                "path_after",
+                "placement",
+            ):
                 own[name] = getattr(self, name)
         own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
@@ -228,6 +268,7 @@ class PlanResult:
             own |= judged.to_json()
         own |= {"joint": [asdict(each) for each in self.joint]}
         paths = {"before": self.path_before, "after": self.path_after}
+        own |= {} if self.placement is None else {"placement": asdict(self.placement)}
         own |= {"critical_path": {when: path and path.to_json() for when, path in paths.items()}}
         return own | {"cases": [case.to_json() for case in self.cases]}
 

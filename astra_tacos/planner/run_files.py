@@ -207,3 +207,12 @@ def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], colu
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     names = json.dumps(columns)
     (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def add_to_plan(folder: Path, key: str, entry: dict[str, Any]) -> None:
+    """Add an object to `plan.json`, which keeps its lines."""
+    path = folder / PLAN_FILE
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("{")  # a plan of ours
+    block = json.dumps({key: entry}, indent=1)[1:-2]
+    path.write_text(f"{{{block},{text[1:]}", encoding="utf-8")

@@ -16,6 +16,8 @@ from astra_tacos.run.run import Run
 Known = Mapping[Backend, RunOutcome | str]
 """Replays that are there already: their outcome, or why there is none."""
 
+_AS_FAST = 1.01
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
@@ -29,17 +31,32 @@ class JudgedRun:
         Of the run before, and of the planned one.
     reason
         Why the planned one does not end.
+    native_ns
+        Of the best native run on this judge, where it was looked for: on judges with queues that the plan is not made for.
     """
 
     judge: Judge
     before_ns: int | None
     after_ns: int | None
     reason: str = ""
+    native_ns: int | None = None
+
+    @property
+    def speed_up_over_native(self) -> float | None:
+        """The best native run on this judge over the planned run there; None where either is not known."""
+        return None if self.native_ns is None or self.after_ns is None else self.native_ns / max(self.after_ns, 1)
+
+    @property
+    def loses_to_native(self) -> bool:
+        """Whether the planned run is slower here than the best native one, by more than models differ."""
+        return self.native_ns is not None and (self.after_ns is None or self.after_ns > _AS_FAST * self.native_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """The time after under the judge's figure, `stock_ns`, and the time before as `stock_before_ns`."""
+        """The time after under the judge's figure, `stock_ns`, the one before as `stock_before_ns`, and the best native one."""
         figure = self.judge.figure
-        return {figure: self.after_ns, f"{figure.removesuffix('_ns')}_before_ns": self.before_ns}
+        stem = figure.removesuffix("_ns")
+        native = {} if self.native_ns is None else {f"{stem}_best_native_ns": self.native_ns}
+        return {figure: self.after_ns, f"{stem}_before_ns": self.before_ns} | native
 
     def note(self, made_for: Backend) -> str | None:
         """What there is to say: the planned run does not end there, is slower than before, or takes less than it can.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from astra_tacos.files import replaced_directory
 from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.run_files import PLAN_FILE, RunInputs, check_output, planned_inputs, write_plan
+from astra_tacos.planner.run_files import RunInputs, add_to_plan, check_output, planned_inputs, write_plan
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
@@ -136,13 +135,5 @@ def scheduled_plan(
                 )
                 scheduled = replace(scheduled, notes=(*scheduled.notes, note))
         for place, _ in plans:
-            _add(place / PLAN_FILE, scheduled.to_json() | more_figures)
+            add_to_plan(place, "schedule", scheduled.to_json() | more_figures)
         return write_fastest(output, plans), scheduled
-
-
-def _add(path: Path, entry: dict[str, Any]) -> None:
-    """Add the scheduling to `plan.json`, which keeps its lines."""
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("{")  # a plan of ours
-    block = json.dumps({"schedule": entry}, indent=1)[1:-2]
-    path.write_text(f"{{{block},{text[1:]}", encoding="utf-8")

@@ -90,7 +90,11 @@ class _Nodes:
 
 
 def verify_run(
-    after: Run, parts: dict[str, TraceParts], before: Run | None = None, most_messages: int | None = None
+    after: Run,
+    parts: dict[str, TraceParts],
+    before: Run | None = None,
+    most_messages: int | None = None,
+    npu_of_rank: NDArray[np.int64] | None = None,
 ) -> RunVerdict:
     """Judge a planned run.
 
@@ -104,6 +108,9 @@ def verify_run(
         The run that was planned; None if it is not known. Then nodes have to do what they themselves say.
     most_messages
         Traces with more messages are not looked into; None to look into all.
+    npu_of_rank
+        int64[num_ranks], where the ranks of the run before are; its traces and groups already have these numbers, but peers and
+        roots in its nodes do not. None if they stay where they are.
 
     Raises
     ------
@@ -143,8 +150,9 @@ def verify_run(
         place, lost = _places(before.workload, after.workload)
         violations += lost
         if place is not None:
-            violations += _compare(before, after, place)
-            asked = _collective_nodes(before)
+            moved = np.arange(before.workload.num_ranks) if npu_of_rank is None else npu_of_rank
+            violations += _compare(before, after, place, moved)
+            asked = _collective_nodes(before, moved)
             nodes = replace(asked, row=place[asked.row])
     violations += _check_nodes(after, nodes, made)
     violations += _check_sequences(after, nodes)
@@ -183,16 +191,18 @@ def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
     return [Violation(v.code, f"{prefix.name}: {v.message}", v.send, v.npu, v.chunk, v.time_ns) for v in violations]
 
 
-def _compare(before: Run, after: Run, place: NDArray[np.int64]) -> list[Violation]:
-    """Violations for nodes that are not what they were; `place` is that of `_places`."""
-    old, new = before.workload, after.workload
+def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[np.int64]) -> list[Violation]:
+    """Violations for nodes that are not what they were; `place` is that of `_places`, `moved` says where ranks are now."""
+    new, old = after.workload, before.workload
+    old = replace(old, peer=_renumbered(old.peer, moved))
+    columns = replace(before.columns, own=_renumbered(before.columns.own, moved))
     found: list[Violation] = []
     faults = np.zeros(old.num_nodes, np.bool_)
     is_collective = old.kind == NodeType.COMM_COLL
     for name in _KEPT:
         faults |= getattr(old, name) != getattr(new, name)[place]
     for name in _KEPT_COLUMNS:
-        faults |= getattr(before.columns, name) != getattr(after.columns, name)[place]
+        faults |= getattr(columns, name) != getattr(after.columns, name)[place]
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
         found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
@@ -206,6 +216,13 @@ def _compare(before: Run, after: Run, place: NDArray[np.int64]) -> list[Violatio
     for added in np.flatnonzero(extra).tolist():
         found.append(Violation("nodes-added", f"{new.describe_node(added)} is new", npu=_rank(new, added)))
     return found
+
+
+def _renumbered(ranks: NDArray[np.int64], moved: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranks under the numbers that they have now; what is none stays."""
+    named = (ranks >= 0) & (ranks < len(moved))
+    renumbered: NDArray[np.int64] = np.where(named, moved[np.where(named, ranks, 0)], ranks)
+    return renumbered
 
 
 def _places(old: Trace, new: Trace) -> tuple[NDArray[np.int64] | None, list[Violation]]:
@@ -227,8 +244,8 @@ def _rank(trace: Trace, row: int) -> int:
     return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
 
 
-def _collective_nodes(run: Run) -> _Nodes:
-    """What each collective node of a run has to do."""
+def _collective_nodes(run: Run, moved: NDArray[np.int64] | None = None) -> _Nodes:
+    """What each collective node of a run has to do; `moved` says where the ranks are that its nodes name."""
     trace, columns = run.workload, run.columns
     rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
     group = group_ids(columns)[rows]
@@ -256,8 +273,14 @@ def _collective_nodes(run: Run) -> _Nodes:
     members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
     ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
     of_node = [ranks.get(number, ()) for number in group.tolist()]
+    places = list(range(run.network.num_npus)) if moved is None else moved.tolist()
+    named = {place: rank for rank, place in enumerate(places)}
     roots = [
-        min(of_group, default=_NO_ROOT) if given == _NO_ROOT and kind in ROOTED else given
+        (min(of_group, key=lambda each: named[each], default=_NO_ROOT) if kind in ROOTED else given)
+        if given == _NO_ROOT
+        else places[given]
+        if 0 <= given < len(places)
+        else given
         for given, kind, of_group in zip(root, pattern, of_node, strict=True)
     ]
     return _Nodes(rows, pattern, trace.size_bytes[rows].tolist(), roots, of_node)

@@ -80,9 +80,10 @@ def test_other_groups_are_refused(ranks: tuple[int, ...]) -> None:
         block_of(ranks, SHAPE, "group 7")
 
 
-def test_more_ranks_than_npus(run: Run) -> None:
-    with pytest.raises(ConfigError, match=r"16 ranks, expected at most the 4 NPUs of n\.yml"):
-        trace_job(run, Shape("n.yml", ("Ring",), (4,), (0.0,)))
+@pytest.mark.parametrize("num_npus", [4, 32, 1_000_000])
+def test_other_numbers_of_ranks_and_npus(run: Run, num_npus: int) -> None:
+    with pytest.raises(ConfigError, match=rf"traces of 16 ranks, expected {num_npus}, as many as n\.yml has NPUs"):
+        trace_job(run, Shape("n.yml", ("Ring",), (num_npus,), (0.0,)))
 
 
 def test_demands_of_one_npu_are_none() -> None:

@@ -199,8 +199,45 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
     told = json.loads((tmp_path / "plan" / "place.json").read_text())
     groups = json.loads((tmp_path / "plan" / "comm_group.json").read_text())
     assert groups["1"] == sorted(told["npu_of_rank"][rank] for rank in GROUPS["1"])
+    assert result.placement is not None
+    assert tuple(told["npu_of_rank"]) == result.placement.npu_of_rank and not result.placement.kept_as_is
+    assert (result.placement.before_ns, result.placement.as_is_planned_ns) == (own.before_ns, own.after_ns)
+    assert result.before_ns == told["after"]["end_ns"] != own.before_ns
+    assert result.placement.placed_planned_ns == result.after_ns
+    planned = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert planned["placement"] == json.loads(json.dumps(result.to_json()["placement"]))
     with pytest.raises(ConfigError, match="to be placed before it is planned"):
         plan_placed(planned_inputs(tmp_path / "plan", two), tmp_path / "again", options=QUICK)
+
+
+def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
+    """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
+    plan_placed(two, tmp_path / "plan", options=QUICK)
+    arguments = ["verify", "plan", "--before", str(two.workload)]
+    done = command(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    told["placement"]["npu_of_rank"] = told["placement"]["npu_of_rank"][::-1]
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps(told))
+    assert command(*arguments, cwd=tmp_path).returncode == 1
+    told["placement"]["npu_of_rank"][0] = 99
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps(told))
+    done = command(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and "names each NPU once" in done.stderr
+
+
+def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the native runs the placed one ends first, of the plans that of the run as it is."""
+    monkeypatch.setattr("astra_tacos.planner.fastest_plan.earliest", lambda ends: len(list(ends)) - 2)
+    result = plan_placed(two, tmp_path / "plan", options=QUICK)
+    told = json.loads((tmp_path / "plan" / "place.json").read_text())
+    assert result.placement is not None and result.placement.placed_planned_ns is not None
+    assert told["npu_of_rank"] == list(range(8))
+    assert told["after"] == told["before"] and told["speed_up"] == 1
+    assert told["before"]["end_ns"] == result.before_ns == result.placement.before_ns
+    assert result.placement.kept_as_is and result.placement.name == "as it was"
+    assert result.placement.placed_planned_ns < result.placement.as_is_planned_ns == result.after_ns
+    assert json.loads((tmp_path / "plan" / "comm_group.json").read_text())["1"] == GROUPS["1"]
 
 
 def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) -> None:

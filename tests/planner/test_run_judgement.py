@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 
+from astra_tacos.cli.plan import _native_rows
 from astra_tacos.config.network import read_network
 from astra_tacos.judge.judges import Judge
+from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, notes_on_other_plan
-from astra_tacos.planner.workload import read_inputs
+from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -30,6 +33,22 @@ def inputs(tmp_path: Path) -> RunInputs:
     found = written(tmp_path / "run", RunFiles(ranks=ranks, system={"all-reduce-implementation": ["direct", "direct"]}))
     found.network.write_text(NETWORK)
     return found
+
+
+def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs: RunInputs, tmp_path: Path) -> None:
+    """The line has the best native run on the judge with queues, which is that of a search there, where it is 1% faster."""
+    result, _ = planned(inputs, tmp_path / "plan", options=OPTIONS)
+    stock, aware = result.judged
+    there = best_native(find_workload(inputs), CONGESTION_AWARE).fastest_possible
+    assert there is not None and aware.native_ns == there.end.possible_ns
+    assert stock.native_ns is None and aware.after_ns is not None
+    stored = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert stored["congestion_aware_best_native_ns"] == aware.native_ns
+    for native_ns, loses in ((aware.after_ns, False), (aware.after_ns * 2 // 3, True)):
+        told = replace(result, judged=(stock, replace(aware, native_ns=native_ns)))
+        (row,) = (text for name, text in _native_rows(told) if name == "speed-up over it")
+        lost = f", but 0.667 on congestion-aware over the best native run there, {native_ns:,} ns"
+        assert row.endswith(lost) if loses else row == f"{result.speed_up_over_best_native:.3f}"
 
 
 def ends(result: PlanResult) -> dict[str, tuple[int | None, int | None]]:

@@ -36,6 +36,8 @@ def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     kept = command("plan", *given, "--output", "kept", "--schedule", "priority", "--keep-collectives", cwd=tmp_path)
     assert kept.returncode == 0, kept.stderr
     assert "exposed communication" in kept.stdout
+    refused = command("verify", "kept", "--before", "run/workload/w", cwd=tmp_path)
+    assert refused.returncode == 2 and "scheduled (priority), so its nodes are made of pieces" in refused.stderr
     told = json.loads((tmp_path / "kept" / "plan.json").read_text())["schedule"]
     shown = command("report", "kept", "-o", "kept.html", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -58,3 +60,6 @@ def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path: Path) ->
     assert result["before_ns"] != end_ns, "a scheduled run with its own collectives is another run"
     assert f"{result['before_ns']:,} ns (scheduled, with its own collectives) -> {result['after_ns']:,} ns" in done.stdout
     assert f"{end_ns:,} ns (as it was) -> {result['after_ns']:,} ns, speed-up {end_ns / result['after_ns']:.3f}" in done.stdout
+    refused = command("verify", "out", "--before", "run/workload/w", cwd=tmp_path)
+    assert refused.returncode == 2 and "scheduled (decouple), so its nodes are made of pieces" in refused.stderr
+    assert command("verify", "out", cwd=tmp_path).returncode == 0
