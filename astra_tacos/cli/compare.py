@@ -15,8 +15,9 @@ from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, search
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
-from astra_tacos.files import check_writable, replaced_file, write_json
+from astra_tacos.errors import ConfigError, OutputError, ReplayError, SynthesisError
+from astra_tacos.files import check_writable, replaced_file, together, write_json
+from astra_tacos.input_file import forget_inputs
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
@@ -93,6 +94,22 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
 """What --output writes, and how."""
 
 
+def _check_earlier(output: Path) -> None:
+    """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
+    from astra_tacos.report.compare_rows import read_rows
+
+    tables = [output / name for name in _FILES if name.endswith((".csv", ".json"))]
+    there = [output / name for name in _FILES if (output / name).exists()]
+    try:
+        for table in tables if there else []:
+            read_rows(table)
+    except ConfigError as error:
+        text = f"{there[0]}: exists, and {output} is no comparison of astra_tacos ({error}): choose another output"
+        raise OutputError(text) from None
+    finally:
+        forget_inputs(*tables)
+
+
 @click.command()
 @network_option
 @click.option(
@@ -157,6 +174,8 @@ def compare(
     files += [(output / name, write) for name, write in _FILES.items()] if output is not None else []
     if len({path.resolve() for path, _ in files}) < len(files):
         raise click.UsageError("--csv, --plot and --output name the same file twice.")
+    if output is not None:
+        _check_earlier(output)
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     network = with_ns3(read_network(network_path), ns3_config, backend)
@@ -174,8 +193,9 @@ def compare(
             rows.append(row)
             on_progress(min(len(rows), total), total)
     rows = _mark_best(rows)
-    for path, write in files:
-        write(rows, path, plot_width)
+    with together():
+        for path, write in files:
+            write(rows, path, plot_width)
     written = [path for path, _ in files]
     if as_json:
         print_json(_result(rows, written))

@@ -12,6 +12,7 @@ import click
 from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
+from astra_tacos.input_file import inputs_noted
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -78,6 +79,7 @@ def cli() -> None:
     astra-tacos synthesize --network N.yml --collective all-reduce --size 64MiB --output DIR
     """
     print_warnings()
+    click.get_current_context().with_resource(inputs_noted())
 
 
 def main(arguments: list[str] | None = None) -> None:
