@@ -207,3 +207,19 @@ def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monke
     result = compare(*common)
     assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"
     assert [path.name for path in tmp_path.iterdir()] == [network]
+
+
+def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*arguments: object, **options: object) -> None:
+        raise AssertionError("the topology was built")
+
+    monkeypatch.setattr("astra_tacos.topology.composition.build_topology", build)
+    path = tmp_path / "n.yml"
+    path.write_text("topology: [Ring, Ring]\nnpus_count: [1000, 1000]\nbandwidth: [50, 50]\nlatency: [500, 500]\n")
+    result = compare("--network", str(path), "--sizes", "1GiB")
+    assert str(result.exception) == (
+        f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many for `compare` to list: use "
+        "`synthesize --collective all-reduce`, which makes NPU 0's chunks for all (symmetric), or fewer NPUs"
+    )
