@@ -116,9 +116,11 @@ def read_trace_parts(path: Path) -> dict[str, TraceParts]:
 
 def _part(entry: dict[str, Any]) -> TracePart:
     members = tuple(whole({"a member": member}, "a member", MAX_NPUS) for member in entry["members"])
-    optional = {key: None if entry[key] is None else whole(entry, key, MAX_NPUS) for key in ("root", "num_owners")}
-    numbers = {
-        "size_bytes": whole(entry, "size_bytes", MAX_SIZE_BYTES),
-        "chunks_per_npu": whole(entry, "chunks_per_npu", MAX_CHUNKS),
-    }
-    return TracePart(str(entry["collective"]), **numbers, members=members, **optional)
+    return TracePart(
+        str(entry["collective"]),
+        size_bytes=whole(entry, "size_bytes", MAX_SIZE_BYTES),
+        chunks_per_npu=whole(entry, "chunks_per_npu", MAX_CHUNKS),
+        members=members,
+        root=None if entry["root"] is None else whole(entry, "root", MAX_NPUS),
+        num_owners=None if entry["num_owners"] is None else whole(entry, "num_owners", MAX_NPUS),
+    )

@@ -111,7 +111,7 @@ def test_an_error_that_nobody_can_read_has_its_exit_code(tmp_path: Path) -> None
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", "inspect", "nofile"]
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         assert subprocess.run(command, cwd=tmp_path, stderr=full, check=False).returncode == 2
 
 
