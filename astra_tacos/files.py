@@ -5,15 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from astra_tacos import temporaries
 from astra_tacos.errors import AstraTacosError, OutputError
+from astra_tacos.input_file import inputs_read
 
+ASTRA_SIM_LOG = "log"
+"""Folder in which ASTRA-sim writes its own log, where it is started."""
+_LOG_FILE = re.compile(rf"(.+/)?{ASTRA_SIM_LOG}/[^/]+\.log")
+_TRACE_FILE = re.compile(r".+/[^/]+\.[0-9]+\.et")
+_logger = logging.getLogger(__name__)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
 
@@ -31,18 +40,32 @@ def check_writable(path: Path) -> None:
     if path.exists() and not path.is_file():
         return
     _check_folder(path, path.absolute())
+    _check_no_input(path, path.resolve())
+
+
+def _check_no_input(path: Path, target: Path) -> None:
+    """Check that the command has not read what is written to: `target` itself, or a file inside."""
+    if temporaries.is_own(target):
+        return
+    for file in inputs_read():
+        if file == target or target in file.parents:
+            inside = "" if file == target else f" ({file.relative_to(target)} inside)"
+            raise OutputError(f"{path}: the output would replace an input of this command{inside}: choose another output")
 
 
 def _check_folder(path: Path, target: Path) -> None:
     """Check that the folder of `target`, or the nearest one above that exists, takes what is written to `path`."""
+    if target == target.parent:
+        raise OutputError(f"{path}: is the root directory, which cannot be replaced: choose another output")
     folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
 
 
-def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool]) -> None:
+def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool], others: Iterable[str] = ()) -> None:
     """Check, before any work, that a directory may be written to `path`: it does not exist, or may be replaced.
 
+    It may be if every file inside is known: by `is_own` or `others`, as a trace in a folder, or as ASTRA-sim's own log.
     One that a killed process left under another name gets its own back.
 
     Parameters
@@ -53,6 +76,8 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
         Of what kind it should be, in words: "plan of astra_tacos".
     is_own
         Whether a directory of entries of these names is one of that kind, or empty.
+    others
+        Further files that it may have, by their paths in it.
 
     Raises
     ------
@@ -66,10 +91,24 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool])
         return
     if not path.is_dir():
         raise OutputError(f"{path}: exists and is not a directory: choose another output")
-    if not is_own({entry.name for entry in path.iterdir()}):
+    known = set(others)
+    above = {name.split("/")[0] for name in known}
+    names = {entry.name for entry in path.iterdir()}
+    if not is_own(names) and not is_own(names - above):
         raise OutputError(f"{path}: exists and is not a {what}: choose another output")
+    for name in _files_in_folders(target):
+        if name not in known and not _TRACE_FILE.fullmatch(name) and not _LOG_FILE.fullmatch(name):
+            raise OutputError(f"{path}: {name} is inside, which no {what} has and which would be deleted: choose another output")
     if path.resolve() == Path.cwd():
         raise OutputError(f"{path}: is the current directory, which cannot be replaced: choose another output")
+
+
+def _files_in_folders(directory: Path) -> Iterator[str]:
+    """Paths of files in the folders of a directory, from the directory on, sorted by folder."""
+    for folder, folders, files in os.walk(directory):
+        folders.sort()
+        if Path(folder) != directory:
+            yield from ((Path(folder) / name).relative_to(directory).as_posix() for name in sorted(files))
 
 
 def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
@@ -128,18 +167,16 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
         return
     target = path.resolve()
+    _check_no_input(path, target)
+    missing = [folder for folder in target.parents if not folder.exists()]
     with _named(path, Path(target.anchor)):
         target.parent.mkdir(parents=True, exist_ok=True)
         if not temporaries.is_own(target):
             temporaries.remove_stale(target.parent)
         made = temporaries.create_directory(target) if suffix else temporaries.create_file(target)
-    temporary = made / f"output{suffix}" if suffix else made
-    try:
-        with _named(path, made), _named_as(path, temporary):
-            yield temporary
-            temporary.replace(target)
-    finally:
-        temporaries.remove(made)
+    output = _Output(path, made, made / f"output{suffix}" if suffix else made, target, missing)
+    with output.placed():
+        yield output.temporary
 
 
 @contextlib.contextmanager
@@ -156,17 +193,122 @@ def replaced_directory(path: Path) -> Iterator[Path]:
         If the parent of `path` cannot be written to, or the disk becomes full in the block.
     """
     target = path.resolve()  # a link stays, what it leads to is replaced
+    _check_no_input(path, target)
+    missing = [folder for folder in target.parents if not folder.exists()]
     with _named(path, Path(target.anchor)):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporaries.recover(target)
         temporaries.remove_stale(target.parent)
         temporary = temporaries.create_directory(target)
+    with _Output(path, temporary, temporary, target, missing).placed():
+        yield temporary
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """What `replaced_file` and `replaced_directory` write in the block gets its place when the block ends: all of it or nothing.
+
+    If one cannot get its place, the others get back what was there. What is no regular file is written to at once.
+    """
+    global _waiting
+    if _waiting is not None:
+        yield
+        return
+    waiting: list[_Output] = []
+    _waiting = waiting
+    placed: list[tuple[_Output, bool]] = []
     try:
-        with _named(path, temporary), _named_as(path, temporary):
-            yield temporary
-            _replace_directory(temporary, target)
+        yield
+        _waiting = None
+        for output in waiting:
+            was_there = output.target.exists()
+            output.place(keeps_old=True)
+            placed.append((output, was_there))
+    except BaseException:
+        for output, was_there in reversed(placed):
+            output.take_back(was_there)
+        for output in waiting:
+            output.remove_folders()
+        raise
     finally:
-        temporaries.remove(temporary)
+        _waiting = None
+        for output in waiting:
+            temporaries.remove(output.made)
+
+
+_waiting: list[_Output] | None = None
+"""Outputs that `together` gives their places; None outside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A file or directory under a temporary name.
+
+    Parameters
+    ----------
+    path
+        Its name as the user knows it.
+    made
+        The temporary of this process: `temporary`, or the folder that it is alone in.
+    temporary, target
+        Where it is written, and its place.
+    missing
+        Folders above the target that were not there.
+    """
+
+    path: Path
+    made: Path
+    temporary: Path
+    target: Path
+    missing: list[Path]
+
+    @contextlib.contextmanager
+    def placed(self) -> Iterator[None]:
+        """Give it its place when the block ends, or leave that to `together`; nothing stays behind on an error."""
+        is_waiting = False
+        try:
+            with _named(self.path, self.made), _named_as(self.path, self.temporary):
+                yield
+                self.temporary.stat()
+            if _waiting is not None and not temporaries.is_own(self.target):
+                _waiting.append(self)
+                is_waiting = True
+            else:
+                self.place()
+        except BaseException:
+            self.remove_folders()
+            raise
+        finally:
+            if not is_waiting:
+                temporaries.remove(self.made)
+
+    def place(self, *, keeps_old: bool = False) -> None:
+        """Give it its place. What was there is gone, or has the temporary name if it is kept and the system can do that."""
+        _check_no_input(self.path, self.target)
+        with _named(self.path, self.made):
+            if not self.temporary.is_dir():
+                if not (keeps_old and self.target.is_file() and exchange(self.temporary, self.target)):
+                    self.temporary.replace(self.target)
+                return
+            logs = [name for name in _files_in_folders(self.target) if _LOG_FILE.fullmatch(name)]
+            _replace_directory(self.temporary, self.target)
+            if logs:
+                _logger.warning("%s: ASTRA-sim's log of the earlier run (%s) went with it", self.path, ", ".join(logs))
+
+    def take_back(self, was_there: bool) -> None:
+        """Undo `place`."""
+        with contextlib.suppress(OSError):
+            if not was_there:
+                self.target.rename(self.temporary)
+            elif self.temporary.exists():
+                exchange(self.temporary, self.target)
+
+    def remove_folders(self) -> None:
+        """Remove the folders that were made for it, if they are empty."""
+        temporaries.remove(self.made)
+        for folder in self.missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _replace_directory(temporary: Path, target: Path) -> None:

@@ -13,8 +13,38 @@ from pathlib import Path
 from astra_tacos.errors import ConfigError
 
 _STEP_BYTES = 1 << 20
+_read: set[Path] | None = None
+"""What the command has read, None where nobody asks."""
 _PATIENCE_MS = 1000
 """How long a pipe that nobody has opened for writing is waited for."""
+
+
+@contextlib.contextmanager
+def inputs_noted() -> Iterator[None]:
+    """Within a command: note what is read, so that no output takes its place."""
+    global _read
+    before, _read = _read, set()
+    try:
+        yield
+    finally:
+        _read = before
+
+
+def note_input(path: Path) -> None:
+    """Note that the command reads a file."""
+    if _read is not None:
+        _read.add(path.resolve())
+
+
+def forget_inputs(*paths: Path) -> None:
+    """Note that files which were read are no inputs of the user, but of a store that the command may write again."""
+    if _read is not None:
+        _read.difference_update(path.resolve() for path in paths)
+
+
+def inputs_read() -> frozenset[Path]:
+    """What the command has read so far; nothing outside of a command."""
+    return frozenset(_read or ())
 
 
 def read_bounded(path: Path, max_bytes: int, expected: str) -> bytes:
@@ -87,6 +117,7 @@ def open_regular(path: Path, expected: str) -> Iterator[FileIO]:
 def _opened(path: Path, expected: str) -> Iterator[FileIO]:
     try:
         # Without O_NONBLOCK a pipe that has no writer is waited for in `open`.
+        note_input(path)
         with FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             yield file
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ import pytest
 
 from astra_tacos import temporaries
 from astra_tacos.errors import ConfigError, ReplayError
-from astra_tacos.files import check_replaceable, exchange, replaced_directory, replaced_file
+from astra_tacos.files import check_replaceable, check_writable, exchange, replaced_directory, replaced_file, together
+from astra_tacos.input_file import forget_inputs, inputs_noted, note_input
 
 KILLED = """
 import os, shutil, signal, sys
@@ -241,3 +243,84 @@ def test_an_error_about_another_file_names_that_one(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match=r"^.*/out/w\.0\.et: no such file$"), replaced_directory(tmp_path / "out") as place:
         raise ReplayError(f"{place / 'w.0.et'}: no such file")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_root_directory_is_not_replaced() -> None:
+    with pytest.raises(ConfigError, match=r"^/: is the root directory, which cannot be replaced: "):
+        check_replaceable(Path("/"), "run", lambda names: True)
+
+
+def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "run"
+    for name in ("workload/w.0.et", "stand_in/log/log.log", "log/log.log", "tables/links.csv"):
+        (path / name).parent.mkdir(parents=True)
+        (path / name).touch()
+    known = {"workload", "stand_in", "log"}
+    check_replaceable(path, "run", known.issuperset, ("tables/links.csv",))
+    with replaced_directory(path):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: ASTRA-sim's log of the earlier run (log/log.log, stand_in/log/log.log) went with it"
+    ]
+    for name in ("workload/notes.txt", "log/paper.pdf", "workload/w.et"):
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).touch()
+        with pytest.raises(ConfigError, match=f"^{path}: {name} is inside, which no run has and which would be deleted: "):
+            check_replaceable(path, "run", known.issuperset)
+        (path / name).unlink()
+
+
+def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "links.csv"
+    file.parent.mkdir()
+    file.write_text("input")
+    (tmp_path / "link").symlink_to(file)
+    message = "the output would replace an input of this command"
+    with inputs_noted():
+        note_input(file)
+        for path in (file, tmp_path / "link"):
+            with pytest.raises(ConfigError, match=f"^{path}: {message}: "):
+                check_writable(path)
+            with pytest.raises(ConfigError, match=f"^{path}: {message}: "), replaced_file(path):
+                pass
+        with pytest.raises(ConfigError, match=rf"{message} \(links.csv inside\)"), replaced_directory(file.parent):
+            pass
+        forget_inputs(file)
+        with pytest.raises(ConfigError, match=message), replaced_file(file) as temporary:
+            temporary.write_text("output")
+            note_input(file)
+    assert file.read_text() == "input"
+    with replaced_file(file) as temporary:
+        temporary.write_text("output")
+    assert file.read_text() == "output"
+
+
+def test_outputs_written_together_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    old, new, folder = tmp_path / "old.csv", tmp_path / "made" / "new.csv", tmp_path / "folder"
+
+    old.write_text("old")
+    with pytest.raises(ConfigError, match="no space left"), together():
+        for path in (old, new):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        with replaced_directory(folder) as directory, replaced_file(directory / "inner") as temporary:
+            temporary.write_text("new")
+        assert old.read_text() == "old" and not new.exists() and not folder.exists()
+        raise ConfigError("no space left")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"] and old.read_text() == "old"
+    with pytest.raises(ConfigError, match=f"^{folder}: cannot be written "), together():
+        for path in (old, folder):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        folder.mkdir()
+        (folder / "in the way").touch()
+    assert old.read_text() == "old"
+    shutil.rmtree(folder)
+    with together():
+        for path in (old, new):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        with replaced_directory(folder) as directory:
+            (directory / "inner").write_text("new")
+    assert old.read_text() == new.read_text() == (folder / "inner").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "made", "old.csv"]

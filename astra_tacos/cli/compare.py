@@ -14,9 +14,10 @@ from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
-from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
-from astra_tacos.files import check_writable, replaced_file, write_json
+from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.errors import ConfigError, OutputError, ReplayError, SynthesisError
+from astra_tacos.files import check_writable, replaced_file, together, write_json
+from astra_tacos.input_file import forget_inputs
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
@@ -93,6 +94,39 @@ _FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg":
 """What --output writes, and how."""
 
 
+def _check_earlier(output: Path) -> None:
+    """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
+    from astra_tacos.report.compare_rows import read_rows
+
+    tables = [output / name for name in _FILES if name.endswith((".csv", ".json"))]
+    there = [output / name for name in _FILES if (output / name).exists()]
+    try:
+        for table in tables if there else []:
+            read_rows(table)
+    except ConfigError as error:
+        text = f"{there[0]}: exists, and {output} is no comparison of astra_tacos ({error}): choose another output"
+        raise OutputError(text) from None
+    finally:
+        forget_inputs(*tables)
+
+
+def _check_size(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
+    """Refuse, before any work, what has too many sends to be listed: a comparison lists those of every synthesizer."""
+    from astra_tacos.cli.lockstep import MOST_ROWS
+    from astra_tacos.judge.symmetric import has_many_sends, is_symmetric
+
+    in_one_chunk = replace(options, chunks_per_npu=1, max_sends=MOST_ROWS)
+    if collective in ROOTED or not has_many_sends(network, collective, in_one_chunk):
+        return
+    instead = "use fewer NPUs"
+    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
+        instead = f"use `synthesize --collective {collective}`, which makes NPU 0's chunks for all (symmetric), or fewer NPUs"
+    raise ConfigError(
+        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many for "
+        f"`compare` to list: {instead}"
+    )
+
+
 @click.command()
 @network_option
 @click.option(
@@ -157,9 +191,12 @@ def compare(
     files += [(output / name, write) for name, write in _FILES.items()] if output is not None else []
     if len({path.resolve() for path, _ in files}) < len(files):
         raise click.UsageError("--csv, --plot and --output name the same file twice.")
+    if output is not None:
+        _check_earlier(output)
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     network = with_ns3(read_network(network_path), ns3_config, backend)
+    _check_size(network, collective_name, options)
     topology = build_topology(network, may_forward=True)
     rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)
@@ -174,8 +211,9 @@ def compare(
             rows.append(row)
             on_progress(min(len(rows), total), total)
     rows = _mark_best(rows)
-    for path, write in files:
-        write(rows, path, plot_width)
+    with together():
+        for path, write in files:
+            write(rows, path, plot_width)
     written = [path for path, _ in files]
     if as_json:
         print_json(_result(rows, written))

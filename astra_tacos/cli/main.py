@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -12,9 +14,13 @@ import click
 from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.errors import AstraTacosError, ReplayError, VerificationError
+from astra_tacos.input_file import inputs_noted
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
+_LONG_NUMBER = re.compile(r"(?<![0-9.])[0-9]{60,}")
+_LONGEST_ERROR = 600
+"""Characters; of longer messages the middle is left out: the place is at the begin, what to do at the end."""
 
 SECTIONS = {
     "Make": {
@@ -78,6 +84,7 @@ def cli() -> None:
     astra-tacos synthesize --network N.yml --collective all-reduce --size 64MiB --output DIR
     """
     print_warnings()
+    click.get_current_context().with_resource(inputs_noted())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -113,5 +120,9 @@ def _run(arguments: list[str] | None, interrupts: Interrupts) -> NoReturn:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    echo(f"astra-tacos: error: {' '.join(message.split())}", is_error=True)
+    text = _LONG_NUMBER.sub(lambda number: f"{number[0][:20]}... ({len(number[0])} digits)", " ".join(message.split()))
+    if len(text) > _LONGEST_ERROR:
+        text = f"{text[: _LONGEST_ERROR * 2 // 3]} ... {text[-_LONGEST_ERROR // 3 + 5 :]}"
+    with contextlib.suppress(OSError):  # where nobody can read it, the exit code still tells
+        echo(f"astra-tacos: error: {text}", is_error=True)
     sys.exit(status)

@@ -24,6 +24,7 @@ from astra_tacos.cli.options import (
 )
 from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.files import together
 from astra_tacos.run.backend import is_packet_level
 
 if TYPE_CHECKING:
@@ -172,17 +173,18 @@ def _replay_run(
         result["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
         result["exact_to"] = None
     written: list[Path] = []
-    if csv_path is not None:
-        written += write_run_csv(csv_path, result)
-    if chrome_trace is not None:
-        from astra_tacos.export.chrome_trace import write_chrome_trace
+    with together():
+        if csv_path is not None:
+            written += write_run_csv(csv_path, result)
+        if chrome_trace is not None:
+            from astra_tacos.export.chrome_trace import write_chrome_trace
 
-        with progress("writing"):
-            write_chrome_trace(chrome_trace, run, outcome)
-        written.append(chrome_trace)
-    if output is not None:
-        write_replay_directory(output, result, recording)
-        written.append(output)
+            with progress("writing"):
+                write_chrome_trace(chrome_trace, run, outcome)
+            written.append(chrome_trace)
+        if output is not None:
+            write_replay_directory(output, result, recording)
+            written.append(output)
     if as_json:
         print_json(result)
         return

@@ -25,8 +25,8 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.input_file import text_of
 
 MAX_NPUS = 1_000_000
-_MIN_BANDWIDTH_GIBPS, _MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
-_MAX_LATENCY_NS = 1e30
+MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
+MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
 _EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
@@ -315,18 +315,18 @@ def _number(value: object) -> float | None:
 
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
-    if number is None or not _MIN_BANDWIDTH_GIBPS <= number <= _MAX_BANDWIDTH_GIBPS:
-        least = f"at least {_MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
+    if number is None or not MIN_BANDWIDTH_GIBPS <= number <= MAX_BANDWIDTH_GIBPS:
+        least = f"at least {MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
         raise ConfigError(
-            f"{path}: {key} is {describe(value)}, expected a number of GB/s {least} and at most {_MAX_BANDWIDTH_GIBPS:g}"
+            f"{path}: {key} is {describe(value)}, expected a number of GB/s {least} and at most {MAX_BANDWIDTH_GIBPS:g}"
         )
     return number
 
 
 def _latency(path: str | Path, key: str, value: object) -> float:
     number = _number(value)
-    if number is None or not 0 <= number <= _MAX_LATENCY_NS:
-        most = f" and at most {_MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
+    if number is None or not 0 <= number <= MAX_LATENCY_NS:
+        most = f" and at most {MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more{most}")
     return abs(number)  # -0.0
 

@@ -123,6 +123,8 @@ class Exporter(Generic[Result]):
         What the user may choose, by name.
     is_own
         Whether a directory that has entries of these names may be replaced, as it holds what this format writes, or nothing.
+    inside
+        What it may have in folders, besides traces and ASTRA-sim's log.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Exporter(Generic[Result]):
     why_not: Callable[[Schedule], str | None] = takes_all
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
     is_own: Callable[[set[str]], bool] = _nothing_but
+    inside: tuple[str, ...] = ()
 
     def export(self, schedule: Schedule, path: str | Path, *, check: bool = True, **options: Any) -> Result:
         """Write a schedule to `path`, which gets all of it or stays as it was.
@@ -184,7 +187,8 @@ class Exporter(Generic[Result]):
         if self.writes == "file":
             check_writable(path)
         else:
-            check_replaceable(path, f"{self.name.removesuffix('-directory')} directory of astra_tacos", self.is_own)
+            what = f"{self.name.removesuffix('-directory')} directory of astra_tacos"
+            check_replaceable(path, what, self.is_own, self.inside)
 
     def read_option(self, text: str) -> tuple[str, Any]:
         """Name and value of an option written as `NAME=VALUE`; the name as `export` takes it.

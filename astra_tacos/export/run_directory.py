@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import UNEQUAL
+from astra_tacos.collective import COLLECTIVES, UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
@@ -28,11 +28,13 @@ from astra_tacos.schedule.storage import save_schedule
 RESULT_FILE = "result.json"
 MOST_SENDS_OF_XML = 200_000
 """No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
+RANK_MAP = "rank_map.json"
 STAND_IN = "stand_in"
 """Where the run of a schedule on a graph with devices that only forward is: ASTRA-sim has no such network."""
 _SCHEDULE = "schedule.npz"
 _FOLDERS = ("collective", "workload")
 _CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
+_XML = {f"{name.replace('-', '_')}.xml" for name in COLLECTIVES}
 _OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *_FOLDERS, *_CONFIGURATIONS}
 
 
@@ -74,7 +76,7 @@ class RunDirectory(Exported):
 
 
 def _is_own(names: set[str]) -> bool:
-    foreign = any(name not in _OWN and not name.endswith(".xml") for name in names)
+    foreign = any(name not in _OWN and name not in _XML for name in names)
     is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
     if {RESULT_FILE, _SCHEDULE} <= names <= {RESULT_FILE, _SCHEDULE, STAND_IN}:  # a symmetric schedule, or a fabric's
         return True
@@ -251,4 +253,5 @@ EXPORTER = Exporter(
         "msccl-xml": yes_or_no(f"whether it has an MSCCL XML; by default up to {MOST_SENDS_OF_XML:,} sends"),
     },
     is_own=_is_own,
+    inside=tuple(f"{STAND_IN}/{name}" for name in (RANK_MAP, RESULT_FILE, SCRIPT, *_CONFIGURATIONS)),
 )

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.files import ASTRA_SIM_LOG
 from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import Backend
 
 SCRIPT = "run_astra_sim.sh"
 NS3_SCRIPT = "run_ns3.sh"
-LOG = "log"
+LOG = ASTRA_SIM_LOG
 _GROUPS = "comm_group.json"
 _MEMORY = "--remote-memory-configuration=remote_memory.json"
 

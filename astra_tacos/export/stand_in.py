@@ -25,7 +25,7 @@ from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
 from astra_tacos.export.chakra import node_table, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.export.run_directory import RESULT_FILE, system_of
+from astra_tacos.export.run_directory import RANK_MAP, RESULT_FILE, system_of
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import export_workload
 from astra_tacos.files import write_json
@@ -42,7 +42,6 @@ from astra_tacos.trace.trace import Trace
 from astra_tacos.trace.writer import NodeTable, write_trace
 from astra_tacos.units import NS_PER_US, bytes_per_ns, format_time
 
-RANK_MAP = "rank_map.json"
 _FOLDERS = ("collective", "workload")
 _OWN = {RESULT_FILE, RANK_MAP, SCRIPT, LOG, *_FOLDERS, "system.json", "network.yml", "remote_memory.json"}
 _LEAST_GIBPS = 16.0

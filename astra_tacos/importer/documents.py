@@ -38,7 +38,7 @@ class Document:
 def read_documents(paths: Iterable[Path]) -> list[Document]:
     """The JSON objects in files; each may be compressed by gzip, or a tar archive of JSON files that may be compressed, too.
 
-    Members of archives that are not `.json` or `.json.gz` are left out.
+    Members of archives that are not `.json` or `.json.gz` are left out; links, pipes and devices are refused.
 
     Raises
     ------
@@ -60,6 +60,9 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
             for number, member in enumerate(archive):
                 if number >= _MOST_MEMBERS:
                     raise ConfigError(f"{path}: more than {_MOST_MEMBERS:,} members, expected fewer")
+                if not member.isfile() and not member.isdir():
+                    kind = "a link" if member.issym() or member.islnk() else "a pipe" if member.isfifo() else "a device"
+                    raise ConfigError(f"{path}: {member.name} is {kind}, expected files and folders: pack what it stands for")
                 reader = archive.extractfile(member) if member.isfile() and _is_json(member.name) else None
                 if reader is not None:
                     found = True

@@ -20,7 +20,7 @@ from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, write_permuted
 from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange, most_starts
-from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, SYSTEM, WORKLOAD, RunInputs, own_tables
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
@@ -152,7 +152,7 @@ def place(
     ReplayError
         If the run cannot be replayed in any placement.
     """
-    check_replaceable(output, "placed run of astra_tacos", _is_own)
+    check_replaceable(output, "placed run of astra_tacos", _is_own, own_tables(output))
     check_outside(output, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
     workload = find_workload(inputs)
     check_permutable(workload)
@@ -298,7 +298,6 @@ def _keep(folder: Path, number: int) -> None:
 
 
 def _is_own(names: set[str]) -> bool:
-    names = {name for name in names if Path(name).suffix != ".csv"}
     return names <= _OWN and (not names or PLACE_FILE in names)
 
 

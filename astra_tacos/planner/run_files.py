@@ -16,6 +16,7 @@ from astra_tacos.config.yaml_text import read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.files import check_outside, check_replaceable, write_json
+from astra_tacos.input_file import forget_inputs
 from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
 from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.ns3_files import write_ns3_files
@@ -80,12 +81,11 @@ def check_output(path: Path, inputs: RunInputs) -> None:
         If anything else is there, it is the current directory, an input is inside, or the script cannot name the workload.
     """
     check_script_name(inputs.workload.name)
-    check_replaceable(path, "plan of astra_tacos", _is_own)
+    check_replaceable(path, "plan of astra_tacos", _is_own, own_tables(path))
     check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:
-    names = {name for name in names if Path(name).suffix != ".csv"}
     return names <= _OWN and (not names or PLAN_FILE in names)
 
 
@@ -109,6 +109,16 @@ def network_tables(network: Path) -> tuple[Path, ...]:
             )
         tables.append(table)
     return tuple(tables)
+
+
+def own_tables(folder: Path) -> tuple[str, ...]:
+    """The tables that the network of an earlier product in a directory names, by their paths there."""
+    try:
+        return tuple(table.as_posix() for table in network_tables(folder / NETWORK))
+    except ConfigError:
+        return ()
+    finally:
+        forget_inputs(folder / NETWORK)
 
 
 def copy_network(network: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS
 from astra_tacos.files import replaced_file
-from astra_tacos.input_file import open_regular
+from astra_tacos.input_file import forget_inputs, open_regular
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.topology.topology import Topology
@@ -129,6 +129,8 @@ class SynthesisCache:
         except (AstraTacosError, OSError) as error:
             _log.warning("%s; it counts as missing and is computed again", error)
             return None
+        finally:
+            forget_inputs(path, about_file)
 
     def holds(self, identity: dict[str, Any]) -> bool:
         """Whether there are files for a case; whether they are of use, `find` says."""
@@ -166,6 +168,7 @@ def _digest(about: dict[str, Any], schedule_file: Path) -> str:
     """Digest of a schedule's file and its figures, which shows that they belong together."""
     with open_regular(schedule_file, "a cached schedule") as stream:
         digest = hashlib.file_digest(stream, "sha256")
+    forget_inputs(schedule_file)
     digest.update(json.dumps([about["identity"], about["figures"]], sort_keys=True).encode())
     return digest.hexdigest()
 

@@ -12,6 +12,7 @@ from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.export.run_script import LOG, check_script_name
 from astra_tacos.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.linter.finding import Finding, Severity
+from astra_tacos.planner.run_files import own_tables
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.repairer.change import Change, Log
 from astra_tacos.repairer.draft import OWN_FILES, Draft
@@ -85,12 +86,11 @@ def check_repair_output(path: Path, inputs: RepairInputs) -> None:
         If anything else is there, it is the current directory, or an input is inside.
     """
     check_script_name(inputs.workload.name)
-    check_replaceable(path, "repaired or imported run of astra_tacos", _is_own)
+    check_replaceable(path, "repaired or imported run of astra_tacos", _is_own, own_tables(path))
     check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:
-    names = {name for name in names if Path(name).suffix != ".csv"}
     return names <= {*OWN_FILES, REPAIR_FILE, LOG} and (not names or REPAIR_FILE in names)
 
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.archive import whole
 from astra_tacos.collective import ROOTED, make_collective
-from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.config.json_text import read_json_object
+from astra_tacos.config.network import MAX_NPUS
 from astra_tacos.errors import ConfigError
+from astra_tacos.units import MAX_SIZE_BYTES
 
 _KEYS = ("collective", "size_bytes", "chunks_per_npu", "num_owners", "root", "members")
 
@@ -102,7 +105,8 @@ def read_trace_parts(path: Path) -> dict[str, TraceParts]:
     try:
         return {
             prefix: TraceParts(
-                int(entry["positions"]), None if entry["parts"] is None else tuple(_part(part) for part in entry["parts"])
+                whole(entry, "positions", MAX_NPUS),
+                None if entry["parts"] is None else tuple(_part(part) for part in entry["parts"]),
             )
             for prefix, entry in found.items()
         }
@@ -111,9 +115,12 @@ def read_trace_parts(path: Path) -> dict[str, TraceParts]:
 
 
 def _part(entry: dict[str, Any]) -> TracePart:
-    numbers = {key: entry[key] for key in ("size_bytes", "chunks_per_npu")}
-    if not all(type(number) is int for number in (*numbers.values(), *entry["members"])):
-        raise ValueError("expected whole numbers")
+    members = tuple(whole({"a member": member}, "a member", MAX_NPUS) for member in entry["members"])
     return TracePart(
-        str(entry["collective"]), **numbers, members=tuple(entry["members"]), root=entry["root"], num_owners=entry["num_owners"]
+        str(entry["collective"]),
+        size_bytes=whole(entry, "size_bytes", MAX_SIZE_BYTES),
+        chunks_per_npu=whole(entry, "chunks_per_npu", MAX_CHUNKS),
+        members=members,
+        root=None if entry["root"] is None else whole(entry, "root", MAX_NPUS),
+        num_owners=None if entry["num_owners"] is None else whole(entry, "num_owners", MAX_NPUS),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,13 @@ from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.collective import PERSONALISED, ROOTED, UNEQUAL, make_collective
 from astra_tacos.collective.all_to_allv import check_parts, of_chunks
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
-from astra_tacos.config.network import MAX_NPUS, Dimension
+from astra_tacos.config.network import (
+    MAX_BANDWIDTH_GIBPS,
+    MAX_LATENCY_NS,
+    MAX_NPUS,
+    MIN_BANDWIDTH_GIBPS,
+    Dimension,
+)
 from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
 from astra_tacos.config.reducing import ReducingDevice, check_reducing
 from astra_tacos.config.yaml_text import describe
@@ -42,6 +48,8 @@ _UNEQUAL = {"part_bytes": np.int64, "chunk_size_bytes": np.int64, "chunk_owner":
 """Columns of a collective whose parts have sizes of their own; `part_bytes` row by row."""
 _TRACES = ("link_order", "in_flight")
 _LAST_NS = 1 << 60
+_LIMITS = ((MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS), (0, MAX_LATENCY_NS))
+"""Of the bandwidth and latency of a link, as for network files."""
 _FEW_CHUNKS = 1 << 20
 """So many chunks take little memory, whatever the number of sends."""
 
@@ -200,8 +208,10 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     for ends in links[:2]:
         if ends.min() < 0 or ends.max() >= num_npus + num_switches:
             raise ValueError("a link leads to no device")
-    if not (np.all(np.isfinite(links[2])) and links[2].min() > 0 and np.all(np.isfinite(links[3])) and links[3].min() >= 0):
-        raise ValueError("a link has no valid bandwidth or latency")
+    for column, (least, most), what in zip(links[2:4], _LIMITS, ("GiB/s", "ns"), strict=True):
+        wrong = ~((column >= least) & (column <= most))
+        if wrong.any():
+            raise ValueError(f"a link has {column[wrong][0]:g} {what}, expected {least:g} to {most:g}")
     dimensions = tuple(dimension(*entry) for entry in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
@@ -244,7 +254,7 @@ def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: 
         What the header has.
     """
     about = {"block": block, "size": size}
-    speed, latency = number(bandwidth_gibps), number(latency_ns)
+    speed, latency = number(bandwidth_gibps, MAX_BANDWIDTH_GIBPS), number(latency_ns, MAX_LATENCY_NS)
     read = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
     known = BUILDING_BLOCKS.get(read.block)
     if known is None or read.size < 2 or known.expected_size(read.size) is not None:
@@ -252,10 +262,10 @@ def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: 
     return read
 
 
-def number(value: object) -> float:
-    """A number of a header, 0 or more, else ValueError."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
-        raise ValueError(f"{describe(value)}, expected a number of 0 or more")
+def number(value: object, most: float = sys.float_info.max) -> float:
+    """A number of a header, 0 to `most`, else ValueError."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{describe(value)}, expected a number of 0 to {most:g}")
     return float(value)
 
 

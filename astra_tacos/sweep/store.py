@@ -91,10 +91,10 @@ class Store:
             for stale in (*self.directory.glob(".*.tmp"), *self.directory.glob(f"{ROWS}/*/.*.tmp")):
                 stale.unlink(missing_ok=True)
             known = self.directory / SWEEP_FILE
-            if known.is_file() and known.read_bytes() != sweep_file:  # the old table is not the new sweep's
+            if not known.is_file() or known.read_bytes() != sweep_file:  # the old table is not the new sweep's
                 (self.directory / TABLE_FILE).unlink(missing_ok=True)
-            with replaced_file(known) as temporary:
-                temporary.write_bytes(sweep_file)
+                with replaced_file(known) as temporary:
+                    temporary.write_bytes(sweep_file)
             yield
 
     def check(self) -> None:

@@ -11,6 +11,7 @@ from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
 from astra_tacos.extras import require
 from astra_tacos.files import replaced_file
+from astra_tacos.input_file import note_input
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.sweep.outcome import RESULT_COLUMNS, Outcome
 from astra_tacos.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
@@ -122,6 +123,7 @@ def read_sweep(directory: Path) -> SweepColumns:
     path = directory if directory.name == TABLE_FILE and directory.is_file() else directory / TABLE_FILE
     if not path.is_file():
         raise ConfigError(f"{directory}: has no {TABLE_FILE}, expected the output of `astra-tacos sweep` that has ended")
+    note_input(path)
     try:
         table = parquet.read_table(path, partitioning=None)
         about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)

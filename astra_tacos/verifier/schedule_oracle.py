@@ -21,6 +21,9 @@ from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values
 from astra_tacos.verifier.violation import Violation
 
+_LONGEST_NS = float(1 << 61)
+"""Two of them can be added up."""
+
 
 def verify(schedule: Schedule) -> tuple[Violation, ...]:
     """Every violation of a schedule; none if it is legal and computes its collective.
@@ -178,8 +181,9 @@ def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]
     topology = schedule.topology
     rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
     on_wire = np.maximum(_bytes_of_messages(schedule)[row], np.ceil(_fastest_at_switch(topology, rate)[links]))
-    serialisation = on_wire / rate[links]
-    return np.trunc(serialisation).astype(np.int64), np.trunc(topology.link_latency_ns[links] + serialisation).astype(np.int64)
+    latency = np.minimum(topology.link_latency_ns[links], _LONGEST_NS)
+    serialisation = np.minimum(on_wire / rate[links], _LONGEST_NS)
+    return np.trunc(serialisation).astype(np.int64), np.trunc(latency + serialisation).astype(np.int64)
 
 
 def _fastest_at_switch(topology: Topology, rate: NDArray[np.float64]) -> NDArray[np.float64]:

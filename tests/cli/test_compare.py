@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from astra_tacos.cli.compare import Names, Sizes
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import VerificationError
+from astra_tacos.errors import ConfigError, VerificationError
 from astra_tacos.report.compare_rows import COLUMNS, NATIVE
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
@@ -180,3 +182,44 @@ def test_bad_options(network: str, arguments: tuple[str, ...], expected: str) ->
 
 def test_names() -> None:
     assert Names().convert("auto, tacos,auto", None, None) == ("auto", "tacos")
+
+
+def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path: Path) -> None:
+    common = ("--network", network, "--sizes", "64KiB", "--synthesizers", "ring", "--output", "out")
+    (tmp_path / "out").mkdir()
+    mine = tmp_path / "out" / "compare.csv"
+    mine.write_text("size,seconds\n1,2\n")
+    result = compare(*common)
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("out/compare.csv: exists, and out is no comparison of astra_tacos (")
+    assert mine.read_text() == "size,seconds\n1,2\n" and [path.name for path in mine.parent.iterdir()] == [mine.name]
+    mine.unlink()
+    for _ in range(2):
+        assert compare(*common).exit_code == 0
+
+
+def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("astra_tacos.cli.compare.write_json", full)
+    common = ("--network", network, "--sizes", "64KiB", "--synthesizers", "ring", "--csv", "rows.csv", "--output", "out")
+    result = compare(*common)
+    assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"
+    assert [path.name for path in tmp_path.iterdir()] == [network]
+
+
+def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*arguments: object, **options: object) -> None:
+        raise AssertionError("the topology was built")
+
+    monkeypatch.setattr("astra_tacos.topology.composition.build_topology", build)
+    path = tmp_path / "n.yml"
+    path.write_text("topology: [Ring, Ring]\nnpus_count: [1000, 1000]\nbandwidth: [50, 50]\nlatency: [500, 500]\n")
+    result = compare("--network", str(path), "--sizes", "1GiB")
+    assert str(result.exception) == (
+        f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many for `compare` to list: use "
+        "`synthesize --collective all-reduce`, which makes NPU 0's chunks for all (symmetric), or fewer NPUs"
+    )

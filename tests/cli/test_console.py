@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.cli.console import echo, print_rows, print_table, printable
+from astra_tacos.cli.main import _fail
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
 """A title of the window, a cleared screen, a line written over, mirrored text, no width, another line, a byte that is no text."""
@@ -104,3 +105,22 @@ def test_a_closed_stream_ends_no_command(tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -c 'from astra_tacos.cli.main import main; main()' inspect net.yml {closed}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_an_error_that_nobody_can_read_has_its_exit_code(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", "inspect", "nofile"]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(command, cwd=tmp_path, stderr=full, check=False).returncode == 2
+
+
+def test_long_errors_are_shortened_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:
+    for message, expected in (
+        ("n.yml: " + "ab " * 999 + "expected less", 600),
+        ("trials: found " + "9" * 300 + ", expected less", 90),
+    ):
+        with pytest.raises(SystemExit):
+            _fail(message, 2)
+        text = capsys.readouterr().err.removeprefix("astra-tacos: error: ").rstrip()
+        assert len(text) <= expected and text[:6] == message[:6] and text.endswith("expected less"), text

@@ -13,6 +13,7 @@ import pytest
 from helpers.pytorch_traces import Kineto, host_trace, training_step
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.importer.documents import read_documents
 from astra_tacos.importer.import_run import ImportOptions, import_run
 from astra_tacos.repairer.inputs import RepairInputs
 from astra_tacos.trace.node_messages import read_messages
@@ -216,3 +217,16 @@ def test_damaged_archives_are_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             import_run([tmp_path / name], tmp_path / "out")
         assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("SYMTYPE", "a link"), ("LNKTYPE", "a link"), ("FIFOTYPE", "a pipe"), ("CHRTYPE", "a device")]
+)
+def test_what_is_no_file_in_an_archive_is_named(tmp_path: Path, kind: str, said: str) -> None:
+    archive = tmp_path / "all.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo("kineto_rank1.json")
+        member.type, member.linkname = getattr(tarfile, kind), "kineto_rank0.json"
+        tar.addfile(member)
+    with pytest.raises(ConfigError, match=f"^{archive}: kineto_rank1.json is {said}, expected files and folders: "):
+        read_documents([archive])

@@ -57,6 +57,9 @@ def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
         "no-seed": good | {"header": np.array(str(good["header"]).replace("seed", "sad"))},
         "json": good | {"header": np.array("{")},
         "link": good | {"link_dst": good["link_dst"] + 100},
+        "one-bandwidth": good | {"link_bandwidth_gibps": np.append(good["link_bandwidth_gibps"][1:], 1e308)},
+        "latency": good | {"link_latency_ns": np.append(good["link_latency_ns"][1:], 1e300)},
+        "speed": good | {"header": np.array(str(good["header"]).replace("50.0", "1e308"))},
         "bandwidth": good | {"link_bandwidth_gibps": good["link_bandwidth_gibps"] * np.nan},
         "dimension": good | {"link_dimension": good["link_dimension"] + 7},
     }

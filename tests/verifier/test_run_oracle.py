@@ -13,6 +13,7 @@ from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import quickly_planned, written
 
+from astra_tacos.errors import ConfigError
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.run.trace_parts import read_trace_parts
@@ -190,3 +191,23 @@ def test_the_command_says_what_was_checked(made: tuple[RunInputs, Path], tmp_pat
     done = command("verify", "plan", cwd=tmp_path)
     assert done.returncode == 2
     assert "found no object 'traces'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ["-", [], 1.5, True, -1, 10**300], ids=["text", "list", "fraction", "bool", "negative", "digits"]
+)
+@pytest.mark.parametrize("key", ["num_owners", "root", "chunks_per_npu", "size_bytes"])
+def test_a_part_with_a_value_that_is_no_whole_number_gets_one_line(tmp_path: Path, key: str, value: object) -> None:
+    part = {
+        "collective": "all-reduce",
+        "size_bytes": 64,
+        "chunks_per_npu": 1,
+        "num_owners": None,
+        "root": None,
+        "members": [0, 1],
+    }
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"traces": {"collective/a": {"positions": 2, "parts": [part | {key: value}]}}}))
+    with pytest.raises(ConfigError, match=rf"^{path}: traces: .*{key} is ") as caught:
+        read_trace_parts(path)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
