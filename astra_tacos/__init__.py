@@ -36,7 +36,7 @@ _PUBLIC = {
         "Collective": "collective.collective",
     },
     "Synthesis": {
-        "synthesize": "synthesizer.search.search",
+        "synthesize": "solve.synthesize",
         "search": "synthesizer.search.search",
         "SearchOptions": "synthesizer.search.search_options",
         "SearchResult": "synthesizer.search.search",

@@ -63,8 +63,9 @@ from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.scheduler.schedule_run import ScheduleResult
 from astra_tacos.scheduler.scheduled_plan import schedule_only, scheduled_plan
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import SearchResult, search, synthesize
+from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.synthesizer.synthesizer import Synthesizer

@@ -27,6 +27,7 @@ LEVELS = (
     {"synthesizer", "verifier", "replayer", "report", "linter"},
     {"export", "converter", "calibrator"},
     {"judge"},
+    {"solve"},
     {"generator", "planner", "optimizer"},
     {"scheduler", "endpoint"},
     {"repairer"},

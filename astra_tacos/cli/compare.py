@@ -261,7 +261,7 @@ def compared_rows(
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.judge.robust import robust_order
-    from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.solve.schedule_check import check_schedule
 
     for size in sizes:
         least: int | None = None

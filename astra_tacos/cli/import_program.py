@@ -49,7 +49,7 @@ def import_program(
     from astra_tacos.judge.judgement import judge_schedule
     from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.report.table import synthesis_rows
-    from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.solve.schedule_check import check_schedule
     from astra_tacos.topology.composition import build_topology
 
     if size_bytes is None:

@@ -138,7 +138,7 @@ def synthesize(
     from astra_tacos.judge.robust import robust
     from astra_tacos.run.backend import backend_of_model
     from astra_tacos.schedule.moved import moved_to
-    from astra_tacos.sweep.schedule_check import check_schedule
+    from astra_tacos.solve.schedule_check import check_schedule
     from astra_tacos.synthesizer.search.search import known_optimum
     from astra_tacos.synthesizer.work import CHECKS, JUDGING
     from astra_tacos.topology.composition import build_topology

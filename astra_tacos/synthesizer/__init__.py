@@ -19,7 +19,7 @@ from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, 
 from astra_tacos.synthesizer.algorithms.optimal import frontier_work, optimal, refuse_without_rounds
 from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, refuse_without_servers
 from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
-from astra_tacos.synthesizer.algorithms.ring import ring
+from astra_tacos.synthesizer.algorithms.ring import ring, ring_on_pairs
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
 from astra_tacos.synthesizer.algorithms.tacos import tacos
@@ -120,7 +120,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         does_forwarding=True,
         by_chunk=True,
     ),
-    "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False)),
+    "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False), ring_on_pairs),
     "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS, is_random=False)),
     "halving-doubling": on_fabrics(
         Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two)

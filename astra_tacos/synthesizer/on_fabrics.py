@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from astra_tacos.collective.collective import Collective
@@ -20,13 +21,17 @@ _ADVISED_SENDS = 100_000
 _LINKS_OF_TRIP = 4
 
 
-def on_fabrics(entry: Synthesizer) -> Synthesizer:
+def on_fabrics(
+    entry: Synthesizer, on_pairs: Callable[[Topology, Topology, Collective, Timing, int], Schedule] | None = None
+) -> Synthesizer:
     """A synthesizer for networks of NPUs that also takes graphs with devices that forward.
 
     Parameters
     ----------
     entry
         What it does on networks of NPUs, and still does there.
+    on_pairs
+        What makes the schedule on the network of pairs, of the fabric and the arguments of `entry.make`; None for that itself.
     """
 
     def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -34,7 +39,8 @@ def on_fabrics(entry: Synthesizer) -> Synthesizer:
             return entry.make(topology, collective, timing, seed)
         pairs, of_npus = _seen_by_npus(topology, collective)
         own = compute_timing(pairs, of_npus, timing.link_model, timing.reduce_bandwidth_gbps)
-        return over_devices(topology, collective, timing, entry.make(pairs, of_npus, own, seed))
+        made = entry.make(pairs, of_npus, own, seed) if on_pairs is None else on_pairs(topology, pairs, of_npus, own, seed)
+        return over_devices(topology, collective, timing, made)
 
     def refusal(topology: Topology, collective: Collective) -> str | None:
         if not topology.forwarding:

@@ -21,8 +21,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 GIB = 1 << 30

@@ -13,8 +13,8 @@ from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_colle
 from astra_tacos.errors import SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 
 _TIMED = {"synthesizer", "trials", "link_model", "reduce_bandwidth_gbps", "seed"}

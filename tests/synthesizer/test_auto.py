@@ -24,10 +24,11 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, count_work, metered
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.synthesizer.search.search import search, synthesize
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import parse_budget
 from astra_tacos.verifier.schedule_oracle import verify

@@ -17,13 +17,13 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices
 from astra_tacos.synthesizer.algorithms.optimal import refuse_without_rounds
 from astra_tacos.synthesizer.algorithms.parameter_server import refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
-from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
 OF_DEVICES = refuse_without_forwarding, refuse_without_devices, refuse_without_servers

@@ -19,8 +19,8 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.command import run
 from helpers.examples import examples
@@ -22,7 +23,10 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.pairs.pairs import network_of_pairs
+from astra_tacos.synthesizer.rings.rings import rings_of_fabric
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology
@@ -145,3 +149,20 @@ def test_the_default_comes_close_to_the_bound(kind, values, of, at_least) -> Non
     what = make_collective(of, topology.num_npus, 1 << 24, 1, members=topology.endpoints)
     found = search(topology, what, SearchOptions(chunks_per_npu="auto", trials=1))
     assert lower_bound(topology, what, found.schedule.timing).time_ns >= at_least * found.schedule.collective_time_ns
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [("leaf-spine", {"leaves": 4, "npus": 6, "spines": 3, "oversubscription": 2.0}), ("rails", {"nodes": 3, "npus": 4})],
+)
+def test_rings_pass_through_near_npus_one_group_after_another(kind: str, numbers: dict[str, float]) -> None:
+    """Below a leaf switch and in a node. Each ring leaves a group once, so that links between groups carry each chunk once."""
+    graph = build_topology(make_fabric(kind, **numbers), may_forward=True)
+    size = int(numbers["npus"])
+    rings = rings_of_fabric(graph, network_of_pairs(graph))
+    assert np.array_equal(np.sort(rings, axis=1), np.tile(np.arange(graph.num_endpoints), (len(rings), 1)))
+    assert (np.count_nonzero(rings // size != np.roll(rings, -1, axis=1) // size, axis=1) == graph.num_endpoints // size).all()
+    if kind == "leaf-spine":
+        what = make_collective("all-gather", graph.num_npus, 1 << 24, 1, members=graph.endpoints)
+        made = synthesize(graph, what, synthesizer="ring", chunks_per_npu="auto")
+        assert made.collective_time_ns <= lower_bound(graph, made.collective, made.timing).time_ns / 0.95

@@ -20,11 +20,11 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.schedule.work_meter import metered
+from astra_tacos.solve.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.algorithms import optimal as algorithm
 from astra_tacos.synthesizer.rounds.frontier import Task
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, lanes_of
-from astra_tacos.synthesizer.search.search import synthesize
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 

@@ -6,12 +6,13 @@ Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters o
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.rings.rings import find_rings
+from astra_tacos.synthesizer.rings.rings import find_rings, rings_of_fabric
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 from astra_tacos.topology.topology import Topology
 
@@ -30,8 +31,23 @@ def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) 
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """
-    rings = find_rings(topology)
+    return _along(find_rings(topology), topology, collective, timing, seed)
 
+
+def ring_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """The same on the pairs of NPUs of a fabric, round rings that load the links of the fabric least.
+
+    Parameters
+    ----------
+    fabric, pairs
+        The fabric, and its `network_of_pairs`.
+    collective, timing, seed
+        As for `ring`.
+    """
+    return _along(rings_of_fabric(fabric, pairs), pairs, collective, timing, seed)
+
+
+def _along(rings: NDArray[np.int32], topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     def spread_out(turned: bool) -> Spread:
         num_npus, num_chunks = topology.num_npus, collective.num_chunks
         place = np.empty_like(rings)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from astra_tacos.config.network import Dimension
 from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
 from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles
+from astra_tacos.topology.device_routes import DeviceRoutes
 from astra_tacos.topology.topology import NO_LINK, Topology
 
 _MOST_NESTED = 64
+_MOST_SEARCHED = 1 << 12
+"""Most pairs of NPUs of a fabric among which rings are searched for."""
 _Rings = NDArray[np.int32]
 
 
@@ -30,6 +37,50 @@ def find_rings(topology: Topology) -> _Rings:
     if not layouts:
         return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
     return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
+
+
+def rings_of_fabric(fabric: Topology, pairs: Topology) -> _Rings:
+    """int32[num_rings, num_npus], rings over the pairs of NPUs of a fabric, those that load its busiest link least.
+
+    They come from a search where it is quick, or pass through groups of near NPUs one group after another. NPUs are near if their
+    route is short (below a switch), or if its slowest link is fast (in a node).
+    """
+    found = [np.arange(pairs.num_npus, dtype=np.int32)[None]] if pairs.num_channels > _MOST_SEARCHED else [find_rings(pairs)]
+    first, link = DeviceRoutes(fabric).find(pairs.link_src, pairs.link_dst)
+    for distance in (pairs.link_latency_ns, np.maximum.reduceat(1 / fabric.link_bandwidth_gibps[link], first[:-1])):
+        members, sizes = _nested_groups(pairs, distance)
+        if len(sizes) > 1:
+            levels = tuple(Dimension("FullyConnected", size, 1.0 / (1 + level), 0.0) for level, size in enumerate(sizes))
+            found.append(np.stack([members[ring] for ring in nested_cycles(levels)]))
+    return min(found, key=lambda rings: _loads(fabric, pairs, rings))
+
+
+def _loads(fabric: Topology, pairs: Topology, rings: _Rings) -> tuple[float, float]:
+    """Time of the busiest link of a fabric for a byte round each ring, and of all links, on average of the rings."""
+    src, dst = rings.ravel(), np.roll(rings, -1, axis=1).ravel()
+    if (pairs.channel_of(src, dst) < 0).any():
+        return np.inf, np.inf
+    _, link = DeviceRoutes(fabric).find(src, dst)
+    load = np.bincount(link, minlength=fabric.num_links) / fabric.link_bandwidth_gibps / len(rings)
+    return float(load.max()), float(load.sum())
+
+
+def _nested_groups(pairs: Topology, distance: NDArray[np.float64]) -> tuple[NDArray[np.int32], list[int]]:
+    """NPUs, neighbours in a group next to one another, and how many a group has, then how many groups a group of groups has.
+
+    Groups are joined over links of growing `distance` (float64[num_links]), as long as all groups have one size.
+    """
+    count = pairs.num_npus
+    sizes, labels = [], [np.arange(count)]
+    for most in np.unique(distance).tolist():
+        near = distance <= most
+        ends = pairs.link_src[near], pairs.link_dst[near]
+        number, label = connected_components(coo_array((np.ones(len(ends[0])), ends), (count, count)))
+        before = count // math.prod(sizes)
+        if number < before and (np.bincount(label) == count // number).all():
+            sizes.append(before // number)
+            labels.append(label)
+    return np.lexsort(labels).astype(np.int32), sizes
 
 
 def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.bounds.way_volume import fewest_crossings
@@ -18,8 +18,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, choose_chunks, counts_for_trips, counts_of_whole_ns
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
@@ -79,55 +79,6 @@ class SearchResult:
             "cut_off_by_time_limit": self.ran_out_of_time,
             "refusals": self.refusals,
         }
-
-
-def synthesize(
-    topology: Topology,
-    collective: Collective,
-    *,
-    synthesizer: str = AUTO,
-    chunks_per_npu: int | Literal["auto"] | None = None,
-    max_sends: int = MAX_SENDS,
-    link_model: LinkModel | Literal["auto", "fastest"] = "auto",
-    reduce_bandwidth_gbps: float = 0.0,
-    trials: int | None = None,
-    seed: int = 0,
-    budget: int | None = None,
-    time_limit_s: float | None = None,
-    threads: int | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Schedule:
-    """The fastest schedule that a `search` with these options finds, by default of the `auto` portfolio.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
-    synthesizer, chunks_per_npu, max_sends, link_model, reduce_bandwidth_gbps, trials, seed, budget, time_limit_s, threads
-        See `SearchOptions`.
-    on_progress
-        Called with the number of candidates done and their total.
-
-    Raises
-    ------
-    ConfigError, SynthesisError
-        As `SearchOptions` and `search` do.
-    """
-    options = SearchOptions(
-        synthesizer,
-        chunks_per_npu,
-        max_sends,
-        link_model,
-        reduce_bandwidth_gbps,
-        trials,
-        seed,
-        budget,
-        time_limit_s,
-        threads,
-    )
-    return search(topology, collective, options, on_progress).schedule
 
 
 def search(

@@ -1,4 +1,4 @@
-"""Check of a point's schedule by the oracle and by the replay."""
+"""Check of a schedule by the oracle and by the replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def check_schedule(schedule: Schedule) -> None:
     VerificationError
         If the oracle finds an error or the replay takes another time.
     """
-    check(schedule)
+    try:
+        check(schedule)
+    except VerificationError as error:
+        raise VerificationError(f"a schedule of {schedule.synthesizer or 'no synthesizer'} is illegal: {error}") from None
     replayed = replay_schedule(schedule).collective_time_ns
     if replayed != schedule.collective_time_ns:
         raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")

@@ -1,0 +1,42 @@
+"""What `synthesize` returns is verified, whoever made it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.networks import topology
+
+from astra_tacos import all_gather, synthesize, verify
+from astra_tacos.collective.collective import Collective
+from astra_tacos.errors import VerificationError
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.algorithms.direct import direct
+from astra_tacos.synthesizer.synthesizer import Synthesizer
+from astra_tacos.topology.topology import Topology
+
+
+def too_good(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """A direct schedule whose first half is left out."""
+    made = direct(topology, collective, timing, seed)
+    half = made.num_sends // 2
+    columns = {name: getattr(made, name)[half:] for name in ("chunk", "channel", "reduces")}
+    times = {name: getattr(made, name)[half:] - made.start_ns[half] for name in ("start_ns", "end_ns")}
+    return replace(made, **columns, **times, synthesizer="too-good")
+
+
+@pytest.mark.parametrize("synthesizer", ["auto", "too-good"])
+def test_a_wrong_synthesizer_is_caught(monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
+    graph = topology(("Ring", 6, 50.0, 500.0))
+    for name in list(SYNTHESIZERS):
+        monkeypatch.delitem(SYNTHESIZERS, name)
+    monkeypatch.setitem(SYNTHESIZERS, "too-good", Synthesizer(too_good, frozenset({"all-gather"}), is_random=False))
+    with pytest.raises(VerificationError, match="a schedule of too-good is illegal: .* violations"):
+        synthesize(graph, all_gather(6, 1 << 20), synthesizer=synthesizer, chunks_per_npu=1)
+
+
+def test_a_right_one_is_returned() -> None:
+    made = synthesize(topology(("Ring", 6, 50.0, 500.0)), all_gather(6, 1 << 20))
+    assert not verify(made)
