@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from astra_tacos.blocks.building_block import COMPLETE
 from astra_tacos.config.network import Dimension
 from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
 from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles
@@ -50,7 +51,7 @@ def rings_of_fabric(fabric: Topology, pairs: Topology) -> _Rings:
     for distance in (pairs.link_latency_ns, np.maximum.reduceat(1 / fabric.link_bandwidth_gibps[link], first[:-1])):
         members, sizes = _nested_groups(pairs, distance)
         if len(sizes) > 1:
-            levels = tuple(Dimension("FullyConnected", size, 1.0 / (1 + level), 0.0) for level, size in enumerate(sizes))
+            levels = tuple(Dimension(COMPLETE, size, 1.0 / (1 + level), 0.0) for level, size in enumerate(sizes))
             found.append(np.stack([members[ring] for ring in nested_cycles(levels)]))
     return min(found, key=lambda rings: _loads(fabric, pairs, rings))
 
