@@ -36,7 +36,11 @@ _PUBLIC = {
         "Collective": "collective.collective",
     },
     "Synthesis": {
-        "synthesize": "solve.synthesize",
+        "solve": "solver.solve",
+        "Request": "solver.request",
+        "Solution": "solver.solution",
+        "CompactSolution": "solver.solution",
+        "synthesize": "solver.synthesize",
         "search": "synthesizer.search.search",
         "SearchOptions": "synthesizer.search.search_options",
         "SearchResult": "synthesizer.search.search",

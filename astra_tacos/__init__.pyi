@@ -63,7 +63,10 @@ from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.scheduler.schedule_run import ScheduleResult
 from astra_tacos.scheduler.scheduled_plan import schedule_only, scheduled_plan
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.request import Request
+from astra_tacos.solver.solution import CompactSolution, Solution
+from astra_tacos.solver.solve import solve
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -94,6 +97,7 @@ __all__ = [
     "BuildingBlock",
     "Collective",
     "CommType",
+    "CompactSolution",
     "ConfigError",
     "Device",
     "Dimension",
@@ -118,6 +122,7 @@ __all__ = [
     "PlanResult",
     "ProgramVerdict",
     "ReplayError",
+    "Request",
     "Run",
     "RunDirectory",
     "RunInputs",
@@ -127,6 +132,7 @@ __all__ = [
     "ScheduleResult",
     "SearchOptions",
     "SearchResult",
+    "Solution",
     "Step",
     "SymmetricSchedule",
     "SymmetricTask",
@@ -177,6 +183,7 @@ __all__ = [
     "schedule_trace",
     "scheduled_plan",
     "search",
+    "solve",
     "synthesize",
     "synthesize_symmetric",
     "verify",

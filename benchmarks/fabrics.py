@@ -20,7 +20,7 @@ from astra_tacos.config.link_table import read_link_table
 from astra_tacos.config.network import LinkSpec, NetworkConfig
 from astra_tacos.config.node_table import ForwardingDevice
 from astra_tacos.fabric.kinds import make_fabric
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.topology.topology import Topology
 

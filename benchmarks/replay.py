@@ -28,7 +28,7 @@ from astra_tacos.replayer.astra_sim import BINARY_VARIABLE, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.run import read_run
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import Trace
 

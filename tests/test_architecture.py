@@ -27,7 +27,7 @@ LEVELS = (
     {"synthesizer", "verifier", "replayer", "report", "linter"},
     {"export", "converter", "calibrator"},
     {"judge"},
-    {"solve"},
+    {"solver"},
     {"generator", "planner", "optimizer"},
     {"scheduler", "endpoint"},
     {"repairer"},

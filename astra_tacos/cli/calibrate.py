@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import PROGRAMS, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.files import replaced_directory, write_json
+from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 
 if TYPE_CHECKING:
     from astra_tacos.calibrator.machine import Constants, Errors, Point

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
+from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import ROOTED, make_collective
@@ -20,6 +19,7 @@ from astra_tacos.files import check_writable, replaced_file, together, write_jso
 from astra_tacos.input_file import forget_inputs
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
+from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
@@ -261,7 +261,7 @@ def compared_rows(
     from astra_tacos.judge.judgement import judge_schedule, with_other_choices
     from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.judge.robust import robust_order
-    from astra_tacos.solve.schedule_check import check_schedule
+    from astra_tacos.solver.schedule_check import check_schedule
 
     for size in sizes:
         least: int | None = None

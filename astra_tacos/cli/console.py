@@ -146,3 +146,10 @@ def bar(*columns: ProgressColumn) -> Progress:
     from rich.progress import Progress
 
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def compile_ahead(*names: str, later: Iterable[str] = ()) -> None:
+    """`solver.first_use.compile_ahead`, with a line that says so."""
+    from astra_tacos.solver import first_use
+
+    first_use.compile_ahead(*names, later=later, progress=progress)

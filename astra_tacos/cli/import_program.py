@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPLAYING, WRITING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
 from astra_tacos.errors import ConfigError
+from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPLAYING, WRITING
 
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
@@ -49,7 +49,7 @@ def import_program(
     from astra_tacos.judge.judgement import judge_schedule
     from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.report.table import synthesis_rows
-    from astra_tacos.solve.schedule_check import check_schedule
+    from astra_tacos.solver.schedule_check import check_schedule
     from astra_tacos.topology.composition import build_topology
 
     if size_bytes is None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import print_json, progress
-from astra_tacos.cli.first_use import REPAIRING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, print_json, progress
 from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
 from astra_tacos.cli.repair import print_repair
 from astra_tacos.cli.search_options import search_options
+from astra_tacos.solver.first_use import REPAIRING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, print_rows, print_table
-from astra_tacos.cli.first_use import INSPECTING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
+from astra_tacos.solver.first_use import INSPECTING
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, progress, show, styled
-from astra_tacos.cli.first_use import LINTING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, progress, show, styled
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import RunFiles, backend_option, network_option, run_options
+from astra_tacos.solver.first_use import LINTING
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.compare import Sizes
-from astra_tacos.cli.console import echo, print_json, print_table, progress
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
 from astra_tacos.cli.counts import Counts
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import search_options
+from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import format_size, format_time
 

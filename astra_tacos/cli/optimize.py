@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.console import print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.errors import ConfigError
+from astra_tacos.solver.first_use import ALL_SEARCHING
 
 _file = click.Path(path_type=Path)
 

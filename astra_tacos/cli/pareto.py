@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.cli.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.files import replaced_directory
+from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
 
 if TYPE_CHECKING:
     from astra_tacos.schedule.timing import LinkModel
@@ -205,7 +205,7 @@ def _row(
     algorithm: Algorithm, topology: Topology, task: Task, fastest_from: float, size_bytes: int, folder: Path | None
 ) -> dict[str, Any]:
     from astra_tacos.export.run_directory import write_run_directory
-    from astra_tacos.solve.schedule_check import check_schedule
+    from astra_tacos.solver.schedule_check import check_schedule
 
     model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
     try:

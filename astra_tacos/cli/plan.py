@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, PLANNING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import is_packet_level
+from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, progress, show, styled
-from astra_tacos.cli.first_use import REPAIRING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, progress, show, styled
 from astra_tacos.cli.options import OptionalFiles, backend_option, json_option, optional_files
+from astra_tacos.solver.first_use import REPAIRING
 
 if TYPE_CHECKING:
     from astra_tacos.repairer.repair import RepairResult

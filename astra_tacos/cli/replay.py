@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import LINT_SAYS_MORE, echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.first_use import LINTING, NODES, REPLAYING, compile_ahead
+from astra_tacos.cli.console import (
+    LINT_SAYS_MORE,
+    compile_ahead,
+    echo,
+    points_to_lint,
+    print_json,
+    print_rows,
+    print_table,
+    progress,
+)
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import (
     ASTRA_SIM,
@@ -26,6 +34,7 @@ from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.files import together
 from astra_tacos.run.backend import is_packet_level
+from astra_tacos.solver.first_use import LINTING, NODES, REPLAYING
 
 if TYPE_CHECKING:
     from astra_tacos.linter.lint import LintReport

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.first_use import CHECKING, READING, REPLAYING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.errors import ConfigError
+from astra_tacos.solver.first_use import CHECKING, READING, REPLAYING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import progress
-from astra_tacos.cli.first_use import PROGRAMS, compile_ahead
+from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_table, progress
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
 from astra_tacos.cli.counts import Counts
-from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead
 from astra_tacos.cli.options import Size, json_option
 from astra_tacos.errors import ConfigError
+from astra_tacos.solver.first_use import CHECKING, REPLAYING
 from astra_tacos.units import format_size, format_time
 
 _MOST_NPUS = 128

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, print_rows, print_table, print_warning, progress
-from astra_tacos.cli.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, print_warning, progress
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, backend_option, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.extras import require
+from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.units import format_size
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json, progress
-from astra_tacos.cli.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, compile_ahead
+from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
+from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 
 if TYPE_CHECKING:
     import numpy as np

@@ -140,7 +140,12 @@ def _write(
     in_flight: int | None = None,
 ) -> RunDirectory:
     if _needs_stand_in(schedule):
-        return _write_fabric(schedule, directory, more, {"link_order": link_order, "backend": backend, "in_flight": in_flight})
+        choices = {
+            "link_order": link_order or schedule.link_order,
+            "backend": backend,
+            "in_flight": in_flight or schedule.in_flight,
+        }
+        return _write_fabric(schedule, directory, more, choices)
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})

@@ -21,7 +21,7 @@ from astra_tacos.judge.symmetric import has_equal_delays, has_many_sends, is_sym
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.solve.schedule_check import check_schedule
+from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask
 from astra_tacos.synthesizer import AUTO

@@ -12,7 +12,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.schedule_check import check_schedule
+from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
 from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, server_solution
 from astra_tacos.synthesizer.columns.demand import Demands

@@ -19,7 +19,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import LinkSpec
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.topology.topology import Topology
 
 GIB = 1 << 30

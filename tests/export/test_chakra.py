@@ -27,7 +27,7 @@ from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.algorithms.themis import balanced_orders
 from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch

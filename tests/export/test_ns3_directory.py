@@ -25,7 +25,7 @@ from astra_tacos.judge.packet_level import packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.trace.reader import read_trace
 

@@ -14,7 +14,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import AstraTacosError
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.units import BYTES_PER_GB, BYTES_PER_GIB
 

@@ -41,7 +41,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
 from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solve.schedule_check import check_schedule
+from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.trace.schema import NodeType

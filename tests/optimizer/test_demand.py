@@ -9,7 +9,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.optimizer.demand import Demand, traffic
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.topology.composition import build_topology
 
 

@@ -16,7 +16,7 @@ from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.schedule.renumbered import renumbered
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology

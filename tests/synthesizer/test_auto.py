@@ -24,7 +24,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, count_work, metered
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard

@@ -13,7 +13,7 @@ from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_of_whole_ns
 from astra_tacos.topology.topology import Topology
 

@@ -21,7 +21,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
 from astra_tacos.topology.composition import build_topology

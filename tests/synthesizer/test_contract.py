@@ -17,7 +17,7 @@ from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices

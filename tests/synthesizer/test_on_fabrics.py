@@ -23,7 +23,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.pairs.pairs import network_of_pairs
 from astra_tacos.synthesizer.rings.rings import rings_of_fabric

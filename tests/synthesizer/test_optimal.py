@@ -20,7 +20,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.schedule.work_meter import metered
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.algorithms import optimal as algorithm
 from astra_tacos.synthesizer.rounds.frontier import Task

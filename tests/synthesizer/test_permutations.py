@@ -23,7 +23,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solve.synthesize import synthesize
+from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.two_level.plan import plan_exchange
 from astra_tacos.trace.reader import read_trace
 from astra_tacos.verifier.program import verify_trace, verify_trace_of

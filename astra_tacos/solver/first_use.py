@@ -1,4 +1,4 @@
-"""Which kernels a command calls, so that they are compiled ahead, on all cores, when they are not yet.
+"""Which kernels a task calls, so that they are compiled ahead, on all cores, when they are not yet.
 
 What is missing here is compiled when it is called, on one core.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.console import progress
+from astra_tacos.solver.progress import Progress, silent
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
@@ -138,8 +138,8 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
     return ()
 
 
-def compile_ahead(*names: str, later: Iterable[str] = ()) -> None:
-    """Have kernels compiled that are not yet, with a line that says so; those for later while the command goes on."""
+def compile_ahead(*names: str, later: Iterable[str] = (), progress: Progress = silent) -> None:
+    """Have kernels compiled that are not yet, with a line that says so; those for later while the caller goes on."""
     from astra_tacos.kernels.first_use import compile_kernels, missing_kernels
 
     missing = missing_kernels(dict.fromkeys(names))

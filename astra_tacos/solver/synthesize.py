@@ -8,7 +8,7 @@ from typing import Literal
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.solve.schedule_check import check_schedule
+from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.search.search import search

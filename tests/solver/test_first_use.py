@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from helpers.command import run, run_process
 
-from astra_tacos.cli import first_use
 from astra_tacos.kernels import first_use as compiling
 from astra_tacos.kernels.compiled import Kernel
 from astra_tacos.kernels.first_use import find
+from astra_tacos.solver import first_use
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WORKLOAD = CONFIGS / "workload" / "transformer_16"
@@ -72,13 +73,13 @@ def test_what_is_missing_is_compiled_with_a_line_that_says_so(monkeypatch: pytes
     known = {first_use.WRITING: missing, first_use.CHECKING: following}
     monkeypatch.setattr(compiling, "missing_kernels", lambda names: known.get(tuple(names), []))
     monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, report=None, later=(): compiled.append((kernels, later)))
-    monkeypatch.setattr(first_use, "progress", lambda text: lines.append(text) or _NoProgress())
-    first_use.compile_ahead(*first_use.READING)
+    ahead = partial(first_use.compile_ahead, progress=lambda text: lines.append(text) or _NoProgress())
+    ahead(*first_use.READING)
     assert not lines and not compiled
-    first_use.compile_ahead(*first_use.WRITING)
+    ahead(*first_use.WRITING)
     assert lines == ["compiling kernels, first use only"] and compiled == [(missing, [])]
-    first_use.compile_ahead(*first_use.WRITING, later=first_use.CHECKING)
-    first_use.compile_ahead(*first_use.READING, later=first_use.CHECKING)
+    ahead(*first_use.WRITING, later=first_use.CHECKING)
+    ahead(*first_use.READING, later=first_use.CHECKING)
     assert len(lines) == 2 and compiled[1:] == [(missing, following), ([], following)]
 
 

@@ -1,0 +1,159 @@
+"""`solve`: from a request to a verified solution. The command line, Python programs and `plan` share it.
+
+A schedule is known to be optimal, or a search finds one. The order of sends in its traces is chosen so that they keep their
+promise on the packet level, too. The oracle and a replay check what won. The judges of the network time it, beside ASTRA-sim's
+own algorithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from astra_tacos.errors import ConfigError
+from astra_tacos.export.chakra import order_of_traces
+from astra_tacos.judge.judgement import judge_schedule, with_other_choices
+from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
+from astra_tacos.judge.native import NativeTimesAhead
+from astra_tacos.judge.packet_search import search_and_replay
+from astra_tacos.judge.robust import robust
+from astra_tacos.judge.symmetric import has_many_sends, is_symmetric, symmetric_tasks
+from astra_tacos.run.backend import backend_of_model
+from astra_tacos.schedule.moved import moved_to
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import wire_bytes
+from astra_tacos.solver.first_use import CHECKING, REPLAYING, SYMMETRIC, WRITING, compile_ahead, finding_optimum, searching
+from astra_tacos.solver.progress import Progress, silent
+from astra_tacos.solver.request import Request
+from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.solver.sketch_cost import SketchCost
+from astra_tacos.solver.solution import CompactSolution, Solution
+from astra_tacos.synthesizer.search.search import SearchResult, known_optimum
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
+from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
+from astra_tacos.synthesizer.work import CHECKS, JUDGING
+from astra_tacos.topology.composition import build_topology
+from astra_tacos.topology.sketched import under_sketch
+from astra_tacos.units import format_size
+from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+
+def solve(request: Request, progress: Progress = silent) -> Solution | CompactSolution:
+    """The fastest schedule that is found for a request, verified and timed.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    progress
+        Shows what is being done.
+
+    Returns
+    -------
+    solution
+        A `CompactSolution` on networks that look the same from every NPU, if the schedule has more sends than
+        `request.options.max_sends`.
+
+    Raises
+    ------
+    ConfigError, SynthesisError
+        If the request cannot be met.
+    VerificationError
+        If the oracle rejects the fastest schedule, or its replay takes another time.
+    """
+    if is_compact(request):
+        return _solve_compact(request, progress)
+    network, checks, replays_packets = request.network, request.checks, request.replays_packets
+    topology = build_topology(network, may_forward=True)
+    what = request.collective_on(topology)
+    options, models, reason = timed_for(request.options, topology, request.backend)
+    backend = backend_in_use(network, models, request.backend)
+    searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
+    kernels = searching(searched, what)
+    later = (*REPLAYING, *(CHECKING if checks else ()), *WRITING)
+    found, link_order, level, note = None, request.link_order, None, ""
+    if not replays_packets:
+        compile_ahead(*finding_optimum(searched, what, options), later=(*kernels, *later), progress=progress)
+        found = known_optimum(searched, what, options)
+    rivals = NativeTimesAhead(network, what, options.reduce_bandwidth_gbps)
+    if found is None:
+        compile_ahead(*kernels, later=later, progress=progress)
+        if not replays_packets:
+            rivals.begin(backend or backend_of_model(models[0]))
+        work_after = JUDGING + (CHECKS if checks else 0.0)
+        with progress("synthesizing") as on_progress:
+            asked = backend, network, searched, what, options, on_progress, link_order
+            found, fastest_order = search_and_replay(*asked, work_after=work_after)
+        link_order = link_order or (fastest_order if request.in_flight is None else None)
+        if replays_packets:
+            reason = f"the fastest on the packet level, with link order {order_of_traces(found.schedule, link_order)[0]}"
+    if request.leaves_traces_open:
+        with progress("replaying packet by packet"):
+            chosen = robust(network, topology, what, options, backend, found)
+        found, link_order, note, level = chosen.found, chosen.link_order, chosen.note, chosen.level
+    schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
+    if (link_order, request.in_flight) != (None, None):
+        schedule = replace(schedule, link_order=link_order, in_flight=request.in_flight)
+    backend = backend_that_runs(schedule, backend, request.backend)
+    if checks:
+        with progress("verifying"):
+            check_schedule(schedule)
+    with progress("judging"):
+        judged = judge_schedule(schedule, network, backend, beside=True, level=level)
+        if request.sketch is None:
+            judged = with_other_choices(judged, schedule, network, options)
+        native = rivals.on(judged.backend)
+        padded = _padded(schedule)
+        slower = native.faster_than(judged.possible_ns, padded or _why_slower(found, options))
+    notes = tuple(text for text in (note, *judged.notes, padded, *slower) if text)
+    cost = None if request.sketch is None else SketchCost.of(request.sketch, searched, schedule)
+    return Solution(request, schedule, found, judged, native, reason, notes, cost)
+
+
+def is_compact(request: Request) -> bool:
+    """Whether the schedule has more sends than may be listed even in one chunk per NPU, and `symmetric` can make it."""
+    asked = request.network, request.collective, request.options
+    if not request.is_plain or not is_symmetric(*asked) or not has_many_sends(*asked):
+        return False
+    if request.replays_packets:
+        raise ConfigError(
+            f"--backend {request.backend}: the schedule has too many sends for its messages to be timed, expected fewer NPUs"
+        )
+    return True
+
+
+def _solve_compact(request: Request, progress: Progress) -> CompactSolution:
+    options = request.options
+    asked, reason = symmetric_tasks(request.network, request.collective, request.size_bytes, options, request.backend)
+    compile_ahead(*SYMMETRIC, progress=progress)
+    with progress("synthesizing"):
+        schedule = fastest_symmetric(asked, None, options.chooses_chunks)
+    if request.checks:
+        with progress("verifying"):
+            check_symmetric(schedule)
+    note = (
+        f"{schedule.num_sends:,} sends, more than --max-sends {options.max_sends:,}: kept as the {schedule.num_rows:,} sends of "
+        "NPU 0's chunks, which all other NPUs make alike"
+    )
+    return CompactSolution(request, schedule, reason, (note,))
+
+
+def _padded(schedule: Schedule) -> str:
+    """A note on messages that are longer on links than what they carry, "" if there are none."""
+    channel = schedule.channel[schedule.message_row]
+    sent = wire_bytes(schedule.topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    longer = sent[sent > schedule.message_bytes]
+    if not len(longer):
+        return ""
+    size = format_size(int(longer.min())) if longer.min() == longer.max() else f"{format_size(int(longer.min()))} and more"
+    return f"shorter messages are sent as {size}, which take a link 1 ns: ASTRA-sim's queues stop at less at time 0"
+
+
+def _why_slower(found: SearchResult, options: SearchOptions) -> str:
+    """Why a search found no schedule as fast as a native algorithm."""
+    if found.schedule.timing.is_blocking and options.link_model != FASTEST:
+        return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
+    if found.was_cut_off:
+        return "the budget cut the search off: a larger --budget may find a faster schedule"
+    if found.is_near_bound:
+        return "the schedule is within 0.5% of what any algorithm needs, and no other one was tried"
+    return "no schedule that was tried is as fast"
