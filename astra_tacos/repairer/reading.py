@@ -59,7 +59,7 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         with path.open("rb") as stream:
             if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
                 compressed.append(rank)
-    text, network, tables = _network(inputs, num_ranks or len(ranks), defaults)
+    text, network, tables = _network(inputs, str(inputs.workload), num_ranks or len(ranks), defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     surplus = [rank for rank in _ranks_with_file(inputs.workload) if rank >= most]
@@ -86,6 +86,7 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
 
 def draft_of(
     name: str,
+    source: str,
     ranks: list[list[DraftNode]],
     groups: dict[str, list[Any]],
     inputs: RepairInputs,
@@ -98,6 +99,8 @@ def draft_of(
     ----------
     name
         Name of the workload.
+    source
+        What the nodes come from, for messages.
     ranks
         Nodes of each rank; heads of their traces are to be added.
     groups
@@ -115,7 +118,7 @@ def draft_of(
         If a file is given that cannot be read.
     """
     defaults: list[str] = []
-    text, network, tables = _network(inputs, num_ranks, defaults)
+    text, network, tables = _network(inputs, source, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     memory = _memory(inputs, defaults)
@@ -133,7 +136,7 @@ def network_of(text: str) -> NetworkConfig:
 
 
 def _network(
-    inputs: RepairInputs, num_npus: int, defaults: list[str]
+    inputs: RepairInputs, source: str, num_npus: int, defaults: list[str]
 ) -> tuple[str, NetworkConfig, tuple[tuple[Path, Path], ...]]:
     if inputs.network is not None:
         network = read_network(inputs.network)
@@ -141,7 +144,7 @@ def _network(
         return read_text(inputs.network), network, tables
     if num_npus < 2:
         raise ConfigError(
-            f"{inputs.workload}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
+            f"{source}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
             "(--ranks N replicates the rank, as data parallelism would)"
         )
     text = default_network(num_npus)
