@@ -75,7 +75,7 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     if device_of and len(device_of) < len(ranks):
         lacking = next(rank for rank in ranks if rank not in device_of)
         raise ConfigError(
-            f"{host_of[lacking].name}: rank {lacking} has no Kineto trace, although others have: expected one of each rank, or none"
+            f"{host_of[lacking].name}: a host trace without a Kineto trace, although other ranks have one: expected all or none"
         )
     return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
 

@@ -167,7 +167,7 @@ def test_archives_and_compression_make_no_difference(tmp_path: Path) -> None:
     ("documents", "says"),
     [
         ({"a": {"x": 1}}, "neither nodes with a schema nor traceEvents"),
-        ({"rank0": training_step(0).document(), "rank2": training_step(2).document()}, "no trace of rank 1"),
+        ({"rank0": training_step(0).document(), "rank2": training_step(2).document()}, "there is none of rank 1"),
         ({"a": training_step(0).document(), "b": training_step(0).document()}, "a second trace of rank 0"),
         ({"a": Kineto().document()}, "no events of GPUs"),
         ({"a": host_trace([("wait", 4)])}, "nothing that computes on a GPU or communicates"),

@@ -144,7 +144,7 @@ def test_ranks_says_what_a_header_does_not(tmp_path: Path) -> None:
     path = written(tmp_path, text(*ROWS, pp=2).replace("all_gpus: 8 ", ""))
     result = import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=16))
     assert len(result.outcome.finish_ns) == 8
-    with pytest.raises(ConfigError, match="workload.txt:1: --ranks is 9, expected a multiple of 2 x 2 x 2"):
+    with pytest.raises(ConfigError, match="1: --ranks is 9, expected a multiple of 2 x 2 x 2"):
         import_run([path], tmp_path / "none", options=ImportOptions(num_ranks=9))
 
 
