@@ -24,9 +24,11 @@ from astra_tacos.repairer.inputs import (
     default_system,
 )
 from astra_tacos.repairer.node import DraftNode
+from astra_tacos.repairer.rank_nodes import RankNodes
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.temporaries import scratch_directory
-from astra_tacos.trace.node_messages import read_messages
+from astra_tacos.trace.file_bytes import read_file
+from astra_tacos.trace.node_messages import read_messages, read_metadata
 from astra_tacos.trace.reader import MAX_RANKS, trace_files
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -53,9 +55,9 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
-        head, nodes = read_messages(path)
+        head, nodes = _read_rank(path)
         metadata.append(head)
-        ranks.append([DraftNode(message) for message in nodes])
+        ranks.append(nodes)
         with path.open("rb") as stream:
             if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
                 compressed.append(rank)
@@ -82,6 +84,17 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         ),
         tuple(defaults),
     )
+
+
+def _read_rank(path: Path) -> tuple[Any, RankNodes]:
+    from astra_tacos.trace._scan_kernels import PADDING
+
+    try:
+        file = read_file(path, PADDING)
+        return read_metadata(file), RankNodes.of_file(file)
+    except ConfigError:  # no trace, or one with faults that only messages can show
+        head, nodes = read_messages(path)
+        return head, RankNodes(DraftNode(message) for message in nodes)
 
 
 def draft_of(
@@ -124,7 +137,8 @@ def draft_of(
     memory = _memory(inputs, defaults)
     model = choose_backend(backend, network)
     groups = groups | _groups(inputs, defaults)
-    draft = Draft(name, [], ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
+    of_ranks = [RankNodes(nodes) for nodes in ranks]
+    draft = Draft(name, [], of_ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
     return draft, tuple(defaults)
 
 

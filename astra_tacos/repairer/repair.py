@@ -238,4 +238,4 @@ def _placed(finding: Finding) -> str:
 
 
 def _compute_us(draft: Draft) -> int:
-    return sum(node.compute_us for nodes in draft.ranks for node in nodes)
+    return sum(nodes.compute_us() for nodes in draft.ranks)

@@ -22,7 +22,7 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     """
     if not draft.system.get("roofline-enabled"):
         return
-    computes = list(draft.nodes(lambda node: node.kind == NodeType.COMP and not node.is_cpu_op))
+    computes = [(rank, node) for rank, node in draft.nodes(NodeType.COMP) if not node.is_cpu_op]
     lacking = [(rank, node) for rank, node in computes if not _states_operations(node)]
     peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
     if len(lacking) == len(computes) and any(node.duration_us for _, node in computes):
