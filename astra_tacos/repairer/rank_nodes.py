@@ -196,7 +196,8 @@ class RankNodes:
         columns = self._columns
         mask = self._is_left & ~self._is_changed & (columns.kind == NodeType.COMP)
         rest = self._chosen(self._none)
-        return sum(columns.duration_us[mask].tolist()) + sum(node.compute_us for node in rest)
+        durations: list[int] = columns.duration_us[mask].tolist()
+        return sum(durations) + sum(node.compute_us for node in rest)
 
     def encoded(self) -> Iterator[bytes]:
         """The bytes of the nodes, each with its length before it."""
@@ -285,7 +286,7 @@ class _FileNode(DraftNode):
         return hash((id(self._nodes), self._row))
 
     @property
-    def message(self) -> Any:  # type: ignore[override]
+    def message(self) -> Any:
         """Its message, which may be changed."""
         return self._nodes.change(self._row)
 

@@ -27,9 +27,8 @@ from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.rank_nodes import RankNodes
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.temporaries import scratch_directory
-from astra_tacos.trace.file_bytes import read_file
 from astra_tacos.trace.node_messages import read_messages, read_metadata
-from astra_tacos.trace.reader import MAX_RANKS, trace_files
+from astra_tacos.trace.reader import MAX_RANKS, load_file, trace_files
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -87,10 +86,8 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
 
 
 def _read_rank(path: Path) -> tuple[Any, RankNodes]:
-    from astra_tacos.trace._scan_kernels import PADDING
-
     try:
-        file = read_file(path, PADDING)
+        file = load_file(path)
         return read_metadata(file), RankNodes.of_file(file)
     except ConfigError:  # no trace, or one with faults that only messages can show
         head, nodes = read_messages(path)
