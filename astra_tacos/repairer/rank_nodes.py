@@ -36,6 +36,7 @@ class _Columns:
     dep_first: NDArray[np.int64]
     dep: NDArray[np.int64]
     has_doubtful: _Mask
+    states_operations: _Mask
 
 
 class RankNodes:
@@ -70,9 +71,11 @@ class RankNodes:
         begin = np.append(trace.workload.byte_offset, file.size)
         doubtful = (trace.workload.wrong_type | trace.workload.no_value) != 0
         doubtful |= _rows_at(begin, _doubtful_values(data))
+        states = (trace.workload.num_ops > 0) & (trace.workload.tensor_size > 0) & ~trace.workload.is_cpu_op
+        states &= trace.kind == NodeType.COMP
         # Copies, as each column is a part of what holds all of them.
         node_id, kind, duration_us = trace.node_id.astype(np.int64), trace.kind.copy(), trace.duration_us.copy()
-        return cls((), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful))
+        return cls((), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._is_left)) + len(self._new)
@@ -98,6 +101,15 @@ class RankNodes:
         """Nodes of types that ASTRA-sim does not run."""
         mask = (self._columns.kind == NodeType.METADATA) | (self._columns.kind > max(NodeType))
         return [node for node in self._chosen(mask) if node.kind == NodeType.METADATA or node.kind > max(NodeType)]
+
+    def states_operations(self) -> bool:
+        """Whether a compute node of a GPU states operations and bytes, of those that `may_lack_operations` leaves out."""
+        return bool((self._columns.states_operations & self._is_left & ~self._is_changed).any())
+
+    def may_lack_operations(self) -> list[DraftNode]:
+        """Compute nodes among which are all of a GPU that state no operations or no bytes."""
+        mask = (self._columns.kind == NodeType.COMP) & ~self._columns.states_operations
+        return self._chosen(mask, lambda node: node.kind == NodeType.COMP)
 
     def named(self, text: str) -> list[DraftNode]:
         """Nodes whose name contains a text."""
@@ -334,5 +346,5 @@ def _tag(field: Any) -> bytes:
 _FOUR_BYTES = ("fixed32_val", "sfixed32_val")
 _EMPTY = np.empty(0, np.int64)
 _NO_COLUMNS = _Columns(
-    b"", np.zeros(1, np.int64), _EMPTY, np.empty(0, np.uint8), _EMPTY, np.zeros(1, np.int64), _EMPTY, np.empty(0, np.bool_)
+    b"", np.zeros(1, np.int64), _EMPTY, np.empty(0, np.uint8), _EMPTY, np.zeros(1, np.int64), _EMPTY, *[np.empty(0, np.bool_)] * 2
 )
