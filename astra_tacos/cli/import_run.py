@@ -29,7 +29,8 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 @click.option(
     "--ranks",
     type=click.IntRange(2),
-    help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says.",
+    help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says. Of a "
+    "workload text without all_gpus: the GPUs of all pipeline stages.",
 )
 @click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `repair`; may be given several times.")
 @click.option("--size", "size_bytes", type=Size(), help="Of a program: size of its collective, as --size of synthesize.")
@@ -60,7 +61,8 @@ def import_run(
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `repair`.
 
-    A workload text of SimAI has a row of computation and collectives for each layer; its header says how many ranks there are.
+    A workload text of SimAI has a row of computation and collectives for each layer; its header (all_gpus), or --ranks, says how
+    many there are.
 
     A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
@@ -80,7 +82,7 @@ def import_run(
     from astra_tacos.repairer.repair import check_repair_output
 
     inputs = RepairInputs(Path("w"), files.system, files.network, files.comm_group, files.remote_memory, files.directory)
-    check_repair_output(output, inputs)
+    check_repair_output(output, inputs, traces)
     compile_ahead(*REPAIRING)
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))

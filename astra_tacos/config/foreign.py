@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from astra_tacos.errors import ConfigError
@@ -21,6 +21,10 @@ _SYSTEM = re.compile(
 )
 _WORKLOAD = re.compile(rb"\s*(?:DATA|MODEL|MICRO|HYBRID_[A-Z_]+)\b[^\n]*\n\s*[0-9]+\s*\n")
 _NS3 = re.compile(rb"\s*[0-9]+[ \t]+[0-9]+[ \t]+[0-9]+(?:[ \t]+[0-9]+[ \t]+[0-9]+[ \t]+\w+)?[ \t]*\r?\n\s*[0-9]")
+_JSON_TRACE = re.compile(
+    rb'\{\s*(?:"version"\s*:\s*"[^"]*"\s*,?\s*)?(?:"attr"\s*:\s*\[\s*\{\s*"name"\s*:|\}\s*\{\s*"(?:id|name|type)"\s*:)'
+)
+"""A `GlobalMetadata` of Chakra in protobuf's JSON form, with attributes, or with a node after it."""
 _READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
 
 _Format = tuple[Callable[[bytes], object], str, str]
@@ -31,6 +35,11 @@ def _is_old_plan(begin: bytes) -> bool:
     return begin.startswith(b"{") and b'"gpus"' in begin and (b'"inputChunks"' in begin or b'"outputChunks"' in begin)
 
 
+_CHAKRA_JSON: _Format = (
+    _JSON_TRACE.match,
+    "a Chakra trace as JSON, which chakra_jsonizer writes to be looked at",
+    "the binary file (.et) that it was made of",
+)
 _REFUSED: tuple[_Format, ...] = (
     (
         _HWLOC.search,
@@ -48,6 +57,7 @@ _REFUSED: tuple[_Format, ...] = (
         "an MSCCL++ plan of an older version (keys as inputChunks)",
         "one of a current MSCCL++ (keys as input_chunks): make it again with that",
     ),
+    _CHAKRA_JSON,
 )
 _WORKLOADS: _Format = (
     _WORKLOAD.match,
@@ -73,8 +83,23 @@ def refuse_foreign(path: Path, content: bytes, *, workloads: bool = False) -> No
     ConfigError
         If it is, with what it is and what to do.
     """
+    _refuse(path, content, (*_REFUSED, *([_WORKLOADS] if workloads else [])))
+
+
+def refuse_json_trace(path: Path, content: bytes) -> None:
+    """Refuse a Chakra trace as JSON, where one as binary is expected.
+
+    Raises
+    ------
+    ConfigError
+        If it is one.
+    """
+    _refuse(path, content, (_CHAKRA_JSON,))
+
+
+def _refuse(path: Path, content: bytes, formats: Iterable[_Format]) -> None:
     begin = content[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
-    for is_this, what, expected in (*_REFUSED, *([_WORKLOADS] if workloads else [])):
+    for is_this, what, expected in formats:
         if is_this(begin):
             raise ConfigError(f"{path}: is {what}, expected {expected}")
 

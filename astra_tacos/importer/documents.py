@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.config.foreign import refuse_json_trace
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.trace.file_bytes import FREE_UNPACKED_BYTES, MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO, read_file
@@ -92,6 +93,7 @@ def _unpacked(name: str, data: bytes) -> bytes:
 
 
 def _parsed(name: str, data: bytes) -> dict[str, Any]:
+    refuse_json_trace(Path(name), data)
     try:
         content = json.loads(data, strict=False)  # PyTorch does not escape tabs in names
     except (ValueError, RecursionError) as error:

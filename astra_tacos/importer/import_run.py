@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.importer.documents import read_documents
 from astra_tacos.importer.garbage import garbage_kept
 from astra_tacos.importer.layer_nodes import layer_groups, layer_nodes, rounded_gathers
@@ -35,7 +35,7 @@ class ImportOptions:
     backend
         The network model, or its name; None for that of the network.
     num_ranks
-        Number of ranks to replicate a single rank's trace over; None for as many as the trace says that there are.
+        Number of ranks to replicate a single rank's trace over, or GPUs of a workload text; None for as many as the files say.
     without
         Names of steps of `repair` that are not taken.
     """
@@ -75,21 +75,25 @@ def import_run(
         If the run would not end.
     """
     output = Path(output)
-    check_repair_output(output, inputs)
+    paths = [Path(file) for file in files]
+    check_repair_output(output, inputs, paths)
     steps = chosen_steps(options.without)
     log = Log(_STEP)
-    paths = [Path(file) for file in files]
     with garbage_kept():
         if any(map(is_simai_workload, paths)):
             made = _of_layers(paths, options.num_ranks, log)
         else:
             made = _of_traces(paths, options.num_ranks, log)
-    draft, defaults = draft_of(PREFIX, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
+    source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
+    draft, defaults = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
     if draft.network.num_npus != made.num_ranks:
         found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
         raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
     draft.metadata.extend(new_metadata() for _ in made.ranks)
-    return finish_run(draft, output, steps, defaults, options.without, notes=made.notes, changes=log.changes)
+    try:
+        return finish_run(draft, output, steps, defaults, options.without, notes=made.notes, changes=log.changes)
+    except AstraTacosError as error:
+        raise type(error)(f"{source}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,9 +128,9 @@ def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
 
 def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
     """What a workload text says."""
-    if len(paths) > 1 or asked is not None:
-        raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone, without --ranks")
-    workload = read_simai_workload(paths[0])
+    if len(paths) > 1:
+        raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone")
+    workload = read_simai_workload(paths[0], asked)
     if workload.num_ranks < 2:
         raise ConfigError(f"{paths[0]}:1: one GPU a pipeline stage, expected 2 or more, as ASTRA-sim has no network of 1 NPU")
     if workload.pp > 1:
@@ -149,10 +153,15 @@ def _num_ranks(sources: list[RankSource], asked: int | None) -> int:
     if count == 1:
         return asked or max(said, 1)
     if asked is not None and asked != count:
-        raise ConfigError(f"--ranks: found {asked}, but there are traces of {count} ranks")
+        raise ConfigError(f"--ranks: found {asked}, but {_files(sources)} are traces of {count} ranks")
     if said > count:
-        raise ConfigError(f"traces of {count} of {said} ranks, expected all of them, or one that --ranks replicates")
+        raise ConfigError(f"{_files(sources)}: traces of {count} of {said} ranks, expected all, or one that --ranks replicates")
     return count
+
+
+def _files(sources: list[RankSource]) -> str:
+    """The first and the last of several traces."""
+    return f"{sources[0].names} to {sources[-1].names}"
 
 
 def _groups(sources: list[RankSource]) -> dict[str, list[int]]:

@@ -70,10 +70,13 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
         raise ConfigError("no traces, expected PyTorch execution traces or Kineto traces")
     if ranks != list(range(len(ranks))):
         missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)
-        raise ConfigError(f"no trace of rank {missing}, although there is one of rank {ranks[-1]}")
+        last = (host_of.get(ranks[-1]) or device_of[ranks[-1]]).name
+        raise ConfigError(f"{last}: a trace of rank {ranks[-1]}, but there is none of rank {missing}, expected all")
     if device_of and len(device_of) < len(ranks):
         lacking = next(rank for rank in ranks if rank not in device_of)
-        raise ConfigError(f"rank {lacking} has no Kineto trace, although others have: expected one of each rank, or none")
+        raise ConfigError(
+            f"{host_of[lacking].name}: a host trace without a Kineto trace, although other ranks have one: expected all or none"
+        )
     return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 

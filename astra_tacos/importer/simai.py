@@ -45,6 +45,7 @@ _PATTERNS = {
 }
 _GROUPS = {"_EP": _EXPERT, "_DP_EP": _EXPERT_DATA}
 _NONE = "NONE"
+_GPUS = "all_gpus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,15 @@ def is_simai_workload(path: Path) -> bool:
     return word == POLICY or word in _OTHER_POLICIES
 
 
-def read_simai_workload(path: Path) -> SimaiWorkload:
+def read_simai_workload(path: Path, num_gpus: int | None = None) -> SimaiWorkload:
     """Read a workload text.
+
+    Parameters
+    ----------
+    path
+        The file.
+    num_gpus
+        The GPUs of all stages, for a header that does not say them.
 
     Raises
     ------
@@ -180,15 +188,18 @@ def read_simai_workload(path: Path) -> SimaiWorkload:
     (_, header), (second, count), *rows = lines
     if header[0] != POLICY:
         raise ConfigError(f"{path}:1: found the parallelism {describe(header[0])}, expected {POLICY}: others are not imported")
-    degrees = {
-        key: _degree(path, header, key, default)
-        for key, default in (("model_parallel_NPU_group", None), ("ep", 1), ("pp", 1), ("all_gpus", None))
-    }
-    tp, ep, pp, num_gpus = degrees.values()
+    tp, ep, pp = (
+        _degree(path, header, key, default) for key, default in (("model_parallel_NPU_group", None), ("ep", 1), ("pp", 1))
+    )
+    says_gpus = f"{_GPUS}:" in header
+    if not says_gpus and num_gpus is None:
+        raise ConfigError(f"{path}:1: {_GPUS} is missing, expected --ranks N, the number of GPUs of all pipeline stages")
+    if says_gpus and num_gpus is not None:
+        raise ConfigError(f"{path}:1: says {_GPUS}, expected it without --ranks")
+    name = _GPUS if num_gpus is None else "--ranks"
+    num_gpus = num_gpus or _degree(path, header, _GPUS, None)
     if num_gpus % (tp * pp) or num_gpus // (tp * pp) % ep:
-        raise ConfigError(
-            f"{path}:1: all_gpus is {num_gpus}, expected a multiple of {tp} x {pp} x {ep} (tensor, pipeline, expert)"
-        )
+        raise ConfigError(f"{path}:1: {name} is {num_gpus}, expected a multiple of {tp} x {pp} x {ep} (tensor, pipeline, expert)")
     if len(count) != 1 or _whole(f"{path}:{second}", "number of layers", count[0]) != len(rows):
         raise ConfigError(
             f"{path}:{second}: found {describe(' '.join(count))}, expected {len(rows)}, the number of rows that follow"

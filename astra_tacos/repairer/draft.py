@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from astra_tacos.planner.run_files import (
 )
 from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.node import DraftNode
+from astra_tacos.repairer.rank_nodes import RankNodes
 from astra_tacos.run.backend import Backend
 from astra_tacos.temporaries import scratch_directory
-from astra_tacos.trace.node_messages import encode_messages
+from astra_tacos.trace.node_messages import framed
 from astra_tacos.trace.schema import NodeType
 
 _OPS_OF_PAUSE = 1500
@@ -70,7 +71,7 @@ class Draft:
 
     name: str
     metadata: list[Any]
-    ranks: list[list[DraftNode]]
+    ranks: list[RankNodes]
     compressed: tuple[int, ...]
     surplus: tuple[int, ...]
     groups: dict[str, list[Any]]
@@ -89,13 +90,17 @@ class Draft:
         """Number of ranks that have a trace."""
         return len(self.ranks)
 
-    def nodes(self, wanted: Callable[[DraftNode], bool]) -> Iterator[tuple[int, DraftNode]]:
-        """Rank and node of all nodes of some kind."""
-        return ((rank, node) for rank, nodes in enumerate(self.ranks) for node in nodes if wanted(node))
+    def nodes(self, *kinds: int) -> Iterator[tuple[int, DraftNode]]:
+        """Rank and node of all nodes of some types."""
+        return ((rank, node) for rank, nodes in enumerate(self.ranks) for node in nodes.of_kind(*kinds))
 
     def collectives(self) -> Iterator[tuple[int, DraftNode]]:
         """Rank and node of all collectives."""
-        return self.nodes(lambda node: node.is_collective)
+        return self.nodes(NodeType.COMM_COLL)
+
+    def messages(self) -> Iterator[tuple[int, DraftNode]]:
+        """Rank and node of all sends and receives."""
+        return self.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV)
 
     def members(self, name: str | None) -> list[int] | None:
         """Ranks of a group that a node names, None if there is none."""
@@ -111,7 +116,7 @@ class Draft:
 
     def new_id(self, rank: int) -> int:
         """An id that no node of the rank has."""
-        return 1 + max((node.id for node in self.ranks[rank]), default=-1)
+        return 1 + self.ranks[rank].highest_id()
 
     def pause(self, rank: int, name: str) -> DraftNode:
         """A new compute node that takes 1 ns on the GPU, with or without the roofline."""
@@ -135,11 +140,10 @@ class Draft:
                 behind[node_id] = tuple(self._past(node_id, removed))
             return behind[node_id]
 
-        kept = [node for node in self.ranks[rank] if node.id not in removed]
-        for node in kept:
-            if any(dep in removed for dep in node.deps):
+        for node in self.ranks[rank].depending_on(removed.values()):
+            if node.id not in removed:
                 node.replace_deps(past)
-        self.ranks[rank] = kept
+        self.ranks[rank].remove(removed.values())
 
     @staticmethod
     def _past(node_id: int, removed: dict[int, DraftNode]) -> list[int]:
@@ -196,8 +200,9 @@ class Draft:
         check_script_name(self.name)
         (folder / WORKLOAD).mkdir()
         for rank, (metadata, nodes) in enumerate(zip(self.metadata, self.ranks, strict=True)):
-            encoded = encode_messages(metadata, (node.message for node in nodes))
-            (folder / WORKLOAD / f"{self.name}.{rank}.et").write_bytes(encoded)
+            with (folder / WORKLOAD / f"{self.name}.{rank}.et").open("wb") as file:
+                file.write(framed(metadata))
+                file.writelines(nodes.encoded())
         self._write_system(folder)
         (folder / NETWORK).write_text(self.network_text, encoding="utf-8")
         for name, source in self.network_tables:

@@ -22,7 +22,7 @@ FIELDS = {
     "involved_dim": "bool_list",
 }
 """The attributes that ASTRA-sim reads, with fields that all its readers accept."""
-_INTEGERS = {
+INTEGERS = {
     f"{kind}_val"
     for kind in ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
 }
@@ -59,24 +59,29 @@ class DraftNode:
         return node
 
     @property
+    def seen(self) -> Any:
+        """Its message, to be looked at only."""
+        return self.message
+
+    @property
     def id(self) -> int:
         """Its id, unique within the rank."""
-        return int(self.message.id)
+        return int(self.seen.id)
 
     @property
     def name(self) -> str:
         """Its name."""
-        return str(self.message.name)
+        return str(self.seen.name)
 
     @property
     def kind(self) -> int:
         """Its `NodeType`, or another number."""
-        return int(self.message.type)
+        return int(self.seen.type)
 
     @property
     def duration_us(self) -> int:
         """Its duration."""
-        return int(self.message.duration_micros)
+        return int(self.seen.duration_micros)
 
     @property
     def compute_us(self) -> int:
@@ -101,10 +106,10 @@ class DraftNode:
     @property
     def deps(self) -> list[int]:
         """Ids of the nodes that it depends on, data first."""
-        return [*self.message.data_deps, *self.message.ctrl_deps]
+        return [*self.seen.data_deps, *self.seen.ctrl_deps]
 
     def _attribute(self, name: str) -> Any:
-        return next((entry for entry in self.message.attr if entry.name == name), None)
+        return next((entry for entry in self.seen.attr if entry.name == name), None)
 
     def field(self, name: str) -> str | None:
         """Name of the field that holds an attribute's value: None without the attribute, "" for one without a value."""
@@ -119,7 +124,7 @@ class DraftNode:
 
     def number(self, name: str) -> int | None:
         """Value of an attribute if it is a whole number, else None."""
-        return int(self.get(name)) if self.field(name) in _INTEGERS else None
+        return int(self.get(name)) if self.field(name) in INTEGERS else None
 
     def set(self, name: str, value: object) -> None:
         """Set an attribute; a node has it once afterwards."""
@@ -132,8 +137,8 @@ class DraftNode:
 
     def drop(self, name: str) -> None:
         """Remove an attribute."""
-        kept = [entry for entry in self.message.attr if entry.name != name]
-        if len(kept) < len(self.message.attr):
+        if self._attribute(name) is not None:
+            kept = [entry for entry in self.message.attr if entry.name != name]
             copies = [type(entry).FromString(entry.SerializeToString()) for entry in kept]
             del self.message.attr[:]
             self.message.attr.extend(copies)
@@ -158,13 +163,13 @@ class DraftNode:
 
     def copy(self) -> DraftNode:
         """Another node with the same contents."""
-        message = type(self.message)()
-        message.CopyFrom(self.message)
+        message = type(self.seen)()
+        message.CopyFrom(self.seen)
         return DraftNode(message)
 
     def texts(self) -> list[Any]:
         """Values of its `inputs`, as the Python literal that converters write; empty if they are something else."""
-        text = self.message.inputs.values
+        text = self.seen.inputs.values
         if not text or len(text) > _TEXT_OF_TENSORS:
             return []
         try:

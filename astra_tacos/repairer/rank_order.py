@@ -5,13 +5,20 @@ from __future__ import annotations
 import heapq
 
 from astra_tacos.repairer.node import DraftNode
+from astra_tacos.repairer.rank_nodes import RankNodes
+from astra_tacos.trace.schema import NodeType
+
+_COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
-def issue_order(nodes: list[DraftNode]) -> list[DraftNode]:
-    """Nodes in an order that their dependencies allow, the lowest id first among those that are ready.
+def issue_order(of_rank: RankNodes) -> list[DraftNode]:
+    """Collectives and messages in an order that dependencies of all nodes allow, the lowest id first among those that are ready.
 
     Nodes in a cycle, and those behind one, come last, by id. Dependencies on nodes that do not exist count for nothing.
     """
+    if not of_rank.backward():  # then the lowest id of those that are left is always ready
+        return sorted(of_rank.of_kind(*_COMMUNICATION), key=lambda node: node.id)
+    nodes = list(of_rank)
     by_id = {node.id: node for node in nodes}
     waits: dict[int, int] = {}
     after: dict[int, list[int]] = {}
@@ -31,4 +38,5 @@ def issue_order(nodes: list[DraftNode]) -> list[DraftNode]:
             if waits[other] == 0:
                 heapq.heappush(ready, other)
     placed = {node.id for node in order}
-    return order + sorted((node for node in nodes if node.id not in placed), key=lambda node: node.id)
+    order += sorted((node for node in nodes if node.id not in placed), key=lambda node: node.id)
+    return [node for node in order if node.kind in _COMMUNICATION]

@@ -24,10 +24,11 @@ from astra_tacos.repairer.inputs import (
     default_system,
 )
 from astra_tacos.repairer.node import DraftNode
+from astra_tacos.repairer.rank_nodes import RankNodes
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.temporaries import scratch_directory
-from astra_tacos.trace.node_messages import read_messages
-from astra_tacos.trace.reader import MAX_RANKS, trace_files
+from astra_tacos.trace.node_messages import read_messages, read_metadata
+from astra_tacos.trace.reader import MAX_RANKS, load_file, trace_files
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -53,13 +54,13 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
-        head, nodes = read_messages(path)
+        head, nodes = _read_rank(path)
         metadata.append(head)
-        ranks.append([DraftNode(message) for message in nodes])
+        ranks.append(nodes)
         with path.open("rb") as stream:
             if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
                 compressed.append(rank)
-    text, network, tables = _network(inputs, num_ranks or len(ranks), defaults)
+    text, network, tables = _network(inputs, str(inputs.workload), num_ranks or len(ranks), defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     surplus = [rank for rank in _ranks_with_file(inputs.workload) if rank >= most]
@@ -84,8 +85,18 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     )
 
 
+def _read_rank(path: Path) -> tuple[Any, RankNodes]:
+    try:
+        file = load_file(path)
+        return read_metadata(file), RankNodes.of_file(file)
+    except ConfigError:  # no trace, or one with faults that only messages can show
+        head, nodes = read_messages(path)
+        return head, RankNodes(DraftNode(message) for message in nodes)
+
+
 def draft_of(
     name: str,
+    source: str,
     ranks: list[list[DraftNode]],
     groups: dict[str, list[Any]],
     inputs: RepairInputs,
@@ -98,6 +109,8 @@ def draft_of(
     ----------
     name
         Name of the workload.
+    source
+        What the nodes come from, for messages.
     ranks
         Nodes of each rank; heads of their traces are to be added.
     groups
@@ -115,13 +128,14 @@ def draft_of(
         If a file is given that cannot be read.
     """
     defaults: list[str] = []
-    text, network, tables = _network(inputs, num_ranks, defaults)
+    text, network, tables = _network(inputs, source, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     memory = _memory(inputs, defaults)
     model = choose_backend(backend, network)
     groups = groups | _groups(inputs, defaults)
-    draft = Draft(name, [], ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
+    of_ranks = [RankNodes(nodes) for nodes in ranks]
+    draft = Draft(name, [], of_ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
     return draft, tuple(defaults)
 
 
@@ -133,7 +147,7 @@ def network_of(text: str) -> NetworkConfig:
 
 
 def _network(
-    inputs: RepairInputs, num_npus: int, defaults: list[str]
+    inputs: RepairInputs, source: str, num_npus: int, defaults: list[str]
 ) -> tuple[str, NetworkConfig, tuple[tuple[Path, Path], ...]]:
     if inputs.network is not None:
         network = read_network(inputs.network)
@@ -141,7 +155,7 @@ def _network(
         return read_text(inputs.network), network, tables
     if num_npus < 2:
         raise ConfigError(
-            f"{inputs.workload}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
+            f"{source}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
             "(--ranks N replicates the rank, as data parallelism would)"
         )
     text = default_network(num_npus)

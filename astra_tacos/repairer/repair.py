@@ -77,8 +77,17 @@ class RepairResult:
         }
 
 
-def check_repair_output(path: Path, inputs: RepairInputs) -> None:
+def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path] = ()) -> None:
     """Check that a repaired run may be written to `path`: it does not exist, or holds only one.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    inputs
+        The files of the run.
+    traces
+        The files that are imported, for a run of which the workload's prefix has no meaning.
 
     Raises
     ------
@@ -87,7 +96,7 @@ def check_repair_output(path: Path, inputs: RepairInputs) -> None:
     """
     check_script_name(inputs.workload.name)
     check_replaceable(path, "repaired or imported run of astra_tacos", _is_own, own_tables(path))
-    check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
+    check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:
@@ -229,4 +238,4 @@ def _placed(finding: Finding) -> str:
 
 
 def _compute_us(draft: Draft) -> int:
-    return sum(node.compute_us for nodes in draft.ranks for node in nodes)
+    return sum(nodes.compute_us() for nodes in draft.ranks)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.config.foreign import BEGIN, refuse_json_trace
 from astra_tacos.errors import ConfigError
 from astra_tacos.input_file import open_regular
 
@@ -55,7 +56,8 @@ def read_file(path: Path, padding: int) -> FileBytes:
     Raises
     ------
     ConfigError
-        If it cannot be read or decompressed, is not a regular file, is empty or too large, or decompresses to too much.
+        If it cannot be read or decompressed, is not a regular file, is empty or too large, decompresses to too much, or is a
+        Chakra trace as JSON.
     """
     try:
         with open_regular(path, "a Chakra trace") as file:
@@ -82,6 +84,7 @@ def read_file(path: Path, padding: int) -> FileBytes:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     if not read.size:
         raise ConfigError(f"{path}: file is empty, expected a Chakra trace")
+    refuse_json_trace(path, read.data[: min(read.size, BEGIN)].tobytes())
     return read
 
 

@@ -34,9 +34,15 @@ def read_messages(path: Path) -> tuple[Any, list[Any]]:
     return messages[0], messages[1:]
 
 
+def read_metadata(file: FileBytes) -> Any:
+    """The `GlobalMetadata` of a trace file that is one."""
+    _, body = next(_frames(file))
+    return schema_module().GlobalMetadata.FromString(body)
+
+
 def encode_messages(metadata: Any, nodes: Iterable[Any]) -> bytes:
     """The bytes of a trace file."""
-    return b"".join(_framed(message) for message in (metadata, *nodes))
+    return b"".join(framed(message) for message in (metadata, *nodes))
 
 
 def new_metadata() -> Any:
@@ -63,7 +69,8 @@ def _frames(file: FileBytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-def _framed(message: Any) -> bytes:
+def framed(message: Any) -> bytes:
+    """The bytes of a message, with its length before it."""
     body: bytes = message.SerializeToString(deterministic=True)
     size, prefix = len(body), bytearray()
     while size > 127:

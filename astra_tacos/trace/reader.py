@@ -74,7 +74,7 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
     files = trace_files(prefix, most_ranks)
     is_small = sum(path.stat().st_size for path in files) < _THREADED_BYTES
     threads = 1 if is_small else min(os.cpu_count() or 1, len(files))
-    loads = [partial(_load, path) for path in files]
+    loads = [partial(load_file, path) for path in files]
     return read_ranks(str(prefix), loads, threads=threads, chunks=chunks, workload=workload)
 
 
@@ -92,14 +92,21 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     for one in distinct(rank).tolist():
         path = Path(f"{trace.prefix}.{one}.et")
         these = distinct(wanted[rank == one])
-        _, ids, names = find(_load(path), these - trace.rank_first[one])
+        _, ids, names = find(load_file(path), these - trace.rank_first[one])
         if ids != trace.node_id[these].tolist():
             raise ConfigError(f"{path}: has changed since it was read, expected node {trace.node_id[these[len(ids) - 1]]}")
         name_of.update(zip(these.tolist(), names, strict=True))
     return [name_of[row] for row in wanted.tolist()]
 
 
-def _load(path: Path) -> FileBytes:
+def load_file(path: Path) -> FileBytes:
+    """The bytes of a trace file, with the padding that `read_ranks` needs.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read.
+    """
     from astra_tacos.trace._scan_kernels import PADDING
 
     return read_file(path, PADDING)

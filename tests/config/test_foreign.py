@@ -17,6 +17,9 @@ PLAN = (
 HWLOC = '<topology version="2.0">\n  <object type="Machine" os_index="0"/>\n</topology>\n'
 DOCUMENT = '<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
 NCCL = '<!-- of a machine -->\n<system version="1"><cpu numaid="0"/></system>\n'
+CHAKRA = '{\n  "version": "0.0.4"\n}{\n  "id": "1",\n  "name": "a"\n}'
+CHAKRA_ATTRIBUTES = '{\n  "attr": [\n    {\n      "name": "schema",\n      "stringVal": "1.1.1"\n    }\n  ]\n}{\n  "name": "a"\n}'
+AS_JSON = "is a Chakra trace as JSON, which chakra_jsonizer writes to be looked at, expected the binary file (.et)"
 READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
 
 
@@ -50,6 +53,11 @@ READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
         ("t.xml", NCCL, ("verify",), f"is a topology of NCCL: {READ}"),
         ("t.txt", "3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", ("inspect",), f"is a topology of ns-3: {READ}"),
         ("t.txt", "6 2 1 1 5 H100\n4 5 \n0 4 1Gbps 1us 0\n", ("inspect",), f"is a topology of ns-3: {READ}"),
+        ("c.json", CHAKRA, ("inspect",), AS_JSON),
+        ("c.json", CHAKRA_ATTRIBUTES, ("import", "--output", "o"), AS_JSON),
+        ("c.json", "{}{\n" + '"name": "a"}', ("verify",), AS_JSON),
+        ("c.0.et", CHAKRA_ATTRIBUTES, ("inspect",), AS_JSON),
+        ("c.0.et", CHAKRA, ("import", "--output", "o"), AS_JSON),
         ("i.yaml", "infrastructure:\n  devices: []\n", ("inspect",), f"is an InfraGraph: {READ}"),
     ],
 )

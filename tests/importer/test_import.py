@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from helpers.pytorch_traces import Kineto, host_trace, training_step
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.importer.documents import read_documents
 from astra_tacos.importer.import_run import ImportOptions, import_run
-from astra_tacos.repairer.inputs import RepairInputs
+from astra_tacos.repairer.inputs import RepairInputs, default_system
 from astra_tacos.trace.node_messages import read_messages
 from astra_tacos.trace.schema import CommType, NodeType
 
@@ -168,7 +168,7 @@ def test_archives_and_compression_make_no_difference(tmp_path: Path) -> None:
     ("documents", "says"),
     [
         ({"a": {"x": 1}}, "neither nodes with a schema nor traceEvents"),
-        ({"rank0": training_step(0).document(), "rank2": training_step(2).document()}, "no trace of rank 1"),
+        ({"rank0": training_step(0).document(), "rank2": training_step(2).document()}, "there is none of rank 1"),
         ({"a": training_step(0).document(), "b": training_step(0).document()}, "a second trace of rank 0"),
         ({"a": Kineto().document()}, "no events of GPUs"),
         ({"a": host_trace([("wait", 4)])}, "nothing that computes on a GPU or communicates"),
@@ -198,10 +198,37 @@ def test_ranks_replicates_a_single_trace(tmp_path: Path) -> None:
     step = training_step(0)
     step.world_size = None
     files = write(tmp_path, one=step.document())
-    with pytest.raises(ConfigError, match="--ranks N replicates"):
+    with pytest.raises(ConfigError, match=f"^{files[0]}: traces of 1 rank, .*--ranks N replicates"):
         import_run(files, tmp_path / "out")
     result = import_run(files, tmp_path / "out", options=ImportOptions(num_ranks=4))
     assert len(result.outcome.finish_ns) == 4
+
+
+def test_errors_name_the_files_that_are_imported(tmp_path: Path) -> None:
+    documents = [training_step(rank) for rank in range(2)]
+    for step in documents:
+        step.world_size = 4
+    files = write(tmp_path, **{f"rank{rank}": step.document() for rank, step in enumerate(documents)})
+    with pytest.raises(ConfigError, match=f"^{files[0]} to {files[1]}: traces of 2 of 4 ranks"):
+        import_run(files, tmp_path / "out")
+    with pytest.raises(ConfigError, match=f"--ranks: found 3, but {files[0]} to {files[1]} are traces of 2"):
+        import_run(files, tmp_path / "out", options=ImportOptions(num_ranks=3))
+    files = write(tmp_path, rank0=training_step(0).document(), rank1=training_step(1).document())
+    system = tmp_path / "system.json"
+    system.write_text(json.dumps({**default_system(1), "all-reduce-implementation-custom": ["none"]}))
+    with pytest.raises(ConfigError, match="none"):
+        import_run(files, tmp_path / "out", RepairInputs(Path("w"), system))
+    system.write_text(json.dumps({**default_system(1), "peak-perf": 0, "roofline-enabled": 1}))
+    with pytest.raises(AstraTacosError, match=f"^{files[0]} and 1 more: cannot be repaired"):
+        import_run(files, tmp_path / "out", RepairInputs(Path("w"), system), ImportOptions(without=("roofline", "system")))
+
+
+def test_what_is_imported_is_not_replaced(tmp_path: Path) -> None:
+    files = write(tmp_path, rank0=training_step(0).document(), rank1=training_step(1).document())
+    import_run(files, tmp_path / "out")
+    (inside,) = write(tmp_path / "out" / "workload", rank0=training_step(0).document())
+    with pytest.raises(OutputError, match=f"{inside} is inside"):
+        import_run([inside], tmp_path / "out")
 
 
 def test_damaged_archives_are_refused_in_one_line(tmp_path: Path) -> None:

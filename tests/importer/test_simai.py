@@ -113,7 +113,7 @@ def test_no_computation_is_lost(
     [
         (text(*ROWS).replace("HYBRID_TRANSFORMER_FWD_IN_BCKWD", "DATA"), "parallelism 'DATA'"),
         (text(*ROWS, gpus=9), "all_gpus is 9, expected a multiple of 2 x 1 x 2"),
-        (text(*ROWS).replace("all_gpus: 8", ""), "all_gpus is missing"),
+        (text(*ROWS).replace("all_gpus: 8", ""), "all_gpus is missing, expected --ranks N"),
         (text(*ROWS).replace("\n2\n", "\n3\n"), "found '3', expected 2"),
         (text("a -1 1 NONE 0 1 NONE 0 1 NONE 0"), "11 columns, expected 12"),
         (text("a -1 1 BROADCAST 8 1 NONE 0 1 NONE 0 1"), "collective is 'BROADCAST'"),
@@ -138,6 +138,14 @@ def test_a_text_comes_alone(tmp_path: Path) -> None:
         import_run([path, path], tmp_path / "out")
     with pytest.raises(ConfigError, match="without --ranks"):
         import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=8))
+
+
+def test_ranks_says_what_a_header_does_not(tmp_path: Path) -> None:
+    path = written(tmp_path, text(*ROWS, pp=2).replace("all_gpus: 8 ", ""))
+    result = import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=16))
+    assert len(result.outcome.finish_ns) == 8
+    with pytest.raises(ConfigError, match="1: --ranks is 9, expected a multiple of 2 x 2 x 2"):
+        import_run([path], tmp_path / "none", options=ImportOptions(num_ranks=9))
 
 
 def test_sizes_that_are_rounded_are_told(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def convert_values(draft: Draft, log: Log) -> None:
 
     `"4096"` and 4096.0 become the whole number 4096. A value that is no number where one is needed is refused.
     """
-    for rank, node in draft.nodes(lambda node: len(node.message.attr) > 0):
+    for rank, node in ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.doubtful()):
         for name in FIELDS:
             kind = node.field(name)
             if kind == "":

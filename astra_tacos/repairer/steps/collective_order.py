@@ -34,9 +34,11 @@ def order_collectives(draft: Draft, log: Log) -> None:
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
         after, before = order_dependencies(trace, workload.issue, instances, workload.graph, order)
-        by_id = [{node.id: node for node in nodes} for nodes in draft.ranks]
+        by_id = [nodes.finder() for nodes in draft.ranks]
         for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
-            node, other = (by_id[rank][int(trace.node_id[one])] for one in (row, needed))
+            node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
+            if node is None or other is None:
+                continue
             node.depend((other.id,))
             log.add(f"waits for node {other.id}", "one order of collectives on all ranks", rank, node.id)
 

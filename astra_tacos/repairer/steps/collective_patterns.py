@@ -84,7 +84,7 @@ def _said_elsewhere(draft: Draft, said: dict[tuple[str, int, int], set[int]], ra
     """The pattern of the same collective on other ranks; None where they say none, several, or one that the schema lacks."""
     group = node.get("pg_name") or ""
     own = _of_group(draft, rank, group)
-    place = next(place for place, other in enumerate(own) if other is node)
+    place = next(place for place, other in enumerate(own) if other == node)
     patterns = said.get((group, len(own), place), set())
     return CommType(min(patterns)) if len(patterns) == 1 and min(patterns) <= max(CommType) else None
 

@@ -17,13 +17,14 @@ def mend_cpu_communication(draft: Draft, log: Log) -> None:
     NCCL's kernel. The operator keeps its time on the host; the kernel communicates.
     """
     for rank, nodes in enumerate(draft.ranks):
-        on_cpu = [node for node in nodes if (node.is_collective or node.is_message) and node.is_cpu_op]
+        kinds = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
+        on_cpu = [node for node in nodes.of_kind(*kinds) if node.is_cpu_op]
         if not on_cpu:
             continue
         started = {
             (dep, node.number("comm_type"), node.number("comm_size"))
-            for node in nodes
-            if node.is_collective and not node.is_cpu_op
+            for node in nodes.of_kind(NodeType.COMM_COLL)
+            if not node.is_cpu_op
             for dep in node.deps
         }
         for node in on_cpu:

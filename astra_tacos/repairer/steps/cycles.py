@@ -19,7 +19,8 @@ def cut_cycles(draft: Draft, log: Log) -> None:
     cuts the most cycles of two. All others stay.
     """
     for rank, nodes in enumerate(draft.ranks):
-        by_id = {node.id: node for node in nodes}
+        # With each dependency on a lower id, there is no cycle: every other one spans the ids of the cycles that it is in.
+        by_id = {node.id: node for node in nodes.between(nodes.backward())}
         pending = _components(by_id, {node_id: _needed(node, by_id) for node_id, node in by_id.items()})
         while pending:
             members = pending.pop()

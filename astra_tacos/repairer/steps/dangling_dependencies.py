@@ -16,14 +16,14 @@ def drop_dangling(draft: Draft, log: Log) -> None:
     a missing node waited for is not in the file.
     """
     for rank, nodes in enumerate(draft.ranks):
-        ids = {node.id for node in nodes}
-        for node in nodes:
-            missing = [dep for dep in dict.fromkeys(node.deps) if dep not in ids]
+        find = nodes.finder()
+        for node in nodes.dangling():
+            missing = {dep: None for dep in node.deps if find(dep) is None}
             if missing:
-                listed = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+                listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
                 what = f"no longer depends on {listed}"
                 log.add(what, "no node of the rank has that id", rank, node.id)
-                node.replace_deps(lambda dep, ids=ids: (dep,) if dep in ids else ())
+                node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
 
 
 STEP = Step("dangling-dependencies", ("D01",), drop_dangling)

@@ -15,6 +15,8 @@ def renumber(draft: Draft, log: Log) -> None:
     the run is refused.
     """
     for rank, nodes in enumerate(draft.ranks):
+        if nodes.has_unique_ids:
+            continue
         seen: set[int] = set()
         twice = [node for node in nodes if node.id in seen or seen.add(node.id)]  # type: ignore[func-returns-value]
         if not twice:

@@ -15,7 +15,7 @@ def fill_empty(draft: Draft, log: Log) -> None:
     ASTRA-sim throws at a trace without nodes.
     """
     for rank, nodes in enumerate(draft.ranks):
-        if not nodes:
+        if not len(nodes):
             nodes.append(DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False))
             log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", rank, 0)
 

@@ -15,7 +15,7 @@ def delay_first(draft: Draft, log: Log) -> None:
     if not draft.found("N04"):
         return
     for rank, nodes in enumerate(draft.ranks):
-        first = [node for node in nodes if not node.deps]
+        first = nodes.first()
         node = draft.pause(rank, "start")
         for other in first:
             other.depend((node.id,))

@@ -15,8 +15,7 @@ def end_with_compute(draft: Draft, log: Log) -> None:
     """
     ranks = {found.rank for found in draft.report().findings if found.code == "A14"}
     for rank in sorted(rank for rank in ranks if rank is not None):
-        needed = {dep for node in draft.ranks[rank] for dep in node.deps}
-        last = [node for node in draft.ranks[rank] if node.id not in needed]
+        last = draft.ranks[rank].last()
         if not any(node.is_message for node in last):
             continue
         node = draft.pause(rank, "end")

@@ -6,7 +6,7 @@ from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.step import Step
-from astra_tacos.trace.schema import CommType
+from astra_tacos.trace.schema import CommType, NodeType
 
 
 def drop_idle(draft: Draft, log: Log) -> None:
@@ -16,8 +16,8 @@ def drop_idle(draft: Draft, log: Log) -> None:
     """
     for rank, nodes in enumerate(draft.ranks):
         gone = []
-        for node in nodes:
-            reason = _why_idle(draft, node) if node.is_collective else None
+        for node in nodes.of_kind(NodeType.COMM_COLL):
+            reason = _why_idle(draft, node)
             if reason:
                 log.add(f"removed {CommType(node.number('comm_type') or 0).name}", reason, rank, node.id)
                 gone.append(node)

@@ -23,9 +23,9 @@ def pair_messages(draft: Draft, log: Log) -> None:
     size, or on peers alone where as many are left on both sides; the send's size and tag count. A message of a rank to itself, of
     0 bytes, or with a rank that does not exist moves nothing and is removed. A send that nobody receives gets a receive.
     """
-    if not any(True for _ in draft.nodes(lambda node: node.is_message)):
+    if not any(True for _ in draft.messages()):
         return
-    for rank, node in draft.nodes(lambda node: node.is_message):
+    for rank, node in draft.messages():
         _mend_own(log, rank, node)
     _find_peers(draft, log)
     _remove_idle(draft, log)
@@ -50,12 +50,12 @@ def _peer_name(node: DraftNode) -> str:
 
 def _find_peers(draft: Draft, log: Log) -> None:
     """Peers that a message does not state: the one rank that has an open message of its size and tag for this rank."""
-    for rank, node in draft.nodes(lambda node: node.is_message):
+    for rank, node in draft.messages():
         if node.number(_peer_name(node)) is not None:
             continue
         candidates = {
             other
-            for other, there in draft.nodes(lambda there: there.is_message)
+            for other, there in draft.messages()
             if there.kind != node.kind
             and there.number(_peer_name(there)) == rank
             and (there.number("comm_tag"), there.number("comm_size")) == (node.number("comm_tag"), node.number("comm_size"))
@@ -73,9 +73,7 @@ def _find_peers(draft: Draft, log: Log) -> None:
 def _remove_idle(draft: Draft, log: Log) -> None:
     for rank, nodes in enumerate(draft.ranks):
         gone = []
-        for node in nodes:
-            if not node.is_message:
-                continue
+        for node in nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV):
             peer = node.number(_peer_name(node)) or 0
             if peer == rank:
                 reason = "a rank needs no network to send to itself"
@@ -94,7 +92,7 @@ def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Messag
     """Messages by source and destination, in the order of their rank."""
     found: dict[tuple[int, int], list[_Message]] = {}
     for rank, nodes in enumerate(draft.ranks):
-        if not any(node.kind == kind for node in nodes):
+        if not nodes.of_kind(kind):
             continue
         for node in issue_order(nodes):
             if node.kind == kind:

@@ -14,7 +14,7 @@ def drop_metadata(draft: Draft, log: Log) -> None:
     ASTRA-sim's statistics abort at such a node. It computes nothing.
     """
     for rank, nodes in enumerate(draft.ranks):
-        gone = [node for node in nodes if node.kind == NodeType.METADATA or node.kind > max(NodeType)]
+        gone = nodes.not_run()
         for node in gone:
             kind = "METADATA" if node.kind == NodeType.METADATA else f"type {node.kind}"
             log.add(f"removed {node.name or 'the node'} ({kind})", "ASTRA-sim aborts at such nodes", rank, node.id)

@@ -20,7 +20,7 @@ def define_groups(draft: Draft, log: Log) -> None:
     Such a node lists, for each group, its name and ranks. No ranks, or all of them, mean the group of all ranks. Groups that the
     file has already stay as they are.
     """
-    for rank, node in draft.nodes(lambda node: _NAME in node.name):
+    for rank, node in ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.named(_NAME)):
         for name, ranks in _groups(node.texts()):
             if name in draft.groups or name in ALL_RANKS:
                 continue

@@ -6,6 +6,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.step import Step
+from astra_tacos.trace.schema import NodeType
 
 
 def fit_ranks(draft: Draft, log: Log) -> None:
@@ -29,15 +30,15 @@ def fit_ranks(draft: Draft, log: Log) -> None:
 
 def _replicate(draft: Draft, log: Log, wanted: int) -> None:
     nodes = draft.ranks[0]
-    message = next((node for node in nodes if node.is_message), None)
+    message = next(iter(nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV)), None)
     if message is not None:
         raise ConfigError(
             f"{draft.name}.0.et: node {message.id} is a message to or from another rank, whose trace is missing: a rank with "
             "messages cannot be replicated"
         )
-    compute_us = sum(node.compute_us for node in nodes)
+    compute_us = nodes.compute_us()
     for rank in range(1, wanted):
-        draft.ranks.append([node.copy() for node in nodes])
+        draft.ranks.append(nodes.copy())
         draft.metadata.append(draft.metadata[0])
         log.add(
             "copied from rank 0",

@@ -22,15 +22,17 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     """
     if not draft.system.get("roofline-enabled"):
         return
-    computes = list(draft.nodes(lambda node: node.kind == NodeType.COMP and not node.is_cpu_op))
-    lacking = [(rank, node) for rank, node in computes if not _states_operations(node)]
+    may_lack = ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.may_lack_operations())
+    rest = [(rank, node) for rank, node in may_lack if not node.is_cpu_op]
+    lacking = [(rank, node) for rank, node in rest if not _states_operations(node)]
+    none_states = len(lacking) == len(rest) and not any(nodes.states_operations() for nodes in draft.ranks)
     peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
-    if len(lacking) == len(computes) and any(node.duration_us for _, node in computes):
+    if none_states and any(node.duration_us for _, node in lacking):
         draft.system["roofline-enabled"] = 0
         log.add("roofline-enabled became 0", "no compute node states operations and bytes: their durations count")
         return
-    if computes and not (peak > 0 and memory > 0):
-        if all(node.duration_us for _, node in computes):
+    if (lacking or not none_states) and not (peak > 0 and memory > 0):
+        if all(node.duration_us for _, node in draft.nodes(NodeType.COMP) if not node.is_cpu_op):
             draft.system["roofline-enabled"] = 0
             log.add("roofline-enabled became 0", "peak-perf or local-mem-bw is not known, and every compute node has a duration")
             return

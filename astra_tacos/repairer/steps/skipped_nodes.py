@@ -14,7 +14,7 @@ def drop_skipped(draft: Draft, log: Log) -> None:
     ASTRA-sim skips such a node, and starts what depends on it with the rank's next event, which may never come.
     """
     for rank, nodes in enumerate(draft.ranks):
-        gone = [node for node in nodes if node.kind == NodeType.INVALID]
+        gone = nodes.of_kind(NodeType.INVALID)
         for node in gone:
             log.add("removed (INVALID)", "ASTRA-sim skips the node, and may stall behind it", rank, node.id)
         draft.bypass(rank, gone)

@@ -48,12 +48,8 @@ def _set(draft: Draft, log: Log, key: str, value: object, reason: str) -> None:
 
 def _algorithms(draft: Draft, log: Log) -> None:
     count = max(len(draft.network.dimensions), 1)
-    used = {
-        PATTERN_KEYS[pattern]
-        for _, node in draft.collectives()
-        for pattern in PATTERN_KEYS
-        if node.number("comm_type") == pattern
-    }
+    run = {node.number("comm_type") for _, node in draft.collectives()}
+    used = {key for pattern, key in PATTERN_KEYS.items() if pattern in run}
     for pattern in COMM_KEYS:
         key = f"{pattern}-implementation"
         names = draft.system.get(key)
