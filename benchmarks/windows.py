@@ -14,8 +14,8 @@ from results_page import machine, main
 
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.judge.packet_level import packet_level
+from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.composition import build_topology

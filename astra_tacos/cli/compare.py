@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.converter.candidate import Candidate
-    from astra_tacos.export.chakra import LinkOrder
     from astra_tacos.judge.judgement import Judgement
     from astra_tacos.run.backend import Backend
-    from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.schedule.schedule import LinkOrder, Schedule
     from astra_tacos.synthesizer.search.search import SearchResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.topology.topology import Topology

@@ -13,7 +13,7 @@ from astra_tacos.collective import COLLECTIVES, UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import LinkOrder, export_chakra, keeps_timing, note_on_link_order, order_of_traces
+from astra_tacos.export.chakra import export_chakra, keeps_timing, note_on_link_order, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
@@ -22,7 +22,7 @@ from astra_tacos.files import write_json
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
 from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
 
 RESULT_FILE = "result.json"

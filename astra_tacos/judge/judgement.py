@@ -12,13 +12,13 @@ import numpy as np
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
-from astra_tacos.export.chakra import LinkOrder, keeps_timing, schedule_trace
+from astra_tacos.export.chakra import keeps_timing, schedule_trace
 from astra_tacos.judge.judges import FIGURES, Judge, differ, judges_of_collective
 from astra_tacos.judge.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, PacketLevel, packet_level
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
 from astra_tacos.schedule.instant import stops_queues
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS

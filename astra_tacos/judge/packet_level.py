@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
-from astra_tacos.export.chakra import LinkOrder, schedule_trace
+from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import PACKET
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.packet_time import packet_time_ns
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.units import format_time
 
 MOST_PACKETS = 30_000_000

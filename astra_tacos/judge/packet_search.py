@@ -10,13 +10,14 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.export.chakra import LinkOrder, order_of_traces, schedule_trace
+from astra_tacos.export.chakra import order_of_traces, schedule_trace
 from astra_tacos.judge.packet_level import MOST_PACKETS
 from astra_tacos.judge.robust import rivals
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
+from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, order_of_traces, timed_orders
+from astra_tacos.export.chakra import order_of_traces, timed_orders
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.packet_level import PacketLevel, packet_level
 from astra_tacos.run.backend import Backend
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import AstraTacosError
-from astra_tacos.export.chakra import LinkOrder, schedule_trace
+from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.judge.possibility import RunEnd, judge_end
 from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
@@ -25,7 +25,7 @@ from astra_tacos.run.backend import CONGESTION_AWARE, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.schedule.instant import holds_no_link
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.trace.schema import CommType
 from astra_tacos.trace.trace import Trace
 

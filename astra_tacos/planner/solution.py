@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from astra_tacos.export.chakra import LinkOrder
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)

@@ -19,7 +19,6 @@ from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.config.system import SystemConfig
 from astra_tacos.converter.candidate import Candidate
 from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
-from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.judge.packet_search import search_on
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.defects import defect_note
@@ -30,7 +29,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.schedule.instant import holds_no_link
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions

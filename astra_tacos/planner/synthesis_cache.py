@@ -19,10 +19,9 @@ from astra_tacos.archive import one_line
 from astra_tacos.collective.collective import Collective
 from astra_tacos.config.json_text import read_json_object
 from astra_tacos.errors import AstraTacosError, ConfigError
-from astra_tacos.export.chakra import LINK_ORDERS
 from astra_tacos.files import replaced_file
 from astra_tacos.input_file import forget_inputs, open_regular
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import check

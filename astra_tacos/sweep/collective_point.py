@@ -13,14 +13,13 @@ from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import SynthesisError
-from astra_tacos.export.chakra import LinkOrder
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
 from astra_tacos.judge.packet_search import search_and_replay
 from astra_tacos.judge.symmetric import has_equal_delays, has_many_sends, is_symmetric, symmetric_tasks, symmetric_times
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.point import CollectiveTask

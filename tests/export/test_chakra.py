@@ -22,10 +22,11 @@ from astra_tacos.collective.all_to_allv import all_to_allv
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
-from astra_tacos.export.chakra import LINK_ORDERS, export_chakra, schedule_trace
+from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.judge.judgement import judge_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.schedule import LINK_ORDERS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.algorithms.themis import balanced_orders
