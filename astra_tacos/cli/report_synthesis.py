@@ -80,8 +80,8 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
 
 def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[CompareRow] | None, str]:
     """What the predefined algorithms make of the same collective, and how that was found out, or why not."""
-    from astra_tacos.cli.compare import compared_rows
     from astra_tacos.collective import cut_into
+    from astra_tacos.solver.comparison import Comparison
     from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
     from astra_tacos.synthesizer.search.search_options import SearchOptions
     from astra_tacos.synthesizer.work import SENDS_PER_SECOND
@@ -105,8 +105,7 @@ def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[Compare
     rows: list[CompareRow] = []
     with progress("comparing") as on_progress:
         on_progress(0, len(names))
-        what = collective.name, collective.root, options, (collective.size_bytes,), names
-        for row in compared_rows(topology, *what, with_checks=True):
+        for row in Comparison(topology, collective.name, collective.root, options, (collective.size_bytes,), names).rows():
             rows.append(row)
             on_progress(len(rows), len(names))
     note = (

@@ -72,7 +72,8 @@ def _nested_groups(pairs: Topology, distance: NDArray[np.float64]) -> tuple[NDAr
     Groups are joined over links of growing `distance` (float64[num_links]), as long as all groups have one size.
     """
     count = pairs.num_npus
-    sizes, labels = [], [np.arange(count)]
+    sizes: list[int] = []
+    labels = [np.arange(count)]
     for most in np.unique(distance).tolist():
         near = distance <= most
         ends = pairs.link_src[near], pairs.link_dst[near]
