@@ -14,7 +14,8 @@ from astra_tacos.cli.console import echo, print_json, progress
 from astra_tacos.cli.first_use import CHECKING, REPLAYING, compile_ahead, searching
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, candidate_option, collective_options, read_candidates, search_options
-from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.cli.symmetric import check_sends
+from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, OutputError, ReplayError, SynthesisError
 from astra_tacos.files import check_writable, replaced_file, together, write_json
 from astra_tacos.input_file import forget_inputs
@@ -110,23 +111,6 @@ def _check_earlier(output: Path) -> None:
         forget_inputs(*tables)
 
 
-def _check_size(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
-    """Refuse, before any work, what has too many sends to be listed: a comparison lists those of every synthesizer."""
-    from astra_tacos.cli.lockstep import MOST_ROWS
-    from astra_tacos.judge.symmetric import has_many_sends, is_symmetric
-
-    in_one_chunk = replace(options, chunks_per_npu=1, max_sends=MOST_ROWS)
-    if collective in ROOTED or not has_many_sends(network, collective, in_one_chunk):
-        return
-    instead = "use fewer NPUs"
-    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
-        instead = f"use `synthesize --collective {collective}`, which makes NPU 0's chunks for all (symmetric), or fewer NPUs"
-    raise ConfigError(
-        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many for "
-        f"`compare` to list: {instead}"
-    )
-
-
 @click.command()
 @network_option
 @click.option(
@@ -196,7 +180,7 @@ def compare(
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     network = with_ns3(read_network(network_path), ns3_config, backend)
-    _check_size(network, collective_name, options)
+    check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
     rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.compact import compact_answer
-from astra_tacos.cli.console import progress
+from astra_tacos.cli.console import print_rows, progress
 from astra_tacos.cli.first_use import SYMMETRIC, compile_ahead
+from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.config.network import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+MOST_ROWS = 50_000_000
+"""Sends that can be listed one by one."""
+
+
+def check_sends(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
+    """Refuse, before the search, what has too many sends to be listed.
+
+    Parameters
+    ----------
+    network, collective, options
+        As for `takes_symmetric`.
+
+    Raises
+    ------
+    ConfigError
+        If there are more than `MOST_ROWS` sends: says how many NPUs have fewer, and where `symmetric` does without a list.
+    """
+    from astra_tacos.collective import ROOTED
+    from astra_tacos.judge.symmetric import has_many_sends, is_symmetric, sends_of_pair
+    from astra_tacos.synthesizer import AUTO
+
+    if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
+        return
+    most = (1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2
+    instead = f"use at most {most:,} NPUs"
+    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
+        instead += f", or `synthesize --collective {collective}`, by default of NPU 0's chunks for all (symmetric)"
+    raise ConfigError(
+        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
+        f"list: {instead}"
+    )
 
 
 def takes_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
@@ -94,4 +128,12 @@ def synthesize_compact(
             save_symmetric_schedule(schedule, directory / "schedule.npz")
             write_json(directory / "result.json", result)
     checks = "verified, for all NPUs: the network looks the same from each" if with_checks else "not verified"
-    return compact_answer(result, checks, output, notes)
+    rows = [("checks", checks), *([] if output is None else [("files", str(output))]), *(("note", note) for note in notes)]
+    return result | {"output": None if output is None else str(output), "notes": notes}, rows
+
+
+def print_compact(result: dict[str, Any], rows: list[tuple[str, str]]) -> None:
+    """Print the figures, and what else there is to say."""
+    from astra_tacos.report.table import synthesis_rows
+
+    print_rows([*synthesis_rows(result), *rows])

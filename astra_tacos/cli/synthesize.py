@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.compact import print_compact
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.counts import Counts
 from astra_tacos.cli.first_use import CHECKING, REPLAYING, WRITING, compile_ahead, finding_optimum, searching
-from astra_tacos.cli.lockstep import synthesize_lockstep, takes_lockstep
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import asked_collective, asked_parts, search_options, unequal_collective_options
-from astra_tacos.cli.symmetric import synthesize_compact, takes_symmetric
+from astra_tacos.cli.symmetric import check_sends, print_compact, synthesize_compact, takes_symmetric
 from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import LINK_ORDERS, LinkOrder, order_of_traces
 from astra_tacos.run.backend import is_packet_level
@@ -99,8 +97,7 @@ def synthesize(
     On networks that look the same from every NPU, schedules of more sends than --max-sends are made for NPU 0's chunks only:
     all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces.
 
-    Other schedules of more than 50 million sends, on networks whose links are direct and all alike, are made in rounds and kept
-    in a compact form: there is one trial, and DIR gets the schedule without traces.
+    Other schedules list their sends. More than 50 million, on networks whose links are direct and all alike, are refused.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.config.sketch import read_sketch
@@ -151,11 +148,8 @@ def synthesize(
     )
     options, models, reason = timed_for(options, topology, backend)
     asked, backend = backend, backend_in_use(network, models, backend)
-    if sketch is None and takes_lockstep(topology, what, options.synthesizer):
-        _check_rows(backend)
-        result, text = synthesize_lockstep(topology, what, options, (models[0], reason), output, with_checks)
-        print_json(result) if as_json else print_compact(result, text)
-        return
+    if is_plain and "tacos" in options.synthesizers and topology.is_uniform and not topology.has_switches:
+        check_sends(network, collective_name, options)
     searched, links = (topology, None) if sketch is None else under_sketch(topology, sketch)
     kernels = searching(searched, what)
     later = (*REPLAYING, *(CHECKING if with_checks else ()), *(WRITING if output is not None else ()))

@@ -38,9 +38,13 @@ def has_many_sends(network: NetworkConfig, collective: str, options: SearchOptio
     network, collective, options
         As for `is_symmetric`.
     """
+    return sends_of_pair(collective, options) * network.num_npus * (network.num_npus - 1) > options.max_sends
+
+
+def sends_of_pair(collective: str, options: SearchOptions) -> int:
+    """The least number of sends of a schedule by pair of NPUs, in one chunk per NPU or in as many as the options say."""
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    phases = 2 if collective == "all-reduce" else 1
-    return phases * chunks * network.num_npus * (network.num_npus - 1) > options.max_sends
+    return 2 * chunks if collective == "all-reduce" else chunks
 
 
 def symmetric_tasks(
